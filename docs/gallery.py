@@ -74,7 +74,8 @@ SHOTS = (
     ),
     Shot(
         "tokens", "tokens.html", "Tokens",
-        "The mean path of every token type, and where occurrences of the same token part.",
+        "Whether a word stays the same in every sentence: nearest vocabulary tokens that its "
+        "occurrences share, what it becomes, and the mean path of every vocabulary token.",
     ),
     Shot(
         "syntax", "syntax.html", "Syntax",
@@ -82,8 +83,9 @@ SHOTS = (
         "trees induced from attention.",
     ),
     Shot(
-        "flow", "flow.html", "Flow",
-        "How much information attention moves between tokens, and which heads contribute.",
+        "geometry", "geometry.html", "How words travel",
+        "Whether tokens stay nearest to their own vocabulary token, kinds of words, context "
+        "mixing, and the space of states.",
     ),
     Shot(
         "metric", "metrics/attention_distance.html", "Metric",

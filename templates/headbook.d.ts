@@ -220,33 +220,40 @@ type TokenDetail = { place: number; stacks: string[]; name: string };
 
 /* --- the list of heads --- */
 
-/** A word, what stands beside it, and the number by which words sort. */
-type Word = [text: string, beside: string, order: Maybe];
-/** `headbook.pages.heads.list_data`. */
+/** A word, further words, the number by which words sort, and one that is printed, with its table. */
+type Word = [text: string, detail: string, order: Maybe, value?: string, table?: string];
+/** `headbook.pages.parts.head_list.list_data`. */
 type HeadRow = [
   name: string, href: string, stack: string, layer: number, label: Word, looks: Word,
-  relation: Word, beats: number,
+  relation: Word, verdict: Word, role: number, beats: number, family: string, style: string,
+  rank: number,
 ];
 type HeadListData = {
   heads: HeadRow[]; stacks: [name: string, title: string][]; columns: string[]; axes: string[];
-  metrics: { id: string; title: string; share: boolean; labels: [string, string, string][] }[];
+  metrics: {
+    id: string; title: string; share: boolean; table?: string; labels: [string, string, string][];
+  }[];
 };
-type WordName = "class" | "looks" | "relation";
+type WordName = "class" | "verdict" | "relation" | "looks";
 type Head = {
-  i: number; name: string; href: string; stack: string; layer: number; beats: boolean; text: string;
+  i: number; name: string; href: string; stack: string; layer: number; role: boolean;
+  beats: boolean; family: string; style: string; rank: number; text: string;
 } & Record<WordName, Word>;
-type Column = { key: string; metric: string; share: boolean; title: string; unit: string };
+type Column = {
+  key: string; metric: string; share: boolean; table: string; title: string; unit: string;
+};
 type Packed = { value: Bytes; low: Bytes; high: Bytes; thin: string; guess?: string };
 type Values = {
   value: Float64Array; low: Float32Array; high: Float32Array; thin: boolean[]; guess: boolean[];
 };
-type ValuesByColumn = Map<string, Column & Values>;
+type Filled = Column & Values & { fills: string[] };
+type ValuesByColumn = Map<string, Filled>;
 type HeadList = Omit<HeadListData, "heads" | "columns"> & {
-  heads: Head[]; columns: Map<string, Column>; first: string[];
+  heads: Head[]; columns: Map<string, Column>; facts: WordName[]; first: string[];
 };
 /** What a reader has chosen. */
 type ListState = {
-  columns: string[]; sort: string; down: boolean; beats: boolean; stack: string; from: string;
+  columns: string[]; sort: string; down: boolean; role: boolean; stack: string; from: string;
   to: string; find: string; ranges: Map<string, string[]>; x: string; y: string;
 } & Record<WordName, string>;
 interface List {
@@ -259,7 +266,11 @@ interface List {
   words: (list: HeadList, name: WordName) => string[];
   passes: (state: ListState, numbers: ValuesByColumn) => (head: Head) => boolean;
   order: (state: ListState, numbers: ValuesByColumn) => (a: Head, b: Head) => number;
-  rowOf: (head: Head, columns: (Column & Values)[]) => HTMLTableRowElement;
+  fillsOf: (column: Column & Values) => string[];
+  linksOf: (list: HeadList, table: HTMLElement) => Map<string, string>;
+  rowOf: (
+    list: HeadList, head: Head, columns: Filled[], links: Map<string, string>,
+  ) => HTMLTableRowElement;
 }
 interface NumberFormats {
   MISSING: string;
@@ -278,13 +289,27 @@ type Scatter = (box: HTMLElement, what: {
   x: Column & Values; y: Column & Values;
 }) => (visible: Set<number>) => void;
 
+/* --- similar heads --- */
+
+/** The matrix of a stack: `headbook.pages.similar.matrix_data`. */
+type SimilarData = {
+  heads: [name: string, href: string, style: string, kind: string][]; values: Bytes[];
+};
+
 /* --- the overview and the foot of pages --- */
 
+/** Attention of one family in the live sentence, row after row: steps of 1/255, and heads. */
+type FamilyData = { mean: Uint8Array; weight: Uint8Array; head: Uint8Array };
+/** The live sentence of a stack: `headbook.pages.index.live_data`. */
+type LiveData = {
+  queries: string[]; keys: string[]; special: [queries: number[], keys: number[]];
+  heads: string[]; families: Record<string, FamilyData>;
+};
+/** Which attention a chosen word shows: what it receives, or what it gives. */
+type Direction = "to" | "from";
 /** A number of all heads as a heat map has it: `headbook.pages.parts.grid.grid_data`. */
 type Grid = {
   caption: string; low: string; high: string; ink?: string; steps: number[]; texts: string[];
-  /** The stored figure that shows this choice, or the command that draws it. */
-  file: string; command: string;
 };
 type Grids = Record<string, Record<string, Grid>>;
 /** A metric's title and its labels: key and name. */
@@ -315,6 +340,12 @@ type FindData = {
 };
 /** A live chart: its specification, and its rows by column (`headbook.charts.figure.Figure`). */
 type ChartColumn = unknown[] | { at: number[]; texts: string[] };
+/** A number of a head in the data of a heat map; what is missing is null. */
+type MapRow = {
+  layer: number; head: number; value: number; low: number; high: number; view: string;
+  label: string;
+};
+type ChartView = { toSVG: () => Promise<string> };
 type ChartSpec = {
   datasets?: Record<string, Record<string, ChartColumn>>;
   params?: { name: string; value?: unknown }[];
@@ -323,17 +354,26 @@ type ChartSpec = {
 /** A step of a film (`pages/film/film`): classes, letters and label of each head. */
 interface FilmStep { name: string; src: string; heads: [string, string, string][] }
 
+/** `headbook.site.export.table_facts`: columns are name, description and whether they are texts. */
+type TableFacts = { files: string[]; rows: number; columns: [string, string, boolean][] };
+/** `headbook.site.rows`: of a row first the numbers of its identifying columns. */
+type RowValue = string | number | boolean | null;
+type TableRows = { lines: number; rows: Record<string, [by: number[], ...values: RowValue[]]> };
 /** The data files by name; those of single things by how their names begin. */
 interface DataFiles {
   vega: string;
   grid: Grids;
   map: MapData;
   atlas: Record<string, Card[]>;
+  live: Record<string, LiveData>;
   find: FindData;
   headlist: HeadListData;
   types: Record<string, string[][]>;
   film: Record<string, FilmStep[]>;
+  tables: Record<string, TableFacts>;
+  [rows: `rows-${string}`]: Record<string, TableRows>;
   [values: `values-${string}`]: Record<string, Packed>;
+  [similar: `similar-${string}`]: SimilarData;
   [later: `later-${string}`]: string[];
   [chart: `chart-${string}`]: ChartSpec;
   [sentence: `sentence-${string}`]: Record<string, StackData>;
@@ -342,6 +382,16 @@ interface DataFiles {
 
 /* --- globals --- */
 
+/** What belongs to a choice that no stored file shows: `choices.js`. */
+interface Choices {
+  quoted: (text: string) => string;
+  saver: (text: string, act: () => void) => HTMLButtonElement;
+  fileName: (name: string, chosen: string[]) => string;
+  cited: (text: string, name: string, file: string, title: string) => string;
+  entry: (text: string) => HTMLDetailsElement;
+  asPdf: (command: string) => HTMLElement;
+  csv: (columns: string[], rows: Record<string, unknown>[]) => string;
+}
 interface Headbook {
   take: (name: string, value: unknown) => void;
   packed: (name: string, text: string) => void;
@@ -384,10 +434,19 @@ interface Headbook {
   paths: () => Promise<void>;
   live: (button: HTMLButtonElement) => Promise<void>;
   finder: (box: HTMLElement) => void;
+  heatPicture: (
+    rows: MapRow[],
+    scale: {
+      fills: string[]; fillOf: (value: number) => string; ends: [string, string]; caption: string;
+    },
+  ) => string;
+  choices: Choices;
+  showRow: (number: Element) => Promise<void>;
 }
 /** A site in one file takes the place of the folder: `onefile.js`. */
 interface OneFile {
   hash: () => string;
+  query: () => string;
   link: (hash: string) => string;
   run: (src: string) => Promise<void>;
   aimed: (body: HTMLElement) => HTMLElement;
@@ -396,7 +455,9 @@ interface Window {
   headbook: Headbook;
   oneFile?: OneFile;
   unpack: (text: string) => Promise<Uint8Array<ArrayBuffer>>;
-  vegaEmbed: (box: HTMLElement, spec: object, options: object) => Promise<unknown>;
+  vegaEmbed: (
+    box: HTMLElement, spec: object, options: object,
+  ) => Promise<{ view: ChartView }>;
 }
 interface DocumentEventMap {
   "headbook-path": CustomEvent<{ place: number; stack: string }>;

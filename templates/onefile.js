@@ -60,10 +60,12 @@
     element.remove();
   };
 
-  /* The page that an address asks for, and what is left for its views. */
+  /* The page that an address asks for, and what is left for its views; of the address of a row
+     the table. */
   /** @type {(hash: string) => [page: string, state: string]} */
   const parted = (hash) => {
-    const [, name, state = ""] = /^#\/([^#]*)(#.*)?$/.exec(hash) || ["", hash ? path : FIRST, hash];
+    const [, name, state = ""] = /^#\/([^#?]*)(?:\?[^#]*)?(#.*)?$/.exec(hash)
+      || ["", hash ? path : FIRST, hash];
     if (stored.has(name) && name.endsWith(".html")) return [name, state];
     return [stored.has(name) ? TABLES : MISSING, ""];
   };
@@ -94,6 +96,7 @@
   };
   window.oneFile = {
     hash: () => parted(location.hash)[1],
+    query: () => /\?[^#]*/.exec(location.hash)?.[0] ?? "",
     link,
     run,
     aimed: (body) => aimed(body),
@@ -116,15 +119,15 @@
   const aim = (element) => {
     const href = element.getAttribute("href") ?? "";
     if (/^[a-z]+:/i.test(href) || element.matches(".skip")) return;
-    const target = href.startsWith("#") ? path : address(href).replace(/#.*/, "");
+    const target = href.startsWith("#") ? path : address(href).replace(/[?#].*/, "");
     const others = path !== TABLES && target.startsWith("data/")
       ? [target.replace(/parquet$/, "csv"), TABLES]
       : [];
     const name = [target, ...others].find((each) => stored.has(each));
-    const fragment = href.includes("#") ? href.slice(href.indexOf("#")) : "";
+    const rest = href.slice(href.search(/[?#]|$/));
     if (target.endsWith(".pdf")) element.remove();
     else if (name) {
-      element.setAttribute("href", `#/${name}${fragment}`);
+      element.setAttribute("href", `#/${name}${rest}`);
       if (!name.endsWith(".html")) element.dataset.save = name;
     } else {
       element.removeAttribute("href");

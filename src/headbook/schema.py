@@ -330,3 +330,11 @@ class TokenKey(NamedTuple):
     def words(self) -> str:
         """The key without its metric, as written in tables: ``mid/positional/NOUN``."""
         return "/".join(part for part in (self.state, self.space, self.label) if part)
+
+
+# Names of splits and claims in the table ``tests``, by which pages find rows.
+ALL, HELD_OUT_SPLIT = "all", "held_out"  # splits
+HIGHEST, LOWEST = "highest of all heads", "lowest of all heads"
+RELATION = "relation"  # a head against the best surface rule for a relation
+ABLATION = "ablation"
+LAYER_RATIO = "layer of largest effect"

@@ -77,6 +77,11 @@
     const wanted = switches.place();
     for (const { instance, element, open } of instances) {
       if (instance.id === wanted.at) {
+        let section = element.closest("details");
+        while (section) {
+          section.open = true;
+          section = section.parentElement ? section.parentElement.closest("details") : null;
+        }
         await open(wanted);
         element.scrollIntoView({ block: "start" });
       }

@@ -19,7 +19,7 @@
         return !line.hidden;
       });
       status.textContent = wanted
-        ? `${many(found.length)} of ${many(lines.length)} sentences`
+        ? `${many(found.length)} of ${many(lines.length)} ${input.dataset.noun ?? "sentences"}`
         : "";
     };
     input.addEventListener("input", show);

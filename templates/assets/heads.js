@@ -3,14 +3,16 @@
 (() => {
   const { make, all, one, load, root, hash, link } = window.headbook;
   const { unpacked } = window.headbook.numbers;
-  const { opened, beginning, read, write, passes, order, rowOf, WORDS } = window.headbook.list;
+  const { opened, beginning, read, write, passes, order, fillsOf, linksOf, rowOf, WORDS } =
+    window.headbook.list;
 
   /** @type {(box: HTMLElement) => Promise<void>} */
   const start = async (box) => {
-    const { src = "", values = "" } = box.dataset;
+    const { src = "", values = "", others = "" } = box.dataset;
     const list = opened(await load(src, "headlist"));
     const limit = Number(box.dataset.limit);
     const table = one("table.finding"), body = one("tbody", table);
+    const links = linksOf(list, table);
     const status = one("[data-count]"), rest = one("[data-all]");
     /** @type {ValuesByColumn} */
     const numbers = new Map();
@@ -29,18 +31,27 @@
       const column = list.columns.get(key);
       if (!column || numbers.has(key)) return;
       const file = await load(`${values}${column.metric}.js`, `values-${column.metric}`);
-      numbers.set(key, { ...column, ...unpacked(file[key]) });
+      const found = { ...column, ...unpacked(file[key]) };
+      numbers.set(key, { ...found, fills: fillsOf(found) });
     }));
 
+    /** @type {(text: string) => HTMLTableRowElement} */
+    const part = (text) => {
+      const line = make("tr", { class: "part" });
+      line.append(make("td", { colspan: all("thead tr > *", table).length }, text));
+      return line;
+    };
     /* What the filters leave; quick, since it follows every key that is pressed. */
     const draw = () => {
       const found = list.heads.filter(passes(state, numbers)).sort(order(state, numbers));
       const columns = state.columns.flatMap((key) => numbers.get(key) ?? []);
       const listed = whole ? found : found.slice(0, limit);
-      body.replaceChildren(...listed.map((head) => {
-        const row = rows.get(head.i) ?? rowOf(head, columns);
+      const parts = state.sort === "rank" ? [true, false] : [];
+      body.replaceChildren(...listed.flatMap((head, n) => {
+        const row = rows.get(head.i) ?? rowOf(list, head, columns, links);
         rows.set(head.i, row);
-        return row;
+        const begins = parts.includes(head.role) && head.role !== listed[n - 1]?.role;
+        return begins ? [part(head.role ? "Clear role" : others), row] : [row];
       }));
       /** @type {(amount: number) => string} */
       const many = (amount) => amount.toLocaleString("en-US");
@@ -51,6 +62,7 @@
       show(new Set(found.map((head) => head.i)));
     };
     const plot = () => {
+      if (!list.axes.length) return;
       const stage = one("[data-plot]"), x = numbers.get(state.x), y = numbers.get(state.y);
       const place = [state.x, state.y, stage.clientWidth].join(" ");
       if (!x || !y || place === drawn) return;
@@ -71,8 +83,16 @@
       draw();
     };
 
+    /* The list, or the line of a head that an address names. */
     const toList = () => {
-      if (write(list, state)) status.scrollIntoView({ behavior: "instant" });
+      const named = list.heads.find(({ href }) => `heads/${hash().slice(1)}.html` === href);
+      if (named) {
+        whole = true;
+        draw();
+        const row = rows.get(named.i);
+        row?.classList.add("named");
+        row?.scrollIntoView({ behavior: "instant", block: "center" });
+      } else if (write(list, state)) status.scrollIntoView({ behavior: "instant" });
     };
 
     /* Headings: each sorts, those of numbers hold a range and can go. */
@@ -102,13 +122,13 @@
       const ranges = new Map(state.ranges);
       ranges.delete(key);
       const left = state.columns.filter((each) => each !== key);
-      if (state.sort === key) Object.assign(state, { sort: "head", down: false });
+      if (state.sort === key) Object.assign(state, { sort: "rank", down: false });
       refresh({ columns: left, ranges });
       one("[data-add]", box).focus();
     };
     /** @type {(key: string) => HTMLElement} */
     const range = (key) => {
-      const { title, share } = columnOf(key), cell = make("td");
+      const { title, share } = columnOf(key), cell = make("p", {}, `${title} `);
       const ends = ["at least", "at most"].map((end, side) => {
         const input = make("input", {
           type: "number", step: "any", placeholder: side ? "max" : "min", "data-range": key,
@@ -132,25 +152,20 @@
       return cell;
     };
     const head = () => {
-      const titles = make("tr"), ranges = make("tr", { class: "ranges" });
-      const summary = Object.entries(WORDS);
-      titles.append(heading("head", "Head"));
+      const titles = make("tr");
+      titles.append(make("td"), heading("head", "Head"), heading("class", WORDS.class));
       titles.append(
         ...state.columns.map((key) => heading(key, columnOf(key).title, columnOf(key).unit)),
       );
-      titles.append(...summary.map(([key, title]) => heading(key, title)));
-      ranges.append(
-        make("td"),
-        ...state.columns.map(range),
-        make("td", { colspan: String(summary.length) }),
-      );
-      one("thead", table).replaceChildren(titles, ranges);
+      titles.append(...list.facts.map((name) => heading(name, WORDS[name])));
+      one("thead", table).replaceChildren(titles);
+      one(".ranges", box).replaceChildren(...state.columns.map(range));
       rows = new Map();
     };
 
     /* Controls show what is chosen. */
     const tell = () => {
-      for (const control of all("[data-filter]", box)) {
+      for (const control of all("[data-filter]")) {
         const value = Object(state)[control.dataset.filter ?? ""];
         if (control.matches("[type=checkbox]")) Object.assign(control, { checked: value });
         else Object.assign(control, { value });
@@ -180,15 +195,16 @@
     rest.addEventListener("click", () => {
       whole = true;
       draw();
-      body.querySelectorAll("a")[limit].focus();
+      all("th a", body)[limit].focus();
     });
     window.addEventListener("hashchange", async () => {
-      await refresh(read(list, hash()));
+      Object.assign(state, read(list, hash()));
+      await refresh();
       table.closest("div")?.focus({ preventScroll: true });
       toList();
     });
     window.addEventListener("resize", () => { if (drawn) { plot(); draw(); } });
-    for (const still of all("details[data-still]", box)) {
+    for (const still of all("details[data-still]")) {
       still.open = still.contains(document.getElementById(hash().slice(1) || "-"));
     }
     for (const view of all("[data-view]")) view.setAttribute("href", link(`#${view.dataset.view}`));

@@ -2,7 +2,7 @@
 /* Filters of the list of heads, and the choice of its columns and axes. */
 (() => {
   const { all, one, make } = window.headbook;
-  const { words, WORDS, NAMES } = window.headbook.list;
+  const { words, WORDS } = window.headbook.list;
 
   /** @type {(value: string, text: string) => HTMLOptionElement} */
   const option = (value, text) => make("option", { value }, text);
@@ -24,6 +24,8 @@
     }
     return select;
   };
+  /** @type {Record<WordName, string>} */
+  const TITLES = { ...WORDS, class: "Family" };
   /* The words that the list has, with the number of heads. */
   /** @type {(list: HeadList, name: WordName) => HTMLSelectElement} */
   const counted = (list, name) => {
@@ -41,6 +43,11 @@
   const input = (name, type, attributes = {}) => (
     make("input", { type, "data-filter": name, autocomplete: "off", ...attributes }));
 
+  /** @type {(list: HeadList, names: WordName[]) => HTMLElement[]} */
+  const selects = (list, names) =>
+    names
+      .filter((name) => words(list, name).length)
+      .map((name) => labelled(TITLES[name], counted(list, name)));
   /** @type {(list: HeadList) => HTMLElement[]} */
   const filters = (list) => {
     /** @type {HTMLElement[]} */
@@ -50,17 +57,15 @@
       stacks.append(option("", "all"), ...list.stacks.map(([name, title]) => option(name, title)));
       parts.push(labelled("Attention type", stacks));
     }
+    parts.push(...selects(list, ["class"]));
     /** @type {(end: string) => HTMLInputElement} */
     const layer = (end) => input(end, "number", { min: "0", step: "1" });
     const layers = make("span", { class: "layers" });
     layers.append(labelled("Layers from", layer("from")), labelled("to", layer("to")));
     parts.push(layers);
-    for (const name of NAMES) {
-      if (words(list, name).length) parts.push(labelled(WORDS[name], counted(list, name)));
-    }
-    if (list.heads.some((head) => head.beats)) {
+    if (list.heads.some((head) => head.role)) {
       const label = make("label");
-      label.append(input("beats", "checkbox"), " above the best surface rule");
+      label.append(input("role", "checkbox"), " clear role");
       parts.push(label);
     }
     return parts;
@@ -81,23 +86,29 @@
     button.addEventListener("click", () => {
       if (!state.columns.includes(add.value)) refresh({ columns: [...state.columns, add.value] });
     });
-    const adding = make("p", { class: "adding" });
+    const adding = make("span", { class: "adding" });
     adding.append(labelled("Metric", add), button);
     const again = make("button", { type: "button", "data-reset": "" }, "Reset");
     again.addEventListener("click", reset);
-    place.append(...filters(list), adding, again);
+    const more = make("details", { class: "more" }), rest = make("div", { class: "filters" });
+    rest.append(...selects(list, ["verdict", "relation", "looks"]), adding);
+    more.append(
+      make("summary", {}, "More filters and columns"), rest, make("div", { class: "ranges" }),
+    );
+    place.append(...filters(list), again, more);
     for (const control of all("[data-filter]", place)) {
       const { filter = "" } = control.dataset;
       control.addEventListener("input", () => change({ [filter]: chosen(control) }));
     }
     if (!list.axes.length) return;
     const axes = make("p", { class: "axes" });
-    for (const axis of ["x", "y"]) {
+    for (const axis of /** @type {const} */ (["x", "y"])) {
       const select = chooser(list, { "data-filter": axis });
+      select.value = state[axis];
       select.addEventListener("change", () => refresh({ [axis]: select.value }));
       axes.append(labelled(axis === "x" ? "Across" : "Up", select));
     }
-    one("[data-plot]", box).prepend(axes);
+    one("[data-plot]").prepend(axes);
   };
 
   window.headbook.controls = controls;

@@ -2,10 +2,18 @@
 /* The list of heads: what a reader has chosen, its form in the address, which heads that leaves and
    in which order. What an address holds and the list does not know is ignored. */
 (() => {
-  const { make, root, folded } = window.headbook;
+  const { all, make, root, folded } = window.headbook;
   const { number, interval, MISSING } = window.headbook.numbers;
   /** @type {Record<WordName, string>} */
-  const WORDS = { class: "Type", looks: "Most attention to", relation: "Best relation" };
+  const WORDS = {
+    class: "What it does",
+    verdict: "Verdict",
+    relation: "Best relation",
+    looks: "Most attention to",
+  };
+  /** @type {WordName[]} */
+  const LAST = ["verdict", "relation", "looks"]; /* columns after those of numbers */
+  const STEPS = 7; /* fills of cells */
 
   const NAMES = /** @type {WordName[]} */ (Object.keys(WORDS));
   const ENDS = /** @type {const} */ (["from", "to"]), AXES = /** @type {const} */ (["x", "y"]);
@@ -15,34 +23,45 @@
   /** @type {List["opened"]} */
   const opened = (list) => {
     const heads = list.heads.map(
-      ([name, href, stack, layer, label, looks, relation, beats], i) => ({
-        i,
-        name,
-        href,
-        stack,
-        layer,
-        class: label,
-        looks,
-        relation,
-        beats: beats === 1,
-        text: folded([name, name.replace("·", ""), href, label, looks, relation].flat().join(" ")),
-      }),
+      ([name, href, stack, layer, label, looks, relation, verdict, ...marks], i) => {
+        const [role, beats, family, style, rank] = marks;
+        const words = [label, looks, relation, verdict].flatMap((word) => word.slice(0, 2));
+        return {
+          i,
+          name,
+          href,
+          stack,
+          layer,
+          class: label,
+          looks,
+          relation,
+          verdict,
+          role: role === 1,
+          beats: beats === 1,
+          family,
+          style,
+          rank,
+          text: folded([name, name.replace("·", ""), href, ...words].join(" ")),
+        };
+      },
     );
-    const columns = new Map(list.metrics.flatMap(({ id, share, labels }) => (
-      labels.map(([key, title, unit]) => [key, { key, metric: id, share, title, unit }]))));
-    return { ...list, heads, columns, first: list.columns };
+    const columns = new Map(list.metrics.flatMap(({ id, share, table = "heads", labels }) => (
+      labels.map(([key, title, unit]) => [key, { key, metric: id, share, table, title, unit }]))));
+    const facts = LAST.filter((name) => heads.some((head) => head[name][0]));
+    return { ...list, heads, columns, facts, first: list.columns };
   };
 
   /* What a reader has chosen, and its form in the address. */
   /** @type {List["beginning"]} */
   const beginning = (list) => ({
     columns: list.first,
-    sort: "head",
+    sort: "rank",
     down: false,
     class: "",
-    looks: "",
+    verdict: "",
     relation: "",
-    beats: false,
+    looks: "",
+    role: false,
     stack: "",
     from: "",
     to: "",
@@ -73,7 +92,7 @@
     }
     if (list.stacks.some(([name]) => name === asked("stack"))) state.stack = asked("stack");
     for (const end of ENDS) if (/^\d{1,4}$/.test(asked(end))) state[end] = asked(end);
-    state.beats = found.get("beats") === "1";
+    state.role = found.get("role") === "1";
     state.find = asked("find").slice(0, 200);
     for (const range of found.getAll("range")) {
       const [column, least = "", most = ""] = range.split(" ");
@@ -88,12 +107,12 @@
     const first = beginning(list), parts = new URLSearchParams();
     if (state.columns.join(" ") !== first.columns.join(" "))
       parts.set("columns", state.columns.join(" "));
-    if (state.sort !== "head" || state.down)
+    if (state.sort !== "rank")
       parts.set("sort", (state.down ? "-" : "") + state.sort);
     for (const name of TEXTS) {
       if (state[name] !== first[name]) parts.set(name, state[name]);
     }
-    if (state.beats) parts.set("beats", "1");
+    if (state.role) parts.set("role", "1");
     for (const [key, ends] of state.ranges)
       if (ends.some((end) => end !== "")) parts.append("range", [key, ...ends].join(" "));
     return parts.size ? `#${parts}` : "";
@@ -117,7 +136,7 @@
       && (!state.stack || head.stack === state.stack)
       && (state.from === "" || head.layer >= Number(state.from))
       && (state.to === "" || head.layer <= Number(state.to))
-      && (!state.beats || head.beats)
+      && (!state.role || head.role)
       && NAMES.every((name) => !state[name] || head[name][0] === state[name])
       && ranges.every((inside) => inside(head.i))
     );
@@ -125,6 +144,7 @@
   /** @type {List["order"]} */
   const order = (state, numbers) => {
     const { sort, down } = state, sign = down ? -1 : 1;
+    if (sort === "rank") return (a, b) => a.rank - b.rank;
     if (sort === "head") return (a, b) => sign * (a.i - b.i);
     const name = NAMES.find((each) => each === sort);
     if (name) {
@@ -147,37 +167,76 @@
     };
   };
 
-  /* A row as the page has it. */
-  /** @type {(element: HTMLTableCellElement, text: string) => HTMLTableCellElement} */
-  const beside = (element, text) => {
-    if (text) element.append(" ", make("small", {}, text));
-    return element;
-  };
-  /** @type {List["rowOf"]} */
-  const rowOf = (head, columns) => {
-    const line = make("tr"), name = make("th", { scope: "row" });
-    name.append(make("a", { href: root() + head.href }, head.name));
-    const summary = NAMES.map((each) =>
-      beside(make("td", {}, head[each][0] || MISSING), head[each][1]),
-    );
-    const cells = columns.map(({ value, low, high, thin, guess, share }) => {
-      const few = thin[head.i] && !Number.isNaN(value[head.i]);
-      const cell = make(
-        "td",
-        { class: few ? "number thin" : "number" },
-        number(value[head.i], share),
-      );
-      if (guess[head.i]) return beside(cell, "estimated");
-      return beside(
-        cell,
-        Number.isNaN(value[head.i]) ? "" : interval(low[head.i], high[head.i], share),
-      );
+  /* The fill of each number of a column; of changes of the output by the square root. */
+  /** @type {List["fillsOf"]} */
+  const fillsOf = ({ value, table }) => {
+    const amounts =
+      table === "importance" ? value.map((each) => Math.sqrt(Math.max(each, 0))) : value;
+    const known = amounts.filter((each) => !Number.isNaN(each));
+    const low = Math.min(0, ...known), high = Math.max(...known);
+    return [...amounts].map((each) => {
+      if (Number.isNaN(each)) return "";
+      const step = high > low ? Math.floor(((each - low) / (high - low)) * STEPS * 0.9999) : 0;
+      return `q${Math.min(Math.max(step, 0), STEPS - 1)}`;
     });
-    line.append(name, ...cells, ...summary);
+  };
+  /* A number with the link that the page itself has for it, else to its table. */
+  /** @type {(text: string, table: string, known?: string, title?: string) => HTMLElement} */
+  const linked = (text, table, known, title) => {
+    const href = known ?? `${root()}data.html#${table}`;
+    return make("a", { class: "n", href, ...(title && { title }) }, text);
+  };
+  /** @type {(column: Filled, i: number, known?: string) => HTMLElement} */
+  const cellOf = ({ value, low, high, guess, share, table, fills }, i, known) => {
+    const cell = make("td", { class: `h ${fills[i]}` }), text = number(value[i], share);
+    if (Number.isNaN(value[i])) cell.append(make("span", {}, text));
+    else if (guess[i]) cell.append(linked(`≈ ${text}`, table, known, "estimated"));
+    else cell.append(linked(text, table, known, interval(low[i], high[i], share)));
+    return cell;
+  };
+  /** @type {(head: Head, name: WordName, known?: string) => HTMLElement} */
+  const factOf = (head, name, known) => {
+    const [text, detail, , value, table] = head[name], strong = name === "relation" && head.beats;
+    const style = `fact ${name}${strong ? " strong" : ""}`;
+    const cell = make("td", { class: style }, text || MISSING);
+    if (detail) cell.title = detail;
+    if (value && table) cell.append(" ", linked(value, table, known));
+    return cell;
+  };
+  /** @type {(head: Head) => string} */
+  const lineOf = ({ href }) => href.slice("heads/".length, -".html".length);
+  /* Links of the page's own lines by line and column: these lead to rows of the tables. */
+  /** @type {List["linksOf"]} */
+  const linksOf = (list, table) => {
+    const keys = ["", "", "", ...list.first, ...list.facts], links = new Map();
+    for (const link of all("tbody a.n", table)) {
+      const cell = link.closest("td"), href = link.getAttribute("href");
+      if (cell) links.set(`${cell.closest("tr")?.id} ${keys[cell.cellIndex]}`, href);
+    }
+    return links;
+  };
+  /* A row as the page has it. */
+  /** @type {List["rowOf"]} */
+  const rowOf = (list, head, columns, links) => {
+    const id = lineOf(head), line = make("tr", { id });
+    const map = make("td"), frame = make("span", { class: `map s24 ${head.style}` });
+    const name = make("th", { scope: "row" }), does = make("td", { class: "does" });
+    frame.append(make("i"));
+    map.append(frame);
+    name.append(make("a", { href: root() + head.href }, head.name));
+    does.append(
+      make("i", { class: head.family ? `key f-${head.family}` : "key" }),
+      head.class[1] || MISSING,
+    );
+    line.append(
+      map, name, does,
+      ...columns.map((column) => cellOf(column, head.i, links.get(`${id} ${column.key}`))),
+      ...list.facts.map((each) => factOf(head, each, links.get(`${id} ${each}`))),
+    );
     return line;
   };
 
   window.headbook.list = {
-    opened, beginning, read, write, words, passes, order, rowOf, WORDS, NAMES,
+    opened, beginning, read, write, words, passes, order, fillsOf, linksOf, rowOf, WORDS, NAMES,
   };
 })();

@@ -127,8 +127,9 @@
               type: "button",
               class: token.className,
               "data-i": token.dataset.i ?? "",
-              dir: "auto",
               "aria-pressed": "false",
+              /* The letters of special tokens do not decide the direction of the text. */
+              ...(token.dir ? { dir: token.dir } : {}),
             },
             token.textContent,
           );

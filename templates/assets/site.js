@@ -148,6 +148,17 @@
     });
   };
 
+  /* A number opens its row in place: the script is loaded with the first. A link without the
+     line of a row, or a key that opens another window, leads to the table as without scripts. */
+  document.addEventListener("click", async (event) => {
+    const number = targetOf(event).closest("a.n");
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    if (!/\?row=\w+:\d+&/.test(number?.getAttribute("href") ?? "")) return;
+    event.preventDefault();
+    await use("rows");
+    await window.headbook.showRow(/** @type {Element} */ (number));
+  }, true);
+
   /* Live charts: their script is loaded with the first. */
   /** @type {(button: HTMLButtonElement) => void} */
   const startChart = (button) => {
@@ -156,6 +167,11 @@
       await use("live_charts");
       await window.headbook.live(button);
     });
+    const wanted = new URLSearchParams(hash().slice(1)).get("chart");
+    if (wanted === button.dataset.chart) {
+      button.scrollIntoView();
+      button.click();
+    }
   };
 
   /* Pictures without a file of their own are saved as they stand, black on white. */
@@ -268,9 +284,12 @@
       if (now < 0 || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
       const n = typeof columns === "function" ? columns() : columns, start = now - (now % n);
       const end = Math.min(start + n, links.length) - 1;
+      const steps = [Math.max(now - 1, start), Math.min(now + 1, end)];
+      const { direction } = getComputedStyle(links[now].parentElement ?? box);
+      const [left, right] = direction === "rtl" ? steps.reverse() : steps;
       /** @type {Lookup<number>} */
       const moves = {
-        ArrowLeft: Math.max(now - 1, start), ArrowRight: Math.min(now + 1, end),
+        ArrowLeft: left, ArrowRight: right,
         ArrowUp: now - n, ArrowDown: now + n, Home: start, End: end,
       };
       const next = moves[event.key];
@@ -282,7 +301,8 @@
   window.headbook.rove = rove;
   /** @type {(list: HTMLElement) => void} */
   const startTiles = (list) => {
-    const links = all("a", list);
+    const links = all("a:not(.n)", list);
+    for (const number of all("a.n", list)) number.tabIndex = -1; // its tile is the tab stop
     const inRow = () => links.filter((each) => each.offsetTop === links[0].offsetTop).length;
     if (links.length) rove(list, links, inRow);
   };

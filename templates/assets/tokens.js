@@ -30,6 +30,8 @@
       const asked = new URLSearchParams(hash().slice(1)).get("find");
       if (!asked) return;
       input.value = asked;
+      const around = input.closest("details");
+      if (around) around.open = true;
       show();
       input.scrollIntoView({ block: "center" });
     };

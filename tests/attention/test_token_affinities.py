@@ -10,7 +10,7 @@ import pytest
 
 import treebank
 from bare_model import Bare, Given, given
-from headbook.pages.head import top_tokens
+from headbook.pages.head_parts.tokens import top_tokens
 from headbook.passes import token_affinities
 from headbook.report.results import stack_results
 from headbook.run.collect import collect

@@ -3,80 +3,12 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser import DARK, LIGHT, Open, background, come_alive, each, sideways
+from browser import DARK, LIGHT, Open, background, each, sideways
 from html_pages import data_file
 from sites import Site
 
 pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-@pytest.mark.parametrize("kind", ["encoder", pytest.param("pair", marks=pytest.mark.slow)])
-def test_grid_shows_the_chosen_metric(
-    request: pytest.FixtureRequest, open_page: Open, kind: str
-) -> None:
-    site: Site = request.getfixturevalue(f"{kind}_site")
-    page = open_page(site.folder / "index.html")
-    grids = data_file(site.folder / "data" / "grid.js")[1]
-    assert {*grids} == {stack.name for stack in site.study.manifest.stacks}
-    keys = [*dict.fromkeys(key for choices in grids.values() for key in choices)]
-    assert {*each(page.locator("[data-metric] option"), "value")} == {*keys}
-    for key in [keys[-1], *keys[::17]]:
-        page.get_by_label("Metric").select_option(key)
-        for stack, choices in grids.items():
-            grid = page.locator(f'[data-grid="{stack}"]')
-            cells = grid.locator("td a")
-            if key not in choices:
-                message = "Not measured for this attention type"
-                expect(grid.locator("[data-caption]")).to_have_text(message)
-                assert {*cells.all_text_contents()} == {"–"}
-                expect(grid.locator("[data-files]")).to_be_hidden()
-                continue
-            displayed = choices[key]
-            expect(grid.locator("[data-caption]")).to_have_text(displayed["caption"])
-            assert cells.all_text_contents() == displayed["texts"]
-            colours = [f"c{step}" if step >= 0 else "" for step in displayed["steps"]]
-            assert each(grid.locator("td"), "class") == colours
-            ends = [grid.locator(f"[data-{end}]").text_content() for end in ("low", "high")]
-            assert ends == [displayed["low"], displayed["high"]]
-            titles = each(cells, "title")
-            names = [
-                f"{title}: {text}" for title, text in zip(titles, displayed["texts"], strict=True)
-            ]
-            assert each(cells, "aria-label") == names
-
-
-def test_grid_values_are_those_of_the_table(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "index.html")
-    page.get_by_label("Metric").select_option("relative_entropy/")
-    expect(page.locator("[data-caption]")).to_contain_text("all keys")
-    heads = encoder_site.study.heads
-    rows = heads[(heads["metric"] == "relative_entropy") & (heads["view"] == "raw")]
-    for value, cell in zip(rows["value"], page.locator("table.heads td a").all(), strict=True):
-        assert float(cell.text_content() or "") == pytest.approx(value, abs=0.006)
-
-
-def test_live_chart_filters_its_numbers(encoder_site: Site, open_page: Open) -> None:
-    """Every choice of its list shows that choice's numbers, and the picture comes back."""
-    page = open_page(encoder_site.folder / "metrics/attention_distance.html")
-    figure = page.locator("figure.chart").first
-    picture = figure.locator(".scroll > svg[role=img]")
-    expect(picture).to_be_visible()
-    come_alive(page)
-    expect(picture).to_have_count(0)
-    heads = encoder_site.study.heads
-    for view in ("nosink", "renorm", "raw"):
-        figure.locator(".vega-bindings select").select_option(view)
-        rows = heads[(heads["metric"] == "attention_distance") & (heads["view"] == view)]
-        for layer, head, value in zip(rows["layer"], rows["head"], rows["value"], strict=True):
-            place = f"head: {head}; layer: {layer}; "
-            mark = f'.live [aria-label^="{place}"][aria-label*="; value: {value:.4g};"]'
-            expect(figure.locator(mark)).to_have_count(1)
-        expect(figure.locator(".live [aria-roledescription='rect mark']")).to_have_count(len(rows))
-    figure.get_by_role("button", name="Still picture").click()
-    expect(picture).to_be_visible()
-    expect(figure.locator(".live")).to_have_count(0)
-    come_alive(page)
 
 
 def test_theme_is_remembered_on_the_next_page(encoder_site: Site, open_page: Open) -> None:
@@ -121,7 +53,7 @@ def entries(page: Page) -> list[str]:
         ("heads/L00-H01.html", ["Heads"]),
         ("sentences/0001.html", ["Sentences"]),
         ("tokens.html", ["Tokens"]),
-        ("flow.html", ["Analyses", "Attention flow"]),
+        ("geometry.html", ["Analyses", "How words travel"]),
         ("metrics/attention_to.html", ["Analyses", "All metrics"]),
         ("data.html", ["Methods"]),
     ],
@@ -236,7 +168,8 @@ def test_pictures_of_heads_are_one_tab_stop(
 ) -> None:
     page = open_page(encoder_site.folder / path)
     box = page.locator(tiles).first
-    links = box.locator("a, button")
+    assert not each(box.locator("a.n"), "tabindex").count("0")
+    links = box.locator("a:not(.n), button")
     links.nth(1).wait_for()
     assert links.count() > 1
     stops = each(links, "tabindex")
@@ -263,7 +196,7 @@ def outline(page: Page) -> tuple[str, str]:
 
 def test_keyboard_leads_from_the_overview_to_a_head(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / "index.html")
-    cell = page.locator("table.heads td a").first
+    cell = page.locator("[data-wall] td a").first
     for _ in range(80):
         page.keyboard.press("Tab")
         assert outline(page) == ("solid", "3px")
@@ -293,6 +226,7 @@ def test_a_type_is_found_by_part_of_its_name_whatever_its_case(
     encoder_site: Site, open_page: Open
 ) -> None:
     page = open_page(encoder_site.folder / "tokens.html")
+    page.locator("#all > summary").click()
     types = data_file(encoder_site.folder / "data" / "types.js")[1]["self"]
     body = page.locator("[data-types-of=self]")
     still = body.all_inner_texts()

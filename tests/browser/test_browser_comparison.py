@@ -1,11 +1,13 @@
 """Pages of comparisons in a browser: complete, quiet, narrow enough, and open to everybody."""
 
+import io
 from collections.abc import Callable
 
+import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
-from browser import DARK, Open, background, cramped, sideways, violations
+from browser import DARK, Open, background, come_alive, cramped, sideways, violations
 from comparisons import Compared
 
 pytest_plugins = ["comparisons", "browser_windows"]
@@ -71,3 +73,50 @@ def test_paths_of_tokens_are_drawn_live_for_any_class(compared: Make, open_page:
         label.select_option(index=label.locator("option").count() - 1)
         expect(drawn).not_to_have_js_property("innerHTML", before)
     assert violations(page) == []
+
+
+def test_a_choice_in_a_live_chart_is_saved_linked_and_cited_as_it_is_on_show(
+    compared: Make, open_page: Open
+) -> None:
+    folder = compared("tuned").folder / "metrics"
+    page = open_page(folder / "attention_to.html", alone=True)
+    figure = page.locator("figure.chart:has([data-chart])").first
+    name = figure.get_attribute("id") or ""
+    picture = figure.locator(".scroll > svg[role=img]")
+    come_alive(page)
+    expect(picture).to_have_count(0)
+    stored, note = figure.locator("a[href*='figures/']"), figure.locator(".made")
+    chooser = figure.locator("select[name=label_shown]")
+    usual = chooser.input_value()
+    every = chooser.locator("option").evaluate_all("all => all.map((each) => each.value)")
+    other = next(value for value in every if value != usual)
+    chooser.select_option(other)
+    for link in stored.all():
+        expect(link).to_be_hidden()
+    expect(note.locator("code")).to_contain_text("--label")
+    with page.expect_download() as download:
+        note.get_by_role("button", name="CSV").click()
+    made = pd.read_csv(io.BytesIO(download.value.path().read_bytes()))
+    assert {*made["label"]} == {other}
+    assert len(made) > 1
+    with page.expect_download() as download:
+        note.get_by_role("button", name="SVG").click()
+    svg = download.value.path().read_text(encoding="utf-8")
+    assert svg.startswith("<svg")
+    assert "currentColor" not in svg
+    note.locator("summary").click()
+    assert other in note.locator("pre").inner_text()
+    address = note.get_by_role("link", name="Permalink").get_attribute("href") or ""
+    assert name in address
+    again = open_page(folder / "attention_to.html", alone=True)
+    again.goto(f"{(folder / 'attention_to.html').as_uri()}{address}")
+    again.reload()
+    expect(again.locator(f"#{name} select[name=label_shown]")).to_have_value(other)
+    chooser.select_option(usual)
+    expect(note).to_have_count(0)
+    chooser.select_option(other)
+    figure.get_by_role("button", name="Still picture").click()
+    expect(note).to_have_count(0)
+    expect(picture).to_be_visible()
+    for link in stored.all():
+        expect(link).to_be_visible()

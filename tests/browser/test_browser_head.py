@@ -23,19 +23,18 @@ BOTTOM = "(element) => element.getBoundingClientRect().bottom + scrollY"
 @pytest.mark.parametrize(
     ("kind", "path"), [("encoder", HEAD), ("decoder", HEAD), ("pair", "heads/cross-L00-H01.html")]
 )
-def test_map_offsets_exemplars_and_ranks_stand_on_the_first_screen(
+def test_sentence_map_flow_and_exemplars_stand_on_the_first_screen(
     request: pytest.FixtureRequest, open_page: Open, kind: str, path: str
 ) -> None:
     """Of 1440 by 900; on a phone the map does, and the first exemplar on the second or before."""
     site: Site = request.getfixturevalue(f"{kind}_site")
     page = open_page(site.folder / path)
     page.set_viewport_size({"width": 1440, "height": 900})
-    offsets = [] if kind == "pair" else [".byoffset svg"]  # which it does not measure
-    for part in [".model", ".mean img", *offsets, ".strips svg.strip"]:
+    flow = [".fromto"] if page.locator(".fromto").count() else []
+    for part in [".role", ".evid p", ".mean .map", *flow, ".exemplar"]:
         assert page.locator(part).first.evaluate(BOTTOM) <= 900, part
-    assert page.locator(".exemplar").first.evaluate(BOTTOM) <= 900
     page.set_viewport_size({"width": 390, "height": 844})
-    (box,) = page.evaluate(BOXES, [".mean img"])
+    (box,) = page.evaluate(BOXES, [".mean .map"])
     assert box["width"] >= 200
     assert box["bottom"] <= 844
     assert page.locator(".exemplar").first.evaluate(TOP) <= 2 * 844
@@ -49,7 +48,7 @@ def test_an_open_exemplar_fits_its_window(
     page.set_viewport_size({"width": width, "height": 900})
     page.locator(".exemplar summary").first.click()
     page.locator("canvas.cells").wait_for()
-    page.locator("#numbers ~ details > summary").click()
+    page.locator("details:has(> summary #numbers) > summary").click()
     assert sideways(page, width) == 0
     record.check()
 
@@ -65,15 +64,25 @@ def test_an_exemplar_that_opens_stays_in_sight(encoder_site: Site, open_page: Op
     expect(summary).to_be_in_viewport()
 
 
-def test_speech_and_contribution_stand_side_by_side_where_there_is_room(
+def test_map_flow_and_exemplars_stand_side_by_side_where_there_is_room(
     encoder_site: Site, open_page: Open
 ) -> None:
     page = open_page(encoder_site.folder / HEAD)
-    for width, beside in ((1440, True), (1200, True), (1199, False), (390, False)):
+    for width, beside in ((1440, 3), (1200, 3), (1024, 2), (390, 1)):
         page.set_viewport_size({"width": width, "height": 900})
-        tops = [page.locator(part).evaluate(TOP) for part in ("#speech", "#triptych")]
-        assert (tops[0] == tops[1]) == beside, width
+        parts = (".first > .mean", ".first > .fromto", ".first > .strongest")
+        tops = [page.locator(part).evaluate(TOP) for part in parts]
+        assert tops.count(tops[0]) == beside, width
         assert sideways(page, width) == 0
+
+
+def test_an_exemplar_in_a_closed_section_opens_from_its_address(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / f"{HEAD}#at=median-1")
+    article = page.locator('[data-map="median-1"]')
+    article.locator("canvas.cells").wait_for()
+    expect(article).to_be_in_viewport()
 
 
 def test_lines_map_and_weights_stand_side_by_side(encoder_site: Site, open_page: Open) -> None:
@@ -127,9 +136,9 @@ def test_an_open_page_breaks_no_rule(encoder_site: Site, open_page: Open, theme:
 def test_numbers_come_where_a_reader_opens_them(encoder_site: Site, open_page: Open) -> None:
     """All of them, with links that lead where they should."""
     page = open_page(encoder_site.folder / HEAD)
-    part = page.locator("section:has(#numbers)")
+    part = page.locator("details:has(> summary #numbers)")
     assert part.locator("table").count() == 0
-    part.locator("summary").click()
+    part.locator("> summary").click()
     part.locator("table").first.wait_for()
     whole = html_of(encoder_site.folder / HEAD)
     tables = re.findall(r'<table class="numbers all">.*?</table>', whole, re.DOTALL)

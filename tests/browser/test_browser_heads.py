@@ -17,15 +17,15 @@ from browser_views import (
     by_value,
     column_of,
     drawn,
+    in_order,
     names,
     rows_of,
     state_of,
     view_of,
     visit,
 )
-from headbook.pages.heads import number_columns
+from headbook.pages.parts.head_list import EFFECT_KEY, number_columns
 from headbook.pages.parts.table import NumberCell
-from headbook.report.head_facts import head_facts
 from headbook.report.results import stack_results
 from sites import Site
 
@@ -42,10 +42,12 @@ def test_the_script_draws_the_table_that_stands_without_it(
     page = visit(open_page, site)
     table = rows_of(page.locator(".finding"))
     assert table == rows_of(still.locator(".finding"))
-    total = len(table)
+    total = len(names(page))
     expect(page.locator("[data-count]")).to_have_text(f"{total} of {total} heads")
-    classes = [each(p.locator(".finding tbody td.number"), "class") for p in (page, still)]
-    assert classes[0] == classes[1]
+    for attribute in ("class", "title", "id"):
+        selector = ".finding tbody :is(tr, td, td *)"
+        drawn_ones, still_ones = (each(p.locator(selector), attribute) for p in (page, still))
+        assert drawn_ones == still_ones
 
 
 def test_filters_work_while_the_numbers_of_a_column_are_on_their_way(
@@ -63,7 +65,7 @@ def test_filters_work_while_the_numbers_of_a_column_are_on_their_way(
     page.get_by_label("Metric").select_option(PREVIOUS)
     page.get_by_role("button", name="Add column").click()
     page.get_by_label("Filter by words").fill("L1H")
-    layer = [name for name in column_of(encoder_site, PREVIOUS)[1] if name.startswith("L1·")]
+    layer = [facts.name for facts in in_order(encoder_site) if facts.head.layer == 1]
     expect(page.locator("[data-count]")).to_contain_text(f"{len(layer)} of ")
     assert names(page) == layer
     for route in held:
@@ -93,13 +95,15 @@ def test_an_added_column_holds_the_numbers_of_the_study(
         heading = page.locator(f'th[data-key="{column.key}"]')
         if heading.count() == 0:
             heading.wait_for()
-        position = each(page.locator(".finding thead th"), "data-key").index(column.key)
+        position = each(page.locator(".finding thead :is(th, td)"), "data-key").index(column.key)
         for facts, line in zip(
-            head_facts(found["self"]), page.locator(".finding tbody tr").all(), strict=True
+            in_order(encoder_site), page.locator(".finding tbody tr:not(.part)").all(), strict=True
         ):
             cell = NumberCell.of(column.at(found, facts.head), column.metric)
-            text = line.locator("th, td").nth(position).text_content()
-            assert text == f"{cell.text} {cell.interval}".strip(), (facts.name, column.key)
+            initial = line.locator("th, td").nth(position)
+            assert initial.text_content() == cell.text, (facts.name, column.key)
+            if cell.interval:
+                assert initial.locator("a").get_attribute("title") == cell.interval
 
 
 def test_headings_sort_by_keyboard(encoder_site: Site, open_page: Open) -> None:
@@ -115,6 +119,9 @@ def test_headings_sort_by_keyboard(encoder_site: Site, open_page: Open) -> None:
     expect(page.locator("th[aria-sort]")).to_have_count(1)
     page.get_by_role("button", name="Head", exact=True).press("Enter")
     assert names(page) == [*values]
+    page.get_by_role("button", name="Reset").press("Enter")
+    expect(page.locator("th[aria-sort]")).to_have_count(0)
+    assert names(page) == [facts.name for facts in in_order(encoder_site)]
 
 
 @pytest.mark.slow
@@ -145,10 +152,9 @@ def test_a_range_leaves_the_heads_whose_numbers_lie_in_it(
         ends = page.locator(f'input[data-range="{key}"]')
         ends.first.press_sequentially(f"{least:.4f}")
         ends.last.press_sequentially(f"{most:.4f}")
+        order = [facts.name for facts in in_order(encoder_site)]
         wanted = [
-            n
-            for n, v in values.items()
-            if float(f"{least:.4f}") <= v * unit <= float(f"{most:.4f}")
+            n for n in order if float(f"{least:.4f}") <= values[n] * unit <= float(f"{most:.4f}")
         ]
         assert 0 < len(wanted) < len(values)
         assert names(page) == wanted
@@ -156,16 +162,17 @@ def test_a_range_leaves_the_heads_whose_numbers_lie_in_it(
         assert view_of(page)["range"] == [f"{key} {least:.4f} {most:.4f}"]
         ends.first.fill("")
         ends.last.fill("")
-        assert names(page) == [*values]
+        assert names(page) == order
         assert "range" not in view_of(page)
 
 
 def test_filters_leave_the_heads_that_they_name(encoder_site: Site, open_page: Open) -> None:
-    page, facts = (
-        visit(open_page, encoder_site),
-        head_facts(stack_results(encoder_site.study)["self"]),
-    )
-    for filtered, attribute in (("class", "label"), ("looks", "attends_to")):
+    page, facts = visit(open_page, encoder_site), in_order(encoder_site)
+    for filtered, attribute in (
+        ("class", "label"),
+        ("looks", "attends_to"),
+        ("verdict", "verdict"),
+    ):
         select = page.locator(f'select[data-filter="{filtered}"]')
         words = {getattr(f, attribute).word for f in facts} - {""}
         for word in sorted(words):
@@ -177,6 +184,7 @@ def test_filters_leave_the_heads_that_they_name(encoder_site: Site, open_page: O
     assert names(page) == [f.name for f in facts if f.head.layer >= 1]
     page.get_by_label("to", exact=True).fill("1")
     assert names(page) == [f.name for f in facts if f.head.layer == 1]
+    page.get_by_label("clear role").check() if any(f.has_role for f in facts) else None
     page.get_by_label("Filter by words").fill("l1h0")
     assert names(page) == ["L1·H0"]
     page.get_by_role("button", name="Reset").click()
@@ -188,16 +196,17 @@ def test_filters_leave_the_heads_that_they_name(encoder_site: Site, open_page: O
 def test_search_takes_neither_case_nor_accents_into_account(
     encoder_site: Site, open_page: Open
 ) -> None:
-    page, facts = (
-        visit(open_page, encoder_site),
-        head_facts(stack_results(encoder_site.study)["self"]),
-    )
-    word = facts[0].label.word
+    page, facts = visit(open_page, encoder_site), in_order(encoder_site)
+    word = facts[0].label.word.lower()
     accented = word.replace("a", "á").replace("o", "ö").upper()
     page.get_by_label("Filter by words").fill(accented)
     parts = [
         " ".join(
-            (f.name, f.href, *(f"{x.word} {x.detail}" for x in (f.label, f.attends_to, f.relation)))
+            (
+                f.name,
+                f.href,
+                *(f"{x.word} {x.detail}" for x in (f.label, f.attends_to, f.relation, f.verdict)),
+            )
         )
         for f in facts
     ]
@@ -219,7 +228,8 @@ def test_the_address_reproduces_the_view(encoder_site: Site, open_page: Open) ->
         "aria-label", re.compile("previous and")
     )
     before = state_of(page)
-    assert before[0] == ["head", DISTANCE, ENTROPY, PREVIOUS, "class", "looks", "relation"]
+    initial = [ENTROPY, DISTANCE, EFFECT_KEY, PREVIOUS]
+    assert before[0] == ["head", "class", *initial, "verdict", "relation", "looks"]
     page.reload()
     drawn(page)
     assert state_of(page) == before
@@ -232,7 +242,7 @@ def test_the_address_reproduces_the_view(encoder_site: Site, open_page: Open) ->
     [
         "#columns=nothing+attention_distance&sort=-sink&x=y&class=none&looks=%FF&stack=mine",
         "#sort=-attention_to/previous&range=attention_to/previous+1+2&range=sink_share/+a+b",
-        "#from=-1&to=1e9&beats=yes&find=&constructor=1&sort=__proto__&class=toString",
+        "#from=-1&to=1e9&role=yes&find=&constructor=1&sort=__proto__&class=toString",
         "#%E0%A4%A",
         "#list",
     ],
@@ -261,6 +271,33 @@ def test_a_question_leads_to_its_answer_at_the_top(encoder_site: Site, open_page
         expect(page.locator("[data-count]")).to_be_in_viewport()
         page.keyboard.press("Tab")
         expect(page.get_by_role("button", name="Head", exact=True)).to_be_focused()
+
+
+def test_a_family_filters_the_list_and_a_map_leads_to_its_line(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page, facts = visit(open_page, encoder_site), in_order(encoder_site)
+    family = page.locator(".family > a").first
+    word = next(f.label.word for f in facts if f.label.word in (family.text_content() or ""))
+    family.click()
+    wanted = [f.name for f in facts if f.label.word == word]
+    assert names(page) == wanted
+    expect(page.locator("[data-count]")).to_have_text(f"{len(wanted)} of {len(facts)} heads")
+    expect(page.locator('select[data-filter="class"]')).to_have_value(word)
+    page.locator(".minis a").last.click()
+    assert names(page) == [f.name for f in facts]
+    expect(page.locator(".finding tr.named")).to_be_in_viewport()
+    href = page.locator(".finding tr.named th a").get_attribute("href") or ""
+    assert page.url.endswith(f"#{href.removeprefix('heads/').removesuffix('.html')}")
+
+
+def test_without_scripts_a_map_leads_to_its_line(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "heads.html", java_script_enabled=False)
+    last = page.locator(".minis a").last
+    last.click()
+    expect(page.locator(".finding tr:target")).to_be_in_viewport()
+    title = (last.get_attribute("title") or "").partition(",")[0]
+    expect(page.locator(".finding tr:target th")).to_have_text(title)
 
 
 def test_a_sentence_is_found_by_part_of_it_whatever_its_case(

@@ -12,8 +12,15 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 # What a page of each kind must show, scripts or not, beside its heading.
 PARTS = {
-    ("encoder", "index.html"): (".tiles table", "ul.who svg", "figure.curve svg", "table.heads"),
-    ("encoder", "heads.html"): ("ul.questions", "figure.chart svg", "table.finding"),
+    ("encoder", "index.html"): (
+        ".claims",
+        "table.roll",
+        "table.wall",
+        "section.family .map",
+        "ul.who svg",
+        "ul.later",
+    ),
+    ("encoder", "heads.html"): (".minis a", "table.finding", "ul.questions", "figure.chart svg"),
     ("encoder", "heads/L00-H01.html"): (
         ".mean img",
         "figure.chart svg",
@@ -22,33 +29,32 @@ PARTS = {
         ".histogram svg",
         "table.top-tokens",
     ),
-    ("encoder", "metrics/attention_distance.html"): ("table.numbers", "figure.chart svg", "math"),
-    ("encoder", "metrics/cosine_to_input.html"): ("table.numbers", "figure.chart svg", "math"),
-    ("encoder", "metrics/index.html"): ("dl.glossary",),
+    ("encoder", "metrics/attention_distance.html"): (".plot .pl", "table.all-heads", "math"),
+    ("encoder", "metrics/attention_to.html"): (
+        "[data-highest]",
+        "table.all-heads",
+        "table.by-label",
+    ),
+    ("encoder", "metrics/cosine_to_input.html"): ("table.numbers", ".plot .pl"),
+    ("encoder", "metrics/index.html"): ("#metrics li",),
     ("encoder", "sentences/0001.html"): (
         ".maps img",
         "[data-ranked] li",
         "table.nearest",
     ),
     ("encoder", "sentences/index.html"): ("ol.sentences",),
-    ("encoder", "speech.html"): ("table.speech", "figure.chart svg"),
-    ("encoder", "syntax.html"): ("table.relations", "figure.chart svg"),
-    ("encoder", "patterns.html"): ("ul.thumbs img", "ul.findings", "figure.chart svg"),
-    ("encoder", "importance.html"): ("figure.chart svg", "ul.findings", "table.numbers"),
-    ("encoder", "similar.html"): ("figure.chart svg", "figure.matrix image", ".row table"),
-    ("encoder", "geometry.html"): (
-        "figure.chart svg",
-        "section > div > table.numbers",
-        "ul.findings",
-    ),
-    ("encoder", "tokens.html"): ("section > div > table.numbers",),
-    ("encoder", "context.html"): ("figure.chart svg", "section > div > table.numbers"),
-    ("encoder", "flow.html"): ("figure.chart svg", "section > div > table.numbers"),
+    ("encoder", "speech.html"): ("figure.lead svg.pl", "table.tags", "table.mini"),
+    ("encoder", "syntax.html"): (".relation-rows li", "figure.lead svg.pl", "table.margins"),
+    ("encoder", "patterns.html"): ("ul.thumbs .map", "figure.lead svg.pl", "table.heat"),
+    ("encoder", "importance.html"): (".effects", "table.effects-map", ".plot .pl"),
+    ("encoder", "similar.html"): (".cells image", ".pairs .map", "aside .map", ".alone .map"),
+    ("encoder", "geometry.html"): ("figure.lead .plot svg", "#mixing svg", "#layers table.heat"),
+    ("encoder", "tokens.html"): (".fates .plot svg", "table.heat"),
     ("encoder", "methods.html"): ("table.numbers", "math"),
-    ("encoder", "data.html"): ("h2 a", "main details"),
+    ("encoder", "data.html"): (".origin-row", "tr .number", "main details"),
     ("encoder", "about.html"): ("pre",),
     ("encoder", "404.html"): ("main a",),
-    ("pair", "index.html"): (".tiles table", "figure.curve svg", "table.heads"),
+    ("pair", "index.html"): (".claims", "table.wall", "ul.who svg", "ul.later"),
     ("pair", "alignment.html"): ("table.aligned", "figure.alignment svg", "figure.alignment img"),
     ("pair", "heads/cross-L00-H01.html"): (
         ".mean img",
@@ -104,8 +110,7 @@ def test_every_kind_of_page_is_complete_without_scripts(
     where: Where, open_page: Open, kind: str, path: str
 ) -> None:
     page = open_page(where(kind).folder / path, java_script_enabled=False)
-    title = ".model" if path == "index.html" else "h1"  # there the heading is for screen readers
-    for part in (title, *PARTS[kind, path]):
+    for part in ("h1", *PARTS[kind, path]):
         locators = page.locator(part).all()
         assert locators, part
         boxes = [locator.bounding_box() for locator in locators]
@@ -159,7 +164,7 @@ def test_print_is_dark_on_white_without_controls(
     assert background(page) == DARK
     page.emulate_media(media="print")
     assert background(page) == LIGHT
-    for control in ("nav", "button:not(.words button, .linklike)", "select", ".skip"):
+    for control in ("nav", "button:not(.words button, .roll button, .linklike)", "select", ".skip"):
         assert not any(locator.is_visible() for locator in page.locator(control).all()), control
     assert page.locator("h1").is_visible()
     assert page.pdf().startswith(b"%PDF")

@@ -14,7 +14,7 @@ from sites import Site
 pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-NAME = "attention_distance-self-layers"
+NAME = "attention_distance-self-heads"
 WIDE = ("metrics/attention_distance.html", "heads/L00-H00.html", "speech.html", "syntax.html")
 WIDTH = 670  # pixels of A4 without its margins
 INK = "rgb(28, 31, 36)"
@@ -47,7 +47,7 @@ def test_a_figures_address_and_entry_are_reached_by_keyboard(
 def test_an_open_entry_keeps_to_the_page(encoder_site: Site, open_page: Open, width: int) -> None:
     page = open_page(encoder_site.folder / "metrics/attention_distance.html")
     page.set_viewport_size({"width": width, "height": 800})
-    for summary in page.locator(".tools summary").all():
+    for summary in page.locator(".tools summary, .files summary").all():
         summary.click()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -64,16 +64,16 @@ def test_paper_has_the_figures_whole_and_nothing_to_press(
     assert background(page) != LIGHT
     page.emulate_media(media="print")
     assert background(page) == LIGHT
-    for part in page.locator(".top nav, .steps, .tools, button, select").all():
+    for part in page.locator(".top nav, .steps, .tools, .files, button, select").all():
         expect(part).not_to_be_visible()
-    pictures = page.locator("figure.chart svg").all()
+    pictures = page.locator("figure.chart svg, figure svg.pl").all()
     assert pictures
     for picture in pictures:
         box = picture.bounding_box()
         assert box
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= WIDTH
-    link = page.locator("main p a").first
+    link = page.locator("main p a, main li a").first
     assert link.evaluate("link => getComputedStyle(link).color") in {INK, "rgb(86, 93, 104)"}
 
 

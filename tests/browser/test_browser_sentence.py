@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 import headbook
 import naive_sentences as naive
+import tiny
 from browser import DARK, Open, background, sideways, violations
 from browser_views import cells, choose, map_of, pair, picture, ranked, ready, switch, tile, word
 from headbook.charts.theme import coarse, ink_steps, rgba_ramp
@@ -18,7 +19,7 @@ from headbook.pages.parts import sentence_maps
 from headbook.report.wording import head_name
 from headbook.study.sentence_data import HeadName, heads_of
 from naive_sentences import written
-from sites import Site
+from sites import Site, make_study
 
 pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -426,3 +427,40 @@ def test_pages_of_cited_sentences_work_alike(encoder_site: Site, open_page: Open
     word(page, 1).click()
     values = sorted(own.attention[1] / 255, reverse=True)
     assert [float(v) for _, v in ranked(page)] == [round(float(v), 2) for v in values]
+
+
+HEBREW = ("הילד ראה כלב גדול ליד הבית", "הבית היה ישן")
+
+
+@pytest.fixture(scope="module")
+def hebrew(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of two sentences that are written from right to left."""
+    folder = tmp_path_factory.mktemp("hebrew")
+    (folder / "texts.txt").write_text("\n".join(HEBREW), encoding="utf-8")
+    model = tiny.write("bert", folder / "model")
+    study = make_study(folder / "texts.txt", model, metrics="attention_distance", control="none")
+    headbook.render(study, folder / "site")
+    return folder / "site"
+
+
+def test_words_run_from_right_to_left_where_their_letters_do(hebrew: Path, open_page: Open) -> None:
+    """With scripts, which make words buttons, as without; arrow keys follow."""
+    still = open_page(hebrew / SENTENCE, java_script_enabled=False)
+    direction = "(line) => getComputedStyle(line).direction"
+    assert still.locator(".words .text").evaluate(direction) == "rtl"
+    page = ready(open_page(hebrew / SENTENCE))
+    line = page.locator(".words .text")
+    assert line.evaluate(direction) == "rtl"
+    words = page.locator(".words button")
+    boxes = [each.bounding_box() for each in words.all()]
+    places = [box["x"] for box in boxes if box]
+    assert len(places) == len(boxes) > len(HEBREW[0].split())
+    assert places == sorted(places, reverse=True)
+    room = line.bounding_box()
+    assert room
+    assert places[0] > room["x"] + room["width"] - 100
+    words.nth(1).focus()
+    page.keyboard.press("ArrowLeft")
+    expect(words.nth(2)).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(words.nth(1)).to_be_focused()

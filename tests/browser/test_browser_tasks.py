@@ -47,12 +47,13 @@ def reader(encoder_site: Site, open_page: Open) -> Reader:
 
 
 def test_what_the_model_does(reader: Reader) -> None:
-    reader.respond(reader.page.locator(".model"))
-    assert len((reader.page.locator(".model").text_content() or "").split()) <= 150
+    reader.respond(reader.page.locator(".about-model"), "encoder")
+    told = (reader.page.locator(part).text_content() or "" for part in (".about-model", ".claims"))
+    assert sum(len(text.split()) for text in told) <= 250
 
 
 def test_which_head_attends_to_the_previous_token(reader: Reader) -> None:
-    reader.respond(reader.page.locator(".who li", has_text="previous token").locator("a"), "L")
+    reader.respond(reader.page.locator(".who li", has_text="previous token").locator("> a"), "L")
 
 
 def test_direct_objects_and_whether_a_head_beats_a_rule(reader: Reader) -> None:
@@ -71,7 +72,7 @@ def test_a_question_is_answered_where_it_is_found(reader: Reader, query: str) ->
     reader.respond(option, query)
     reader.respond(option.locator("small"), re.compile(rf"^L\d·H\d \d.*{baseline}"))
     reader.click(option)
-    row = reader.page.locator("table.finding tbody tr").first
+    row = reader.page.locator("table.finding tbody tr:not(.part)").first
     expect(row).to_be_in_viewport()
     reader.respond(row, re.compile(r"L\d·H\d"))
 
@@ -79,11 +80,11 @@ def test_a_question_is_answered_where_it_is_found(reader: Reader, query: str) ->
 @pytest.mark.parametrize("query", ["vertical", "why vertical", "useless", "dead heads"])
 def test_why_vertical_and_whether_such_heads_are_useless(reader: Reader, query: str) -> None:
     """The question on patterns is found by words that the page does not use."""
-    reader.search(query, "Why do most heads")
-    asked = reader.page.get_by_role("heading", name="Why do most heads")
+    reader.search(query, "Why do so many heads")
+    asked = reader.page.get_by_role("heading", name="Why do so many heads")
     expect(asked).to_be_in_viewport()
-    reader.respond(reader.page.locator(".argument"), "values are near zero")
-    expect(reader.page.locator(".argument").first).to_be_in_viewport()
+    reader.respond(reader.page.locator(".why").first, "values are near zero")
+    expect(reader.page.locator(".why").first).to_be_in_viewport()
 
 
 def test_the_largest_weight_of_a_head_in_a_sentence(encoder_site: Site, reader: Reader) -> None:
@@ -104,25 +105,25 @@ def test_a_function_word_against_content_words(reader: Reader) -> None:
 
 
 def test_a_heat_map_as_pdf_with_its_citation(reader: Reader) -> None:
-    files = reader.page.locator("[data-files]").first
-    reader.respond(files.get_by_role("link", name="PDF"))
-    reader.click(files.get_by_role("link", name="how to cite"))
-    reader.click(reader.page.locator("figure summary", has_text="BibTeX").first)
+    reader.click(reader.page.locator(".later").get_by_role("link", name="All metrics"))
+    reader.click(reader.page.locator("#metrics a").first)
+    reader.click(reader.page.locator("figure summary", has_text="Cite").first)
     reader.respond(reader.page.locator("figure details[open] pre"), "@")
+    expect(reader.page.get_by_role("link", name="PDF").first).to_be_visible()
 
 
 def test_heads_that_are_nearly_the_same(reader: Reader) -> None:
     reader.search("redundant heads", "divergence")
     reader.click(reader.page.get_by_role("link", name="Similar heads").first)
-    reader.respond(reader.page.locator("h1"), "Similar heads")
+    reader.respond(reader.page.locator("h1"), "Which heads attend alike")
 
 
 def test_pairs_of_the_most_similar_heads(reader: Reader) -> None:
-    reader.search("near-duplicate", "Similar heads")
-    reader.click(reader.page.locator(".contents").get_by_role("link", name="Most similar heads"))
-    pairs = reader.page.locator("table", has=reader.page.locator("caption", has_text="pairs"))
+    reader.search("near-duplicate", "Which heads attend alike")
+    reader.click(reader.page.locator(".eyebrow").get_by_role("link", name="nearest pairs"))
+    pairs = reader.page.locator("table.pairs")
     expect(pairs.first).to_be_in_viewport()
-    reader.respond(pairs, re.compile(r"L\d·H\d and L\d·H\d"))
+    reader.respond(pairs.first, re.compile(r"L\d·H\d and L\d·H\d"))
 
 
 def test_whether_punctuation_receives_attention(reader: Reader) -> None:
@@ -157,7 +158,7 @@ def test_what_to_distrust(reader: Reader, query: str) -> None:
     if query:
         reader.search(query, "")
     else:
-        reader.click(reader.page.get_by_role("link", name="What these numbers cannot say"))
+        reader.click(reader.page.get_by_role("link", name="What not to conclude"))
     limits = reader.page.locator("section", has=reader.page.locator("#limits"))
     expect(reader.page.locator("#limits")).to_be_in_viewport()
     reader.respond(limits, re.compile("cause|causal"))

@@ -8,7 +8,7 @@ import pytest
 from headbook import Study, collect
 from headbook.errors import InputError, StudyError
 from headbook.inputs import NO_HEAD, Sentence, open_corpus
-from headbook.pages.head import found_relations
+from headbook.pages.head_parts.sections import found_relations
 from headbook.pages.parts.page import gap_texts
 from headbook.pages.speech import speech_page
 from headbook.pages.syntax import syntax_page
@@ -241,18 +241,16 @@ def test_tags_and_relations_of_its_own_stand_on_the_pages(own: Study) -> None:
     (stack,) = own.manifest.stacks
     results = StackResults(own, stack)
     assert results.labels("pos_received") == (*UPOS, ATOM)
-    (syntax,) = syntax_page({"self": results}).sections
-    assert syntax.relations is not None
-    assert {row.head for row in syntax.relations.table.rows} == {"obj", ARROW}
-    (speech,) = speech_page({"self": results}).sections
-    for direction in speech.directions:
-        assert [row.head for row in direction.heads.rows] == [
-            ATOM,
-            "nouns (NOUN)",
-        ]  # most frequent first
-        assert [row.cells[0] for row in direction.heads.rows] == ["120", "60"]
-    assert speech.figures[0].rows is not None
-    assert set(speech.figures[0].rows["tag"]) == {ATOM, "NOUN"}
+    (syntax,) = syntax_page({"self": results}).stacks
+    assert {row.relation for row in (*syntax.claimed, *syntax.rows)} == {"obj", ARROW}
+    (speech,) = speech_page({"self": results}).stacks
+    for rows in (speech.received, speech.given):
+        assert {row.name: row.words for row in rows} == {
+            f"words tagged {ATOM}": "120",
+            "nouns": "60",
+        }
+    assert speech.plot is not None
+    assert {row.kind for row in speech.received} == {"other", "content"}
     found = found_relations(results, HeadName("self", 0, 0))
     assert any(ARROW in measured.text for measured in found)
 

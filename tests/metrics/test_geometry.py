@@ -1,5 +1,6 @@
 """Metrics of states against their naive twins; the laws they follow; what is missing."""
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ import naive_geometry as naive
 import tiny
 from bare_model import Bare, Given
 from geometry_texts import METRICS, TEXTS, run
+from headbook.analysis.arrays import effective_number
 from headbook.analysis.state_vectors import MINIBATCH, NO_KIND, StateVectors, TokenSample
 from headbook.metrics.base import LayerMetric
 from headbook.metrics.geometry import layer_cka
@@ -309,3 +311,17 @@ def test_clouds_hold_the_bare_models_states_in_the_order_of_hashes(
         assert cloud.sample.kind.tolist() == list(tokens.kind)
         assert cloud.vectors == pytest.approx(tokens.vectors, rel=0, abs=1e-9)
     assert taken == recorded(folder, tmp_path, 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("shares", "count"),
+    [([0.25] * 4, 4), ([1, 0, 0], 1), ([0.5, 0.5, 0], 2), ([2, 2], 2), ([math.nan, 1], 1)],
+)
+def test_effective_heads_are_as_many_as_equal_heads_would_be(
+    shares: list[float], count: float
+) -> None:
+    assert effective_number(np.array(shares)) == pytest.approx(count)
+
+
+def test_without_any_share_no_number_of_heads() -> None:
+    assert math.isnan(effective_number(np.array([0.0, math.nan])))

@@ -19,15 +19,17 @@ import treebank
 from bare_model import Bare, Given, Word, given
 from headbook.attention.head_outputs import HeadOutputs
 from headbook.metrics import all_metrics
-from headbook.pages.context import context_page
+from headbook.pages.metrics.anchors import anchor_sections
+from headbook.pages.patterns import patterns_page
 from headbook.report.findings.states import anchor_layers
 from headbook.report.results import stack_results
+from headbook.report.wording import percent
 from headbook.run.collect import collect
 from headbook.schema import SIMILARITY_LABELS, HeadKey, SinkView
 from headbook.study.manifest import MissingPart
 from headbook.study.study import Study
 from headbook.study.token_sums import SHUFFLED_ORDER, TRUE_ORDER, Anchors
-from html_pages import html_of, lines, text_of
+from html_pages import html_of, text_of
 from layers import Marks, views_of
 from naive_head_outputs import Least, Written, least
 from naive_ratios import Estimate, Part, ratio, together
@@ -37,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("of_any_number")
 
 Folder = Callable[[str], Path]
 Head = tuple[str, int, int, str]  # stack, layer, head, view
-METRICS = ",".join(naive.NAIVE) + ",segmentation,anchor_token"
+METRICS = ",".join(naive.NAIVE) + ",segmentation,anchor_token,sink_share"
 CASES = {"bert": 1e-9, "gpt2": 1e-9, "llama": 1e-5, "bart": 1e-9}  # llama: softmax in float32
 PACK = 40  # tokens of a passage
 JOINED = {"bert": "[SEP] ", "gpt2": " "}
@@ -392,9 +394,9 @@ def test_a_model_outside_the_hook_has_rows_only_and_says_so(
     assert found.has_value("row_similarity", SinkView.RAW, "all")
     assert not found.has_value("context_similarity", SinkView.RAW, "all")
     assert not of.corpus_sums.anchors
-    page = context_page(stack_results(of))
-    assert page is not None
-    assert any("head outputs" in remark for remark in page.remarks)
+    page = patterns_page(stack_results(of))
+    assert any("head outputs" in text for text in page.absent)
+    assert "alike" not in {question.id for question in page.questions}
 
 
 def test_two_studies_add_their_sums(tiny_folder: Folder, tmp_path: Path) -> None:
@@ -411,23 +413,32 @@ def test_two_studies_add_their_sums(tiny_folder: Folder, tmp_path: Path) -> None
 
 
 def test_the_page_shows_the_studys_numbers(packed: Callable[[str], Study]) -> None:
-    of = packed("bert")
-    page = context_page(stack_results(of))
-    assert page is not None
-    section = page.sections[0]
-    assert [f.name for f in section.figures] == [
-        "context-self-drift", "context-self-alike", "context-self-odds"
-    ]  # fmt: skip
-    expected = (
-        stack_results(of)["self"].layers("high_pair_distance", SinkView.RAW, "top 1 %").at(1).value
-    )
-    cell = lines(section.tables[0][1])[1]["distance of similar tokens"]
-    assert cell.text == f"{expected:.2f}"
-    assert section.segments is not None
-    assert len(section.segments.rows) == 2 * 2 + 2
-    assert section.anchors is not None
-    assert len(section.anchors.rows) == tiny.LAYERS
-    counts = [each for layer in anchor_layers(stack_results(of)["self"]).values() for each in layer]
+    results = stack_results(packed("bert"))
+    own = results["self"]
+    page = patterns_page(results)
+    figures = {question.id: question.figure for question in page.questions}
+    assert {"alike", "own-sentence"} <= figures.keys()
+    for name, metric, series in (
+        ("alike", "context_similarity", "head outputs"),
+        ("own-sentence", "same_sentence_preference", "similar tokens"),
+    ):
+        label = "all" if name == "alike" else "top 1 %"
+        drawn = figures[name].rows.query(f"series == '{series}'")["value"]
+        np.testing.assert_allclose(drawn, own.layers(metric, SinkView.RAW, label).value)
+    (part,) = page.details
+    assert part.ends is not None
+    assert len(part.ends.rows) == 2
+    assert [getattr(cell, "text", "") for cell in part.ends.rows[0].cells] == [
+        percent(value) for value in own.layers("segmentation", SinkView.RAW, "f1:similarity").value
+    ]
+
+
+def test_anchors_are_counted_by_layer_and_named_by_head(packed: Callable[[str], Study]) -> None:
+    results = stack_results(packed("bert"))
+    (section,) = anchor_sections(results)
+    assert len(section.layers.rows) == tiny.LAYERS
+    assert len(section.heads.rows) == tiny.LAYERS * tiny.HEADS
+    counts = [each for layer in anchor_layers(results["self"]).values() for each in layer]
     assert all(own <= heads for own, _, heads in counts)
 
 
@@ -440,10 +451,11 @@ def test_the_page_stands_in_the_site(packed: Callable[[str], Study], tmp_path: P
     again = Study.load(tmp_path / "study")
     assert again.corpus_sums.anchors["self"].names == of.corpus_sums.anchors["self"].names
     headbook.render(again, tmp_path / "site")
-    page = text_of(html_of(tmp_path / "site" / "context.html"))
-    assert "Sentence ends" in page
+    page = text_of(html_of(tmp_path / "site" / "patterns.html"))
+    assert "Do heads keep to their sentence?" in page
+    assert "Ends of sentences found" in page
     anchor = text_of(html_of(tmp_path / "site" / "metrics" / "anchor_token.html"))
-    assert "Head outputs" in anchor
+    assert "The anchors of heads" in anchor
 
 
 def test_pairs_are_counted_once() -> None:

@@ -23,7 +23,7 @@ from headbook.model.attention_hook import AttentionCall
 from headbook.model.forward import run_forward
 from headbook.model.load import Model, load_model
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts
-from headbook.pages.index import learned_sink
+from headbook.pages.parts.run_facts import learned_sink
 from headbook.passes.model_checks import eager_attention, verify_attention
 from headbook.passes.self_checks import learned_share
 from headbook.report.wording import percent

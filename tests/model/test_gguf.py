@@ -280,7 +280,7 @@ def test_a_site_says_what_was_quantised(folder: Path, file: Path) -> None:
     assert manifest.options["tokenizer"] == folder.name  # not where it is
     found = {stack.name: StackResults(study, stack) for stack in manifest.stacks}
     assert dict(methods_page(found, []).model)["Weights"] == "GGUF, Q4_1 100 %, dequantised"
-    warnings = " ".join(overview_page(found, ()).warnings)
+    warnings = " ".join(overview_page(found).warnings)
     assert "Weights are dequantised from four bits (GGUF, Q4_1 100 %)" in warnings
     assert not manifest.failed
 

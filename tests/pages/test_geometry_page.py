@@ -1,6 +1,8 @@
 """The geometry of states in a study, its table and its page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +12,24 @@ import pytest
 
 import headbook
 from geometry_texts import IDS, TEXTS, run, sentences
-from headbook.analysis.state_vectors import MINIBATCH
+from headbook.analysis.accumulators import RatioSums
+from headbook.charts.axes import even_places
+from headbook.charts.panels import PanelPlot
 from headbook.metrics import all_metrics
-from headbook.pages.geometry import HEADINGS, GeometryPage, geometry_page, has_geometry
-from headbook.pages.parts.table import NumberCell
+from headbook.pages.geometry import GeometryPage, geometry_page, has_geometry
+from headbook.pages.geometry_parts.state_space import HEADINGS, outlier_title
+from headbook.pages.parts.page import plain_text
+from headbook.pages.parts.table import HeatCell, NumberCell, PageTable, WordsCell
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.own_tokens import class_of_tag
+from headbook.report.relations import TAG_NAMES
 from headbook.report.results import stack_results
-from headbook.report.wording import interval_text, is_share, number
-from headbook.study.state_geometry import CKA, GeometrySums
+from headbook.report.wording import interval_text, is_share, number, percent, whole_percent
+from headbook.schema import UPOS
+from headbook.site.page_writer import figures_of
+from headbook.study.state_geometry import CKA, GeometrySums, StateColumn
 from headbook.study.study import Study
-from html_pages import elements, html_of, lines, text, text_of
+from html_pages import elements, html_of, ids, text, text_of, written_html
 from sites import Site
 
 pytestmark = pytest.mark.slow
@@ -60,7 +71,7 @@ def test_a_stored_study_has_the_same_numbers(study: Study, tmp_path: Path) -> No
     study.save(tmp_path / "study")
     stored = Study.load(tmp_path / "study")
     pd.testing.assert_frame_equal(study.geometry, stored.geometry)
-    assert page_of(stored).sections[0].tables == page_of(study).sections[0].tables
+    assert page_of(stored).sections[0].numbers == page_of(study).sections[0].numbers
 
 
 def test_two_studies_have_the_mean_of_their_numbers_by_sentences(
@@ -91,7 +102,7 @@ def sizes_of(sums: GeometrySums) -> tuple[int, int, int]:
     [
         (["water"], (1, 1, 0), {"anisotropy", "self-similarity", "effective rank"}),
         (["the dog sees the bird"] * 9, (1, 5, 0), {"anisotropy", "self-similarity"}),
-        (["the dog", "old water"], (2, 4, 0), {"self-similarity", "maximum", "effective rank"}),
+        (["the dog", "old water"], (2, 4, 0), {"self-similarity", "explainable", "effective rank"}),
     ],
     ids=["one token", "equal sentences", "nothing recurs"],
 )
@@ -105,7 +116,7 @@ def test_what_cannot_be_computed_is_missing_and_said(
     found = run(tmp_path, tiny_folder("bert"), texts)
     sums = found.corpus_sums.geometry["self"]
     assert sizes_of(sums) == expected
-    remarks = " ".join(page_of(found).sections[0].remarks)
+    remarks = " ".join(page_of(found).absent).lower()
     for what in missing:
         assert what in remarks
     table = found.geometry
@@ -114,16 +125,16 @@ def test_what_cannot_be_computed_is_missing_and_said(
     assert ((table["metric"] == "anisotropy") & table["value"].isna()).any() == (expected[0] < 2)
     headbook.render(found, tmp_path / "site")
     html = html_of(tmp_path / "site/geometry.html")
-    assert "Not available" in text_of(html)
-    assert not [e for e in elements(html, "figure") if "cka" in e.attributes.get("id", "")]
+    assert "Not measured here" in text_of(html)
+    assert not page_of(found).sections[0].similarity
 
 
 def test_tables_hold_the_numbers_of_the_file(study: Study) -> None:
     section = page_of(study).sections[0]
     file = study.geometry
     named = {metric.title: metric.id for metric in all_metrics().values()}
-    assert [row.name for row in section.tables[0][1].rows] == ["input", "L0", "L1"]
-    for _, table in section.tables:
+    assert [row.name for row in section.numbers[0].rows] == ["input", "L0", "L1"]
+    for table in section.numbers:
         titles = [text(title) for title, n in table.groups for _ in range(n)]
         for index, title in enumerate(titles):
             metric = named[title]
@@ -137,7 +148,7 @@ def test_every_interval_is_that_of_the_file_and_constants_have_none(study: Study
     named = {metric.title: metric for metric in all_metrics().values()}
     labels = {heading: label for label, heading in HEADINGS.items()} | {"value": ""}
     checked = 0
-    for _, table in section.tables:
+    for table in section.numbers:
         metrics = [named[text(title)] for title, n in table.groups for _ in range(n)]
         for row, state in zip(table.rows, [np.nan, 0, 1], strict=True):
             for metric, heading, cell in zip(metrics, table.columns[1:], row.cells, strict=True):
@@ -155,46 +166,140 @@ def test_every_interval_is_that_of_the_file_and_constants_have_none(study: Study
     assert file[constant][["low", "high"]].isna().all(axis=None)
 
 
-def test_outliers_are_those_of_the_file_with_their_part_of_the_whole(study: Study) -> None:
-    file = study.geometry
+def rows_named(study: Study, found: LinkedNumber) -> pd.DataFrame:
+    """Return the rows of a study's tables that a number leads to."""
+    table: pd.DataFrame = getattr(study, found.table)
+    for column, value in found.row:
+        table = table[(table[column] == value).fillna(False)]
+    return table
+
+
+def linked_numbers(part: Any) -> Iterator[LinkedNumber]:
+    """Yield every number with a row inside a page."""
+    if isinstance(part, LinkedNumber):
+        yield part
+    elif isinstance(part, tuple):
+        for each in part:
+            yield from linked_numbers(each)
+    elif isinstance(part, PageTable):
+        yield from linked_numbers(part.rows)
+    elif is_dataclass(part) and not isinstance(part, PanelPlot):
+        for field in fields(part):
+            yield from linked_numbers(getattr(part, field.name))
+
+
+def printed_values(row: "pd.Series[Any]") -> set[str]:
+    """Return the value of a row, and a baseline beside it, as pages print numbers."""
+    values = [row["value"], row.get("baseline_value", np.nan)]
+    written = {form(float(v)) for v in values for form in (number, percent, whole_percent)}
+    return written | {number(10 ** float(row["value"]) - 1)}
+
+
+def test_every_number_of_a_page_is_that_of_its_row(any_site: Site) -> None:
+    study = any_site.study
+    found = [*linked_numbers(page_of(study))]
+    for each in found:
+        rows = rows_named(study, each)
+        assert len(rows) == 1, each
+        assert each.text.partition(" (dim")[0] in printed_values(rows.iloc[0]), each
+    assert len(found) > 2
+
+
+def test_dimensions_are_those_that_add_most(study: Study) -> None:
     table = page_of(study).sections[0].outliers
     assert table is not None
-    for row, layer in zip(lines(table), (-1, 0, 1), strict=True):
-        part = file[(file["layer"].fillna(-1) == layer) & (file["metric"] == "outlier_dimensions")]
+    file = study.geometry[study.geometry["metric"] == "outlier_dimensions"]
+    largest = []
+    for row in table.rows:
+        part = file[
+            file["layer"].isna()
+            if row.name == "input"
+            else file["layer"] == int(row.name.removeprefix("layer "))
+        ]
         named = part[part["label"].str.startswith("dimension ")]
-        assert [
-            f"dimension {part.text}" for part in row["the largest"].parts if part[1:] == ("b",)
-        ] == named["label"].tolist()[:3]
+        (cell,) = [cell for cell in row.cells if isinstance(cell, HeatCell) and "dim." in cell.text]
+        assert cell.text.endswith(f"(dim. {named['label'].iloc[0].removeprefix('dimension ')})")
         three = part[part["label"] == "three"]["value"].item()
         assert three == pytest.approx(named["value"].iloc[:3].sum(), rel=0, abs=1e-12)
-        assert row["together"].text == number(three)
+        largest.append(part[part["label"] == "largest"]["value"].item())
+    assert largest == sorted(largest, reverse=True)
 
 
-def test_sentences_of_the_page_name_its_numbers(study: Study) -> None:
-    section, sums = page_of(study).sections[0], study.corpus_sums.geometry["self"]
-    message = " ".join(section.summary)
-    position = next(i for i, c in enumerate(sums.columns) if c == ("anisotropy", "raw"))
-    first, *_, last = sums.states.value[:, position]
-    assert (
-        f"different sentences: {number(first)} at the input, {number(last)} after the last"
-        in message
-    )
-    assert f"CKA {number(float(np.diag(sums.cka, 1).min()))}" in message
-    assert f"; input and last layer: {number(float(sums.cka[0, -1]))}" in message
-    assert f"Effective rank of {MINIBATCH} tokens: " in message
+@pytest.mark.parametrize(
+    ("largest", "title"),
+    [
+        ([0.02, 0.03, 0.04], "Which dimensions make tokens alike"),
+        ([0.02, 0.1, 0.04], "Few dimensions make tokens alike"),
+    ],
+)
+def test_the_title_of_dimensions_follows_their_share(
+    study: Study, largest: list[float], title: str
+) -> None:
+    """A quarter of the mean cosine of 0.2 is 0.05."""
+    sums = study.corpus_sums.geometry["self"]
+    chosen = sums.states.sums.copy()
+    for column, values in (("raw", [0.2] * 3), ("largest", largest)):
+        metric = "anisotropy" if column == "raw" else "outlier_dimensions"
+        place = sums.columns.index(StateColumn(metric, column))
+        chosen[0, :, :, place] = np.array(values) * chosen[1, :, :, place]
+    assert outlier_title(replace(sums, states=RatioSums(chosen))) == title
 
 
-def test_pages_as_written_have_figures_tables_and_files(encoder_site: Site) -> None:
-    html = html_of(encoder_site.folder / "geometry.html")
-    for name in encoder_site.study.corpus_sums.geometry:
-        for kind in ("geometry", "geometry-dimensions"):
-            assert (encoder_site.folder / f"figures/{kind}-{name}.pdf").is_file()
-        assert name in {e.attributes.get("id") for e in elements(html, "h2")}
+def test_many_states_have_even_places_with_both_ends() -> None:
+    assert even_places(7, 13) == [*range(7)]
+    assert even_places(31, 13) == [0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30]
+    assert even_places(33, 11) == [0, 4, 8, 12, 16, 20, 24, 28, 32]
+    assert even_places(30, 11)[-1] == 29
+    assert even_places(1, 8) == [0]
+    for n, most in product(range(1, 70), range(2, 30)):
+        places = even_places(n, most)
+        assert (places[0], places[-1]) == (0, n - 1)
+        assert len(places) <= most
+        assert places == sorted({*places})
+
+
+def test_a_part_of_speech_without_words_has_no_row(encoder_site: Site) -> None:
+    study = encoder_site.study
+    (section,) = page_of(study).sections
+    tables = [table for table in (section.kinds, section.few) if table]
+    names = [row.name for table in tables for row in table.rows]
+    words = study.words[study.words["class"].isin(UPOS)]
+    assert sorted(names) == sorted(TAG_NAMES[tag] for tag in words["class"].unique())
+    for table in tables:
+        for row in table.rows:
+            assert isinstance(row.head, WordsCell)
+            (tag,) = [tag for tag, name in TAG_NAMES.items() if name == row.name]
+            assert row.head.style == f"cl c-{class_of_tag(tag)}"
+
+
+def test_pages_as_written_answer_with_figures_and_their_files(any_site: Site) -> None:
+    html = html_of(any_site.folder / "geometry.html")
+    page = page_of(any_site.study)
+    assert len(page.title) <= 60
+    first = written_html(any_site.folder / "geometry.html")
+    assert first.index("<figure") < first.index('class="closer"')
+    charts = elements(html, "figure")
+    assert 0 < len(charts) <= 8
+    assert {figure.name for figure in figures_of(page)} == {e.attributes["id"] for e in charts}
+    for figure in charts:
+        for kind in ("svg", "pdf", "csv"):
+            assert (any_site.folder / f"figures/{figure.attributes['id']}.{kind}").is_file()
+    assert not [e for e in elements(html) if "style" in e.attributes]
+    assert len(elements(html)) <= 5000
+    assert len((any_site.folder / "geometry.html").read_bytes()) <= 150_000
+    for sentence in (page.answer, *(q.answer for q in page.questions)):
+        assert len(plain_text(sentence).split()) <= 30
+    assert [q.id for q in page.questions] == [s.stack for s in page.sections[1:]]
+
+
+def test_the_page_on_flow_leads_to_mixing(encoder_site: Site) -> None:
+    old = html_of(encoder_site.folder / "flow.html")
+    assert '<a data-moved href="geometry.html#mixing">' in old
+    assert "mixing" in ids(html_of(encoder_site.folder / "geometry.html"))
     assert (encoder_site.folder / "data/geometry.csv").is_file()
     assert "geometry.html" in html_of(encoder_site.folder / "index.html")
     metric = html_of(encoder_site.folder / "metrics/anisotropy.html")
     assert "../geometry.html" in {e.attributes.get("href") for e in elements(metric, "a")}
-    assert "Not available" not in text_of(metric)
 
 
 @pytest.mark.parametrize("family", ["bart", "gpt_neo", "t5"])
@@ -204,12 +309,13 @@ def test_each_stack_with_states_has_a_section(
     """Cross-attention has none of its own, and the page says so."""
     found = run(tmp_path, tiny_folder(family), TEXTS, paired=family != "gpt_neo")
     page = page_of(found)
+    crossing = [text for text in page.absent if "no states of its own" in text]
     if family == "gpt_neo":
         assert [s.stack for s in page.sections] == ["self"]
-        assert not page.without
+        assert not crossing
     else:
         assert [s.stack for s in page.sections] == ["encoder", "decoder"]
-        assert "no states of its own" in page.without[0]
+        assert len(crossing) == 1
 
 
 def test_metrics_can_be_asked_for_one_by_one(tiny_folder: Folder, tmp_path: Path) -> None:
@@ -219,5 +325,6 @@ def test_metrics_can_be_asked_for_one_by_one(tiny_folder: Folder, tmp_path: Path
         path.mkdir()
         options: dict[str, Any] = {"metrics": f"{name},attention_distance", "sentence_pages": "0"}
         found = run(path, tiny_folder("bert"), TEXTS, **options)
-        assert has_geometry(stack_results(found)) == (name in IDS)
+        assert has_geometry(stack_results(found))
+        assert plain_text(page_of(found).answer)
         assert set(found.geometry["metric"]) == ({name} if name in IDS else set())

@@ -1,23 +1,28 @@
 """The page of a head: what a study of few sentences shows there, in which order."""
 
 import re
+from dataclasses import replace
 from html import unescape
 
 import numpy as np
 import pytest
 
 from headbook.charts.heads import MARGIN, RangeStrip, ranking_histogram
-from headbook.pages.head import KINDS, HeadPage, head_pages
+from headbook.pages.head import HeadPage, head_pages
+from headbook.pages.head_parts.tokens import KINDS
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.relations import TAG_NAMES
 from headbook.report.results import stack_results
-from headbook.report.wording import number, number_word, ordinal
+from headbook.report.wording import number, number_word, ordinal, percent
 from headbook.schema import Side
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import HeadName, Ranking
 from html_pages import elements, html_of, text_of, written_html
+from printed_numbers import tree_of
 from sites import Site
 
-ORDER = ("where", "exemplars", "among", "contributes", "alike", "relations", "range", "rankings",
-         "tokens", "speech", "triptych", "numbers")  # fmt: skip
+ORDER = ("flow", "exemplars", "without", "where", "among", "contributes", "alike", "relations",
+         "range", "rankings", "tokens", "speech", "triptych", "numbers")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -29,23 +34,99 @@ def test_sections_stand_in_one_order_the_numbers_last_and_closed(encoder_site: S
     html = html_of(encoder_site.folder / "heads/L00-H01.html")
     ids = [e.attributes["id"] for e in elements(html, "h2") if "id" in e.attributes]
     assert [name for name in ids if name in ORDER] == [name for name in ORDER if name in ids]
-    assert {"where", "exemplars", "among", "range", "tokens", "numbers"} <= {*ids}
-    after = html[html.index('id="numbers"') :]
-    assert after.index("<details") < after.index("<table")
+    assert {"flow", "where", "exemplars", "among", "range", "tokens", "numbers"} <= {*ids}
+    at = html.index('id="numbers"')
+    assert html.rindex("<details", 0, at) > html.rindex("</details>", 0, at)
+    assert "<table" in html[at:]
     assert 'open=""' not in html
     assert "<details open" not in html
 
 
-def test_the_first_lines_say_what_the_head_does_and_its_type(encoder_site: Site) -> None:
+def test_the_first_lines_say_what_the_head_does_and_its_family(encoder_site: Site) -> None:
     text = " ".join(text_of(html_of(encoder_site.folder / "heads/L00-H01.html")).split())
     [page] = [p for p in head_pages(stack_results(encoder_site.study)["self"]) if p.name == "L0·H1"]
-    assert page.lead.type
-    assert page.lead.text
-    assert text.index(page.lead.type) < text.index(page.lead.text.split("\u202f")[0][:30])
-    assert text.index("Strongest exemplars") > text.index(page.lead.text[:20])
+    family, role = (" ".join(each.split()) for each in (page.family_text, page.role.plain))
+    assert 0 < text.index(family) < text.index(role) < text.index("Where it attends")
+    assert text.index(page.type_text.split("(")[0]) < text.index("Where it attends")
 
 
-def test_the_strongest_three_come_first_and_no_sentence_of_the_range_twice(
+def test_a_sentence_has_at_most_20_words_and_its_evidence_three_numbers(
+    encoder_site: Site, decoder_site: Site, pair_site: Site
+) -> None:
+    for site in (encoder_site, decoder_site, pair_site):
+        for results in stack_results(site.study).values():
+            for page in head_pages(results):
+                assert 3 <= len(page.role.plain.split()) <= 20
+                assert sum(isinstance(part, LinkedNumber) for part in page.role.line) <= 3
+                assert len(page.title) <= 60
+
+
+def test_every_picture_says_which_keys_it_shows(encoder_site: Site) -> None:
+    """The switch of keys changes exemplars alone."""
+    keys = re.compile(r"all keys|[Aa]ll keys count|sink masked|value-weighted|off the sink")
+    pictures = 0
+    main = next(tree_of(html_of(encoder_site.folder / "heads/L01-H02.html")).every("main"))
+    for node in main.every():
+        style = {*node.attributes.get("class", "").split()}
+        of_numbers = style & {"effects", "bar", "dot"}
+        if (node.tag not in {"img", "svg"} and "map" not in style) or of_numbers:
+            continue
+        if any(up.attributes.get("class", "").startswith("exemplar") for up in node.up()):
+            continue
+        part = next(up for up in node.up() if up.tag == "section" or "more" in
+                    up.attributes.get("class", "").split())  # fmt: skip
+        assert keys.search(part.whole), node
+        pictures += 1
+    assert pictures > 5
+
+
+def test_the_flow_is_that_of_the_table(encoder_site: Site) -> None:
+    """Every share and ratio of the picture is a row; the others are those that are not named."""
+    study = encoder_site.study
+    table, names = study.class_flows.fillna(""), {name: tag for tag, name in TAG_NAMES.items()}
+    for page in head_pages(stack_results(study)["self"]):
+        assert page.flow is not None
+        assert page.flow.picture is not None
+        head = name_of(page)
+        rows = table[(table["layer"] == head.layer) & (table["head"] == head.head)]
+        titles = re.findall(r"<title>([^<]*)</title>", page.flow.picture.svg)
+        assert titles
+        for title in titles:
+            ends, _, numbers = title.partition(": ")
+            query, _, key = ends.rpartition(" → ")
+            if ends.startswith("from "):
+                query, key = ends.removeprefix("from "), ""
+            elif ends.startswith("to "):
+                query, key = "", ends.removeprefix("to ")
+            classes = {"query_class": names.get(query, ""), "key_class": names.get(key, "")}
+            [row] = rows[(rows[[*classes]] == classes).all(axis=1)].to_dict("records")
+            assert numbers.startswith(f"{percent(row['share'])} of its attention between words, ")
+            assert f", {number(row['ratio'])} times the mean head" in numbers
+            assert numbers.endswith(f", {row['n_sentences']} sentences")
+
+
+def test_without_parts_of_speech_tokens_of_both_sides_stand_there(encoder_site: Site) -> None:
+    study = encoder_site.study
+    bare = replace(study, corpus_sums=replace(study.corpus_sums, class_flows={}))
+    found = [*head_pages(stack_results(bare)["self"])]
+    assert any("--annotator" in text for text in found[0].absent)
+    tables = [page.flow.tables for page in found if page.flow is not None]
+    assert tables
+    top = bare.top_tokens
+    for page in found:
+        for table in page.flow.tables if page.flow else ():
+            role = "query" if table.columns[0] == "Attends from" else "key"
+            head = name_of(page)
+            rows = top[(top["layer"] == head.layer) & (top["head"] == head.head)
+                       & (top["role"] == role)]  # fmt: skip
+            ratios = dict(zip(rows[role], rows["mean_head_ratio"], strict=True))
+            assert 0 < len(table.rows) <= 8
+            for row in table.rows:
+                assert row.cells[0] == f"{number(ratios[row.name])}×"
+                assert ratios[row.name] >= 1.1
+
+
+def test_the_strongest_five_come_first_and_no_sentence_of_the_range_twice(
     pages: list[HeadPage], encoder_site: Site
 ) -> None:
     """But for the median ones, which nobody should miss."""
@@ -53,7 +134,7 @@ def test_the_strongest_three_come_first_and_no_sentence_of_the_range_twice(
     for page in pages:
         own = [e for e in sentence_data.exemplars if e.head == name_of(page)]
         strongest = [f"strongest-{e.rank}" for e in own if e.ranking is Ranking.STRONGEST]
-        assert [e.place for e in page.exemplars.first] == strongest[:3]
+        assert [e.place for e in page.exemplars.first] == strongest[:5]
         displayed = [*page.exemplars.first, *(e for g in page.exemplars.range for e in g.exemplars)]
         rest = [e.sentence for e in displayed if not e.place.startswith("median")]
         assert len({*rest}) == len(rest)
@@ -74,7 +155,7 @@ def test_query_and_key_are_marked_in_the_text(encoder_site: Site) -> None:
         [looked] = re.findall(r'data-looked="(\d+)"', article)
         assert len(re.findall(rf'class="t[^"]* looks[^"]*" data-i="{attentions}"', article)) == 1
         assert len(re.findall(rf'class="t[^"]* chosen[^"]*" data-i="{looked}"', article)) == 1
-        first = re.search(r'data-map="strongest-[123]"', article)
+        first = re.search(r'data-map="strongest-[1-5]"', article)
         assert (article.count("<li>") > 0) == bool(first)
 
 

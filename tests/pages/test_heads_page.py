@@ -11,19 +11,24 @@ import pytest
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.attention.word_pairs import LABELS
 from headbook.metrics.base import ChartKind
-from headbook.pages import heads as effectvalues
-from headbook.pages.heads import (
-    ASKED,
+from headbook.pages.heads import HeadsPage, heads_page
+from headbook.pages.parts.head_list import (
+    EFFECT_KEY,
     Column,
-    HeadsPage,
-    first_columns,
-    heads_page,
+    initial_columns,
     list_data,
     number_columns,
 )
 from headbook.report import ablation
-from headbook.report.findings import HELD_OUT, SELECTION, Link
-from headbook.report.head_facts import KEY_KINDS, MIN_SHARE_ABOVE_UNIFORM, head_facts
+from headbook.report.answers.heads import RANKINGS
+from headbook.report.families import families, family_names
+from headbook.report.findings import HELD_OUT, SELECTION
+from headbook.report.head_facts import (
+    KEY_KINDS,
+    MIN_SHARE_ABOVE_UNIFORM,
+    head_facts,
+    type_words,
+)
 from headbook.report.head_types import head_types, share_of_head
 from headbook.report.relations import HeadRelations, head_relations
 from headbook.report.results import StackResults, stack_results
@@ -88,8 +93,8 @@ def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site:
     folder, table = any_site.folder / "data", any_site.study.importance
     listed = data_file(folder / "headlist.js")[1]
     (choice,) = [each for each in listed["metrics"] if each["id"] == EFFECT]
-    assert [key for key, _, _ in choice["labels"]] == [effectvalues.KEY]
-    packed = data_file(folder / "values" / f"{EFFECT}.js")[1][effectvalues.KEY]
+    assert [key for key, _, _ in choice["labels"]] == [EFFECT_KEY]
+    packed = data_file(folder / "values" / f"{EFFECT}.js")[1][EFFECT_KEY]
     value, low, high = decoded(packed)
     results = any_site.study.corpus_sums.ablation
     assert results is not None
@@ -127,35 +132,75 @@ def test_columns_are_all_labels_that_have_numbers(encoder_site: Site) -> None:
             assert {key for key in keys if key.startswith(f"{metric.id}/")} == there
 
 
-def test_a_page_has_a_row_for_every_head_in_the_order_of_layers(any_site: Site) -> None:
+def test_a_page_has_a_line_and_a_map_for_every_head(any_site: Site) -> None:
     page = page_of(any_site)
     stacks = any_site.study.manifest.stacks
-    assert (
-        page.total
-        == len(page.table.rows)
-        == sum(len(s.attention_layers) * s.n_heads for s in stacks)
-    )
+    amount = sum(len(s.attention_layers) * s.n_heads for s in stacks)
     listed = list_data(stack_results(any_site.study))["heads"]
-    links = [row.head.href for row in page.table.rows if isinstance(row.head, Link)]
-    assert links == [row[1] for row in listed]
-    assert all((any_site.folder / link).is_file() for link in links)
+    by_rank = [row[1] for row in sorted(listed, key=lambda row: row[-1])]
+    assert page.total == len(page.lines) == amount
+    assert [line.facts.href for line in page.lines] == by_rank
+    assert all((any_site.folder / href).is_file() for href in by_rank)
+    maps = [each for s in page.sections for panel in s.panels for each in panel.maps]
+    assert sorted(each.facts.href for each in maps) == sorted(by_rank)
+    assert {each.href for each in maps} == {f"#{line.id}" for line in page.lines}
 
 
-def test_questions_lead_to_columns_that_the_list_has(any_site: Site) -> None:
-    """The column that is asked for comes first, and the list is sorted by it."""
+def test_heads_with_a_clear_role_come_first_and_others_by_their_change(any_site: Site) -> None:
+    """In the table as in the data of the script; without ablation layer by layer."""
+    page, found = page_of(any_site), stack_results(any_site.study)
+    roles = [line.facts.has_role for line in page.lines]
+    assert roles == sorted(roles, reverse=True)
+    results = any_site.study.corpus_sums.ablation
+    assert results is not None
+    changes = ablation.head_changes(results).set_index(["stack", "layer", "head"])["value"]
+    others = [changes[line.facts.head] for line in page.lines if not line.facts.has_role]
+    assert others == sorted(others, reverse=True)
+    listed = {row[1]: row[-5:-3] for row in list_data(found)["heads"]}
+    for line in page.lines:
+        assert listed[line.facts.href] == [line.facts.has_role, line.facts.beats]
+
+
+def test_maps_stand_in_the_family_of_their_heads(any_site: Site) -> None:
+    """The largest family first; in a family the most attention to the sink last."""
+    found = stack_results(any_site.study)
+    for section in page_of(any_site).sections:
+        r = found[section.stack]
+        assert [len(panel.maps) for panel in section.panels] == sorted(
+            (len(panel.maps) for panel in section.panels), reverse=True
+        )
+        for panel in section.panels:
+            heads = [each.facts.head for each in panel.maps]
+            of_heads = {families(r).get((head.layer, head.head)) for head in heads}
+            assert len(of_heads) == 1
+            (family,) = of_heads
+            assert panel.family == (f"f-{family}" if family else "")
+            assert panel.name == (family_names(r)[family] if family else "Not measured")
+            asked = parse_qs(panel.view)
+            assert asked.get("class", [""]) == [heads[0] and panel.maps[0].facts.label.word]
+            assert ("stack" in asked) == (len(found) > 1)
+            shares = [
+                share_of_head(r, "sink_share", SinkView.RAW, "", (head.layer, head.head)).value
+                for head in heads
+            ]
+            assert shares == sorted(shares) or all(map(math.isnan, shares))
+
+
+def test_rankings_lead_to_columns_that_the_list_has(any_site: Site) -> None:
+    """The column of a ranking comes first, and the list is sorted by it."""
     found = stack_results(any_site.study)
     keys = [column.key for column in number_columns(found)]
-    asked = {f"{name}/{label}": lowest for _, name, label, lowest in ASKED}
-    questions = page_of(any_site).questions
-    assert questions or any_site.kind == "pair"  # of which there are too few
-    for question in questions:
-        view = {name: values[0] for name, values in parse_qs(question.view).items()}
+    lowest_by_key = {f"{each.metric}/{each.label}": each.lowest for each in RANKINGS}
+    rankings = page_of(any_site).rankings
+    assert rankings or any_site.kind == "pair"  # of which there are too few
+    for ranking in rankings:
+        view = {name: values[0] for name, values in parse_qs(ranking.view).items()}
         key = view["sort"].removeprefix("-")
-        assert view["sort"] == (key if asked[key] else f"-{key}")
+        assert view["sort"] == (key if lowest_by_key[key] else f"-{key}")
         chosen = view["columns"].split(" ")
         assert chosen[0] == key
         assert set(chosen) <= set(keys)
-        assert set(chosen) >= {column.key for column in first_columns(number_columns(found))}
+        assert set(chosen) >= {column.key for column in initial_columns(number_columns(found))}
 
 
 def kish(words: "np.ndarray[Any, Any]") -> float:
@@ -176,42 +221,47 @@ def head_by_hand(r: StackResults, column: Column, *, lowest: bool) -> str:
     return best
 
 
-def test_the_head_that_answers_is_chosen_on_the_other_half(any_site: Site) -> None:
+def test_the_first_head_of_a_ranking_is_chosen_on_the_other_half(any_site: Site) -> None:
     found = stack_results(any_site.study)
     offered = {column.key: column for column in number_columns(found)}
     checked = 0
-    for question in page_of(any_site).questions:
-        key = parse_qs(question.view)["sort"][0].removeprefix("-")
-        _, name, _, lowest = next(each for each in ASKED if key == f"{each[1]}/{each[2]}")
-        if name == "relation_accuracy":
+    for ranking in page_of(any_site).rankings:
+        key = parse_qs(ranking.view)["sort"][0].removeprefix("-")
+        asked = next(each for each in RANKINGS if key == f"{each.metric}/{each.label}")
+        if asked.metric == "relation_accuracy":
             continue  # chosen by the tests of relations, which have tests of their own
         column = offered[key]
         there = [found[stack] for stack in column.views]
-        by_hand = [head_by_hand(r, column, lowest=lowest) for r in there]
-        links = [answering_head.head.href for answering_head in question.heads]
-        assert links == [href for href in by_hand if href], question.text
+        by_hand = [head_by_hand(r, column, lowest=asked.lowest) for r in there]
+        links = [first.head.href for first in ranking.heads]
+        assert links == [href for href in by_hand if href], ranking.text
         checked += 1
     assert checked or any_site.kind == "pair"
 
 
-def test_facts_follow_from_types_and_kinds_of_keys(encoder_site: Site) -> None:
-    r = stack_results(encoder_site.study)["self"]
-    types = head_types(r)
-    for facts in head_facts(r):
-        cell = facts.head.layer, facts.head.head
-        head_type = types[cell]
-        assert facts.label.word == (head_type.family if head_type else "")
-        assert facts.label.detail == (head_type.detail if head_type else "")
-        gains = {}
-        for kind, word in KEY_KINDS.items():
-            own = share_of_head(r, "attention_to", SinkView.RAW, kind, cell).value
-            even = float(r.uniform("attention_to", SinkView.RAW, kind).value[cell[0]])
-            if not math.isnan(own):
-                gains[word] = own - even
-        special = KEY_KINDS["special"]
-        gains[special] -= gains[KEY_KINDS["first"]] + gains[KEY_KINDS["separator"]]
-        best = max(gains, key=lambda word: gains[word])
-        assert facts.attends_to.word == (best if gains[best] >= MIN_SHARE_ABOVE_UNIFORM else "")
+def test_facts_follow_from_types_and_kinds_of_keys(any_site: Site) -> None:
+    for r in stack_results(any_site.study).values():
+        types, of_heads = head_types(r), families(r)
+        special = r.study.manifest.model.special_tokens
+        sink_first = r.stack.causal or not special.startswith("…")
+        for facts in head_facts(r):
+            cell = facts.head.layer, facts.head.head
+            head_type = types[cell]
+            if head_type is None:
+                assert facts.label.word == facts.label.detail == ""
+            else:
+                family = of_heads.get(cell)
+                assert facts.label.word == (family_names(r)[family] if family else "not measured")
+                assert facts.label.detail.startswith(type_words(head_type))
+            gains = {}
+            for kind, word in KEY_KINDS.items():
+                own = share_of_head(r, "attention_to", SinkView.RAW, kind, cell).value
+                if not math.isnan(own) and not (kind == "first" and sink_first):
+                    even = float(r.uniform("attention_to", SinkView.RAW, kind).value[cell[0]])
+                    gains[word] = own - even
+            best = max(gains, key=lambda word: gains[word], default="")
+            is_clear = bool(gains) and gains[best] >= MIN_SHARE_ABOVE_UNIFORM
+            assert facts.attends_to.word == (best if is_clear else "")
 
 
 LAYERS, HEADS, SENTENCES = 2, 2, 60

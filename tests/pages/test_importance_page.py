@@ -1,5 +1,6 @@
 """The page of importance: sentences that the numbers do and do not support, and what it shows."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,94 +10,219 @@ import pytest
 
 import hand_model
 import headbook
-from ablation_results import SENTENCES, ablation_results, around
-from headbook.charts.ablation import effect_map
-from headbook.pages.head import ablation_section
+from ablation_results import LOSS, SENTENCES, TOKENS, ablation_results, around
+from headbook.analysis.accumulators import HELD_OUT
+from headbook.charts.ablation import (
+    GroupEffect,
+    effect_ends,
+    effect_step,
+    effect_ticks,
+    group_plot,
+)
+from headbook.pages.head_parts.effect import ablation_section
 from headbook.pages.importance import ImportancePage, has_importance, importance_page
+from headbook.pages.parts.page import Sentence, plain_text
 from headbook.pages.parts.table import NumberCell, words_cell
-from headbook.pages.patterns import without_them
-from headbook.report.ablation import HEAVY_NAME, backed_up, head_changes, verdict_text
-from headbook.report.findings.ablation import ablation_findings, ablation_summary
-from headbook.report.head_types import head_types
-from headbook.report.results import StackResults, stack_results
+from headbook.report.ablation import (
+    HEAVY_NAME,
+    SHORT_VERDICTS,
+    backed_up,
+    head_changes,
+    layer_ratio,
+    verdict_text,
+)
+from headbook.report.answers.importance import (
+    effect_row,
+    estimates_note,
+    harmful_note,
+    heads_answer,
+    importance_answer,
+    pruning_answer,
+    random_rank,
+    sink_answer,
+    sink_rows,
+    verdict_counter,
+    verdicts_answer,
+)
+from headbook.report.findings.ablation import ablation_summary, answer
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.results import stack_results
 from headbook.schema import AblationTarget
 from headbook.site.sites import StudySite
 from headbook.site.writer import page_writer
-from headbook.study.ablation import AblationResults
+from headbook.study import ablation_tests
+from headbook.study.ablation import AblationReason, AblationResults, HeadSet, HeadSetKind
 from headbook.study.ablation_tables import HEAD_GROUPS, PRUNING, head_groups_table, pruning_table
+from headbook.study.ablation_tests import AblationVerdict
 from headbook.study.sentence_data import heads_of
 from headbook.study.study import Study
 from html_pages import elements, html_of, text_of
 from sites import Site
 
-NONE = pd.DataFrame(columns=[*HEAD_GROUPS.columns]), pd.DataFrame(columns=[*PRUNING.columns])
+
+def plain(parts: Sentence) -> str:
+    return plain_text(parts).replace("\u202f", " ")
 
 
-def sentences(
-    given: AblationResults, groups: pd.DataFrame = NONE[0], steps: pd.DataFrame = NONE[1]
-) -> str:
-    return " | ".join(finding.text for finding in ablation_findings(given, groups, steps))
-
-
-def test_verdicts_are_counted_and_the_largest_is_reported_on_the_other_half() -> None:
-    text = sentences(ablation_results(around(0.05, 0.0, -0.05, 0.01, spread=0.003)))
-    assert (
-        "Of 4 heads replaced one at a time, two change the output, one can go alone and one is "
-        "harmful: a sentence counts as changed from 0.50\u00a0% of the loss on, measured by loss "
-        "of the next token." in text
+def with_layers(given: AblationResults, effects: np.ndarray) -> AblationResults:
+    """Add one group for each layer. *Shape* of the effects: ``(sentence, layer)``."""
+    target = ablation_tests.ranked_target(given)
+    groups = tuple(
+        HeadSet(HeadSetKind.GROUP, "self", f"layer {n}", 0, "mean") for n in range(effects.shape[1])
     )
-    assert "Largest change: 2." in text
-    assert "without L0·H0, which was chosen on the other half of the sentences." in text
-    assert "The loss is lower without L0·H2 (p < 0.05 family-wise)." in text
+    members = np.ones((len(groups), len(given.heads)), bool)
+    return replace(
+        given,
+        sets=(*given.sets, *groups),
+        members=np.concatenate([given.members, members]),
+        changes={target: np.concatenate([given.changes[target], effects * TOKENS], 1)},
+    )
 
 
-def test_nothing_is_said_of_what_is_not_shown() -> None:
+STATE = AblationTarget.STATE
+
+
+def test_a_layer_answers_if_its_effect_is_above_that_of_all_others() -> None:
+    """The ratio is that of the other half of the sentences, as the table of tests has it."""
+    heads = ablation_results(around(0.05, 0.0), STATE)
+    effects = around(0.02, 0.3, 0.03, 0.01, spread=0.002)
+    given = with_layers(heads, effects)
+    text = plain(importance_answer(given))
+    assert re.fullmatch(
+        r"Most without layer 1: its last states then move \d+\.\d times as far as without layer 2, "
+        r"which comes next\.",
+        text,
+    )
+    reported = effects[given.half == HELD_OUT]
+    expected = reported[:, 1].sum() / reported[:, 2].sum()
+    ratio = layer_ratio(given)
+    assert ratio is not None
+    assert ratio.value == pytest.approx(expected)
+    assert ratio.low < expected < ratio.high
+    assert f"{expected:.1f} times" in text
+    alike = with_layers(heads, around(0.3, 0.3, 0.03, spread=0.2))
+    assert "layer" not in plain(importance_answer(alike))
+    assert "layer" not in plain(importance_answer(heads))
+    one = with_layers(heads, around(0.3))
+    assert layer_ratio(one) is None
+
+
+@pytest.mark.parametrize(
+    ("means", "expected"),
+    [
+        ((0.05, 0.0, -0.05, 0.0, 0.0), "2 of 5 heads change the output when replaced one at a"
+                                       " time; the others can go alone."),
+        ((0.05, 0.05), "Each head counts: 2 of 2 heads change the output when replaced one at a "
+                       "time."),
+        ((0.0, 0.0), "Little without any one head: 2 of 2 heads can go alone."),
+    ],
+)  # fmt: skip
+def test_verdicts_answer_without_a_layer(means: tuple[float, ...], expected: str) -> None:
+    given = ablation_results(around(*means, spread=0.003))
+    assert plain(importance_answer(given)) == expected
+    assert plain(verdicts_answer(given)) == expected
+
+
+def test_rarer_and_commoner_verdicts_are_told_apart() -> None:
     """A fifth of the sentences change: the bounds hold it."""
-    changes = np.zeros((SENTENCES, 2))
+    changes = np.zeros((SENTENCES, 4))
     changes[::5] = 0.05
-    text = sentences(ablation_results(changes))
-    assert text.startswith("Of 2 heads replaced one at a time, two are undecided: a sentence")
-    assert "needed" not in text
-
-
-def test_how_heads_were_chosen_is_said_beside_their_number() -> None:
-    given = replace(ablation_results(around(0.05, 0.0, 0.0)), chosen=np.array([1, 2, 2]))
-    assert (
-        "Of 3 heads replaced one at a time (1 with the largest estimates, 2 picked at random), one "
-        "changes" in sentences(given)
+    text = plain(verdicts_answer(ablation_results(changes)))
+    assert text == "Not known: 60 sentences decide for none of the heads that were replaced."
+    changes[:, 0] = 0.05
+    assert plain(verdicts_answer(ablation_results(changes))) == (
+        "1 of 4 heads changes the output when replaced one at a time; the others are undecided."
+    )
+    changes[:, 1] = 0.0
+    assert plain(verdicts_answer(ablation_results(changes))).endswith("most others are undecided.")
+    none = replace(ablation_results(changes), sets=(), members=np.zeros((0, 4), bool),
+                   changes={AblationTarget.LOSS: np.zeros((SENTENCES, 0))})  # fmt: skip
+    assert plain(importance_answer(none)) == (
+        "Not known: on these 60 sentences, no head has a verdict."
     )
 
 
-def test_the_map_tells_exact_effects_from_estimates() -> None:
-    given = ablation_results(around(0.05, 0.0, 0.01))
-    some = replace(
-        given, chosen=np.array([1, 0, 2]), sets=(given.sets[0], given.sets[2]),
-        members=given.members[[0, 2]],
-        changes={AblationTarget.LOSS: given.changes[AblationTarget.LOSS][:, [0, 2]]},
+def test_the_largest_head_is_reported_on_the_other_half() -> None:
+    given = ablation_results(around(0.05, 0.0, 0.01, spread=0.003))
+    reported = given.changes[AblationTarget.LOSS][given.half == HELD_OUT, 0].mean() / TOKENS
+    text = plain(heads_answer(given))
+    assert text.startswith("L0·H0 most: without it its loss changes by ")
+    assert f"{100 * reported / LOSS:.1f} % of the loss." in text
+    small = ablation_results(around(0.0, 0.001, spread=0.003))
+    assert heads_answer(small) == verdicts_answer(small)
+    layers = with_layers(ablation_results(around(0.05, 0.0), STATE), around(0.3, 0.01))
+    assert heads_answer(layers) == verdicts_answer(layers)
+
+
+def test_harmful_heads_are_named_with_their_test() -> None:
+    given = ablation_results(around(0.05, 0.0, -0.05, 0.01, spread=0.003))
+    assert plain(harmful_note(given)) == "The loss is lower without L0·H2 (p < 0.05 family-wise)."
+    assert harmful_note(ablation_results(around(0.05, 0.0))) == ()
+
+
+def some_replaced(
+    given: AblationResults, replaced: list[int], chosen: list[int]
+) -> AblationResults:
+    """Leave only some heads with exact changes."""
+    changes = given.changes[AblationTarget.LOSS][:, replaced]
+    return replace(
+        given, chosen=np.array(chosen), sets=tuple(given.sets[n] for n in replaced),
+        members=given.members[replaced], changes={AblationTarget.LOSS: changes},
     )  # fmt: skip
-    assert [*head_changes(some)["method"]] == ["exact", "estimated", "exact"]
-    figure = effect_map("map", "", head_changes(some), title="change", domain=(0.0, 1.0))
-    assert figure.rows is not None
-    assert [*figure.rows["method"]] == ["exact", "estimated", "exact"]
-    assert "kind" not in figure.rows
+
+
+def test_exact_effects_are_told_from_estimates() -> None:
+    given = some_replaced(ablation_results(around(0.05, 0.0, 0.01)), [0, 2], [1, 0, 2])
+    changes = head_changes(given)
+    assert [*changes["method"]] == ["exact", "estimated", "exact"]
+    texts = [
+        effect_row(given, row, exact=row["method"] == "exact") for row in changes.to_dict("records")
+    ]
+    assert [text.text.startswith("≈") for text in texts] == [False, True, False]
+    assert [dict(text.row)["metric"] for text in texts] == [
+        "ablation_effect", "attribution_estimate", "ablation_effect",
+    ]  # fmt: skip
 
 
 def test_the_audit_is_said_where_heads_have_estimates_alone() -> None:
     effects = np.tile(np.array([0.05, 0.0, 0.03, 0.001, 0.0, 0.0]), (SENTENCES, 1))
     given = ablation_results(effects + around(*[0.0] * 6, spread=1e-3))
-    some = replace(
-        given, chosen=np.array([1, 2, 2, 2, 2, 0]), sets=given.sets[:5], members=given.members[:5],
-        changes={AblationTarget.LOSS: given.changes[AblationTarget.LOSS][:, :5]},
-    )  # fmt: skip
-    text = sentences(some)
-    assert (
-        "On 4 heads picked at random, estimates and exact changes correlate with r = 1.00" in text
+    some = some_replaced(given, [0, 1, 2, 3, 4], [1, 2, 2, 2, 2, 0])
+    assert plain(estimates_note(some)) == (
+        "On 4 heads picked at random, estimates and exact changes have a rank correlation of 1.00. "
+        "None of these changes more than the margin although the estimate does not; of the heads "
+        "with estimates alone at most 52.7 % do, with 95\u00a0% confidence."
     )
-    assert (
-        "Of these, none exceed the margin although the estimate does not; with 95\u00a0% "
-        "confidence, at most 52.7\u202f% of the 1 other head does." in text
-    )
-    assert "picked at random" not in sentences(given)
+    assert estimates_note(given) == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [
+        ((0.3, 40.0), (0.2, 50.0)),
+        ((0.5, 2.0), (0.5, 2.0)),
+        ((1e-9, 40.0), (0.05, 50.0)),
+        ((7.0,), (5.0, 10.0)),
+        ((1.0,), (0.1, 1.0)),
+        ((0.0, -1.0, np.nan), (0.1, 1.0)),
+    ],
+)
+def test_logarithmic_scales_have_round_ends(
+    values: tuple[float, ...], ends: tuple[float, float]
+) -> None:
+    found = effect_ends(values)
+    assert found == pytest.approx(ends)
+    ticks = [value for value, _ in effect_ticks(found)]
+    assert ticks == sorted(ticks)
+    assert found[0] * 0.99 <= ticks[0]
+    assert ticks[-1] <= found[1] * 1.01
+    assert len(ticks) <= 9
+
+
+def test_fills_tell_apart_layers_that_differ_by_orders_of_magnitude() -> None:
+    ends = (0.2, 50.0)
+    fills = [effect_step(value, ends) for value in (np.nan, -1, 0.1, 0.25, 0.6, 2, 5, 12, 30, 90)]
+    assert fills == ["q0", "q0", "q0", "q0", "q1", "q2", "q4", "q5", "q6", "q6"]
 
 
 def steps(high: list[float]) -> pd.DataFrame:
@@ -111,12 +237,14 @@ def steps(high: list[float]) -> pd.DataFrame:
 def test_how_many_heads_can_go_stands_beside_the_random_order() -> None:
     """At 1 % of the loss, which is 2 nats."""
     given = ablation_results(around(0.05, 0.0))
-    text = sentences(given, steps=steps([0, 0.01, 0.019, 0.03]))
-    assert "10.0\u202f% can be removed together" in text
-    assert "1.00\u00a0% of the loss (random order: 5.0\u202f%)" in text
-    none = sentences(given, steps=steps([0, 0.03, 0.01, 0.03]))
-    assert "Even the 5.0\u202f% of heads of smallest effect cannot be removed together" in none
-    assert "removed" not in sentences(given, steps=steps([np.nan] * 4).assign(high=np.nan))
+    assert plain(pruning_answer(given, steps([0, 0.01, 0.019, 0.03]))) == (
+        "10.0 % of all heads, before the change may exceed a margin of 1.00 % of the loss; in "
+        "random order 5.0 %."
+    )
+    assert plain(pruning_answer(given, steps([0, 0.03, 0.01, 0.03]))) == (
+        "Hardly any: even without the 5.0 % of smallest effect, the change may exceed a margin of "
+        "1.00 % of the loss."
+    )
 
 
 def heavy(mean: str, without: str, zero: float, band: float) -> pd.DataFrame:
@@ -144,22 +272,26 @@ CHANGES, NONE_CHANGE, UNSURE = "changes", "no_change", "undecided"
 @pytest.mark.parametrize(
     ("numbers", "expected"),
     [
-        ((NONE_CHANGE, NONE_CHANGE, 0.1, 0.2), "Dead by all three replacements: three heads with"),
-        ((NONE_CHANGE, NONE_CHANGE, 0.5, 0.2), "a bias and not a computation"),
-        ((CHANGES, NONE_CHANGE, 0.5, 0.2), "Not dead: without three heads"),
-        ((UNSURE, NONE_CHANGE, 0.1, 0.2), ""),
-        ((NONE_CHANGE, UNSURE, 0.1, 0.2), ""),
-        ((NONE_CHANGE, CHANGES, 0.1, 0.2), ""),
+        ((NONE_CHANGE, NONE_CHANGE, 0.1, 0.2), "Yes: even with zero in place of their outputs its "
+                                               "loss changes by 5.0 % of the loss."),
+        ((NONE_CHANGE, NONE_CHANGE, 0.5, 0.2), "All that is lost is a constant: with zero its loss "
+                                               "changes by 25 % of the loss, with their mean few "
+                                               "sentences change."),
+        ((CHANGES, NONE_CHANGE, 0.5, 0.2), "No: without all of them its loss changes by 2.5 % of "
+                                           "the loss, but hardly without what they take from "
+                                           "[CLS]."),
+        ((CHANGES, UNSURE, 0.5, 0.2), "No: without all of them its loss changes by 2.5 % of the "
+                                      "loss."),
+        ((UNSURE, NONE_CHANGE, 0.1, 0.2), "Not known: these sentences do not decide it."),
+        ((NONE_CHANGE, UNSURE, 0.1, 0.2), "Not known: these sentences do not decide it."),
+        ((NONE_CHANGE, CHANGES, 0.1, 0.2), "Not known: these sentences do not decide it."),
     ],
-)
+)  # fmt: skip
 def test_heads_on_the_sink_are_dead_only_by_all_three(
     numbers: tuple[str, str, float, float], expected: str
 ) -> None:
-    text = sentences(ablation_results(around(0.0, 0.001)), heavy(*numbers))
-    assert (expected in text) if expected else ("ead" not in text.replace("heads", ""))
-    if expected.startswith(("Dead", "a bias")):
-        band = "0.00\u00a0% of the loss to 10.0\u00a0% of the loss"
-        assert f"by zero, 20 random sets with as many heads in each layer: {band}" in text
+    given = ablation_results(around(0.0, 0.001))
+    assert plain(sink_answer(given, heavy(*numbers), "[CLS]")) == expected
 
 
 def test_a_group_that_fills_its_layers_is_its_own_random_set() -> None:
@@ -167,11 +299,39 @@ def test_a_group_that_fills_its_layers_is_its_own_random_set() -> None:
     rows = heavy(NONE_CHANGE, NONE_CHANGE, 0.5, 0.5)
     rows["random_low"] = rows["random_high"] = rows["value"]
     given = ablation_results(around(0.0, 0.001))
-    assert "A constant is all that is lost" in sentences(given, rows)
+    assert "All that is lost is a constant" in plain(sink_answer(given, rows, "[CLS]"))
     rows["verdict"] = NONE_CHANGE
-    assert "Dead by all three replacements" in sentences(given, rows)
+    assert plain(sink_answer(given, rows, "[CLS]")).startswith("Yes:")
     rows.loc[rows["replacement"] == "zero", "verdict"] = UNSURE
-    assert "ead by" not in sentences(given, rows)
+    assert plain(sink_answer(given, rows, "[CLS]")).startswith("Not known")
+    assert random_rank(rows.iloc[0].to_dict()) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("rank", "sets", "expected"),
+    [
+        (1, 100, ("larger than 100 of 100", True)),
+        (101, 100, ("smaller than 100 of 100", True)),
+        (2, 100, ("larger than 99 of 100", True)),
+        (4, 100, ("larger than 97 of 100", False)),
+        (21, 20, ("smaller than 20 of 20", False)),
+        (11, 20, ("larger than 10 of 20", False)),
+    ],
+)
+def test_a_rank_among_random_sets_is_clear_only_if_few_sets_lie_beyond(
+    rank: int, sets: int, expected: tuple[str, bool]
+) -> None:
+    row = {"random_sets": sets, "random_low": 0.1, "random_high": 0.2, "rank": rank}
+    assert random_rank(row) == expected
+
+
+def test_the_strictest_group_of_sink_heads_answers() -> None:
+    strict = heavy(CHANGES, NONE_CHANGE, 0.5, 0.2)
+    both = pd.concat([strict.assign(group="sink"), strict])
+    assert {*sink_rows(both, "self", AblationTarget.LOSS)["group"]} == {HEAVY_NAME}
+    only = strict.assign(group="sink")
+    assert {*sink_rows(only, "self", AblationTarget.LOSS)["group"]} == {"sink"}
+    assert sink_rows(only, "cross", AblationTarget.LOSS).empty
 
 
 def overview(of: Study, given: AblationResults | None, **tables: pd.DataFrame) -> str:
@@ -213,17 +373,6 @@ def test_the_overview_leads_to_the_page(encoder_site: Site) -> None:
     assert "none was made here" not in html
 
 
-def test_types_stand_in_where_no_head_rests_on_the_sink_wholly() -> None:
-    rows = heavy(CHANGES, NONE_CHANGE, 0.5, 0.2).assign(group="sink")
-    text = sentences(ablation_results(around(0.0, 0.001)), rows)
-    assert (
-        "Not dead: without three sink heads, the change is 2.50\u00a0% of the loss [2.45, 2.55]"
-        in text
-    )
-    assert "(changes 54 of 60 sentences); 20 random sets with as many heads in each layer" in text
-    assert "to 10.0\u00a0% of the loss (rank of the group among them: 21 of 21)." in text
-
-
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     path = tmp_path_factory.mktemp("wired")
@@ -245,53 +394,88 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(
     study: Study, tmp_path: Path
 ) -> None:
     page = page_of(study)
+    assert len(page.title) <= 60
+    assert len(plain(page.answer).split()) <= 30
     verdicts = [row.cells[-1] for row in page.heads.rows]
     assert verdicts == [words_cell("changes the output"), words_cell("can go alone")]
-    assert any("removed together" in finding.text for finding in page.findings)
-    (curves,) = page.pruned
-    assert curves.rows is not None
-    assert "random order" in {*curves.rows["order"]}
+    assert [question.id for question in page.questions] == ["heads", "pruning"]
+    assert page.pruned is not None
+    assert "random order" in {*page.pruned.rows["order"]}
     assert page.groups is not None
-    replacements = {row.cells[1] for row in page.groups.rows}
+    assert {"Previous-token", "Layer 0"} <= {*page.groups.rows["group"]}
+    assert page.types is not None
+    replacements = {row.cells[1] for row in page.types.rows}
     assert replacements == {words_cell("mean"), words_cell("without sink"), words_cell("zero")}
+    assert page.absent == ()
     page_writer(StudySite(study), tmp_path, "").write_page(page)
     text = text_of(html_of(tmp_path / "importance.html"))
-    for wanted in ("Pruning", "Heads of one type together", "Random sets", "head_groups"):
+    for wanted in ("go together", "Groups in numbers", "Random sets", "head_groups"):
         assert wanted in text
 
 
-def test_vertical_heads_are_answered_by_three_lines_for_each_type(study: Study) -> None:
-    (own,) = stack_results(study).values()
-    found = without_them(own, head_types(own))
-    assert found.measured
-    assert found.table is not None
-    lines = [(row.name, *row.cells[1:2], row.cells[3]) for row in found.table.rows]
-    previous = [line[1:] for line in lines if line[0] == "previous-token"]
-    assert [replaced for replaced, _ in previous] == [
-        words_cell("mean"), words_cell("without sink"), words_cell("zero"),
-    ]  # fmt: skip
+def test_heads_of_a_type_are_answered_by_three_replacements(study: Study) -> None:
     verdicts = study.head_groups.query("group == 'previous-token' and target == 'kl'")
+    assert [*verdicts["replacement"]] == ["mean", "without_sink", "zero"]
     assert [*verdicts["verdict"]] == ["changes"] * 3
-    for (_, verdict_words), each in zip(previous, verdicts.to_dict("records"), strict=True):
-        assert verdict_words == words_cell(verdict_text(each, "layers and groups"))
-    text = " ".join(finding.text for finding in found.findings)
+    ablation = study.corpus_sums.ablation
+    assert ablation is not None
+    found = answer(ablation, study.head_groups, "self", "previous-token")
+    text = " ".join(finding.text for finding in found)
     assert "Not dead: without one previous-token head, the KL divergence of predictions is" in text
     assert "; 100 random sets with as many heads in each layer: " in text
-    fast = replace(study.corpus_sums, ablation=ablation_results(around(0.0, 0.05)))
-    single = StackResults(replace(study, corpus_sums=fast), own.stack)
-    assert without_them(single, head_types(own)).table is None
 
 
-def test_a_site_shows_all_heads_and_those_that_were_replaced(encoder_site: Site) -> None:
+def test_a_site_shows_all_heads_and_those_that_were_replaced(any_site: Site) -> None:
+    page = any_site.folder / "importance.html"
+    if any_site.study.corpus_sums.ablation is None:
+        assert not page.exists()
+        return
+    html = html_of(page)
+    heads = any_site.study.importance[["stack", "layer", "head"]].drop_duplicates()
+    table = html.partition('id="list"')[2].partition("</details>")[0]
+    assert table.count('scope="row"') == len(heads)
+    cells = [e for e in elements(html, "td") if "h" in e.attributes.get("class", "").split()]
+    assert len(cells) == len(heads)
+    ablation = any_site.study.corpus_sums.ablation
+    estimated = int((ablation.chosen == AblationReason.NOT_ABLATED).sum())
+    styles = [e.attributes["class"].split() for e in cells]
+    assert sum("estimated" in style for style in styles) == estimated
+    assert ("--importance full" in html) == (ablation.level == "fast")
+    assert "style=" not in html
+    for name in ("importance-groups", "importance-layers"):
+        assert (any_site.folder / f"figures/{name}.pdf").exists()
+
+
+def test_only_rarer_verdicts_have_rings(encoder_site: Site) -> None:
     html = html_of(encoder_site.folder / "importance.html")
-    ids = {e.attributes.get("id") for e in elements(html, "h2")}
-    assert {"heads", "list"} <= ids
-    assert "estimates" in ids
-    exact = encoder_site.study.importance.query("metric == 'ablation_effect'")
-    body = html.partition('id="list"')[2].partition("<p>Files")[0]
-    assert body.count('scope="row"') == len(exact[["layer", "head"]].drop_duplicates())
-    assert (encoder_site.folder / "figures/importance-self.svg").exists()
-    assert "importance.html" in html_of(encoder_site.folder / "index.html")
+    given = encoder_site.study.corpus_sums.ablation
+    assert given is not None
+    counts = verdict_counter(given).most_common()
+    styles = [e.attributes.get("class", "").split() for e in elements(html, "td")]
+    assert not any({"ring", counts[0][0]} <= {*style} for style in styles)
+    for verdict, amount in counts[1:]:
+        assert sum({"ring", verdict} <= {*style} for style in styles) == amount
+    text = text_of(html)
+    assert "no ring: " in text
+    for verdict, amount in counts:
+        assert f"{SHORT_VERDICTS[AblationVerdict(verdict)]}: {amount}" in text
+
+
+def test_groups_of_heads_are_drawn_with_their_random_sets() -> None:
+    group = GroupEffect(
+        "Sink heads", "f-sink", 3, 20.0, 10.0, 30.0, np.nan, 5.0, 15.0,
+        LinkedNumber("20", "head_groups", (("group", "sink"),)), "larger than 99 of 100", True,
+    )  # fmt: skip
+    unknown = group._replace(name="None", value=np.nan, low=np.nan, high=np.nan, style="")
+    plot = group_plot("groups", "Groups.", [group, unknown], unit="thousandths")
+    assert plot.ends == (5.0, 50.0)
+    assert plot.svg.count('class="bx"') == 1
+    assert "<b>larger than 99 of 100</b>" in plot.svg
+    assert 'href="data.html?row=head_groups:group=sink#head_groups"' in plot.svg
+    assert [*plot.rows.columns][:3] == ["group", "heads", "value"]
+    files = plot.paper(columns=True)
+    assert {*files} == {".svg", ".pdf", "-column.svg", "-column.pdf"}
+    assert "Sink heads" in files["-column.svg"].decode()
 
 
 def test_without_removals_there_is_no_page(study: Study) -> None:
@@ -320,9 +504,13 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
         change, verdict = without.instead.rows[0].cells
         assert isinstance(change, NumberCell)
         assert verdict == words_cell(verdict_words)
-        assert without.short == (
-            f"the loss changes by {change.text}\u00a0% {change.interval}; verdict: {verdict_words}"
-        )
+        assert without.value is not None
+        assert without.value.text == change.text
+        what = f"% of the loss {change.interval}: change of the loss of the next token; "
+        assert without.what.startswith(what)
+        assert without.what.endswith(f"largest of {len(heads_of(stack.stack))} heads")
+        assert without.verdict == verdict_words
+        assert without.picture is not None
         mine = table[table["head"] == head.head]
         assert mine["change"].is_monotonic_decreasing
         listed = mine[(mine["rank"] <= 5) | (mine["rank"] > 10)]

@@ -1,8 +1,9 @@
-"""The atlas and what stands around it are what the study holds."""
+"""The overview is what the study holds: kind, claims, live sentence, wall, families, functions."""
 
 import base64
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,22 +12,27 @@ from golden.refresh import STUDY
 from numpy.typing import NDArray
 from PIL import Image
 
+from ablation_results import ablation_results, around
 from chosen_results import Fake, fake_results
 from headbook.charts import images
 from headbook.charts.drawing import interval_dot
 from headbook.charts.layers import LABEL_DISTANCE, Curve, layer_lines
 from headbook.charts.theme import COARSE_STEPS, STEPS, STOPS, coarse, ink_steps, rgba_ramp
-from headbook.pages.index import CARDS, OverviewPage, functions, layer_curves, overview_page
-from headbook.pages.parts.atlas import atlas, mean_maps
-from headbook.pages.parts.head_card import atlas_data, notable
-from headbook.pages.parts.page import SiteFacts
-from headbook.report.findings.finding import Link
-from headbook.report.findings.overview import overview_lead
+from headbook.pages.index import OverviewPage, live_data, opacity_step, overview_page
+from headbook.pages.parts.page import SiteFacts, plain_text
+from headbook.pages.parts.wall import wall_of
+from headbook.report import relation_tests
+from headbook.report.answers.functions import head_functions
+from headbook.report.answers.head_losses import STEPS as BAR_STEPS
+from headbook.report.answers.head_losses import bar_step, head_losses, layer_losses
+from headbook.report.families import families
+from headbook.report.findings import findings_of
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, stack_results
-from headbook.schema import EmbeddingSpace, HeadKey, ResidualPoint, SinkView, TokenKey
+from headbook.schema import AblationTarget, HeadKey, SinkView
 from headbook.site.page_writer import PageWriter
 from headbook.site.registry import study_menu
+from headbook.study.sentence_data import HeadName, heads_of
 from headbook.study.study import Study
 from html_pages import data_file, elements, html_of, text_of
 from sites import Site
@@ -83,64 +89,130 @@ def own(encoder_site: Site) -> StackResults:
     return stack_results(encoder_site.study)["self"]
 
 
-def test_every_head_has_a_tile_with_its_type(own: StackResults) -> None:
-    displayed, types = atlas(own), head_types(own)
-    for layer, row in displayed.rows:
+def test_every_head_has_a_tile_with_its_family_and_type(own: StackResults) -> None:
+    wall, types, of_heads = wall_of(own, None, {}, {}), head_types(own), families(own)
+    for layer, row in wall.rows:
         for head, tile in enumerate(row):
-            head_type = types[layer, head]
-            assert head_type is not None
-            assert tile.label == f"L{layer}·H{head}, {head_type.name}"
+            kind, family = types[layer, head], of_heads[layer, head]
+            assert kind is not None
+            assert tile.label.startswith(f"L{layer}·H{head}: ")
+            assert tile.label.endswith(f"; {kind.short}")
             assert tile.href == f"heads/L{layer:02}-H{head:02}.html"
-            assert 1 <= len(tile.letters) <= 2
-    assert sum(line.heads for line in displayed.legend) == len(types)
+            assert f"f-{family}" in tile.style.split()
+            assert tile.bar == -1
+    assert sum(n for *_, n in wall.legend) == len(types) == wall.n_heads
 
 
-def test_tiles_are_the_mean_maps_of_the_study(own: StackResults) -> None:
-    displayed, sums = atlas(own), own.study.corpus_sums.heads["self"].positions
-    assert sums is not None
-    found = pixels(displayed.sheet)
-    for layer, head in head_types(own):
-        tile = found[layer * 13 : layer * 13 + 12, head * 13 : head * 13 + 12]
-        wanted = np.array(rgba_ramp())[ink_steps(sums.mean[layer, head])]
-        np.testing.assert_array_equal(tile[..., 3], wanted[..., 3])
-        alone = pixels(mean_maps(own).picture((layer, head)))
-        np.testing.assert_array_equal(alone, tile)
+def test_claims_light_their_heads_and_labels_say_what_is_lost(own: StackResults) -> None:
+    losses = head_losses(own.study)
+    assert losses is not None
+    wall = wall_of(own, losses, {}, {HeadName("self", 1, 2): [1, 3]})
+    tiles = dict(wall.rows)
+    assert tiles[1][2].style.endswith(" k1 k3")
+    assert " k" not in tiles[0][0].style
+    for layer, row in wall.rows:
+        for head, tile in enumerate(row):
+            loss = losses.heads[HeadName("self", layer, head)]
+            assert tile.exact == loss.exact
+            assert tile.bar == bar_step(loss.value, losses.heads[losses.largest].value)
+            assert ("about" in tile.label) == (not loss.exact)
+
+
+def test_layers_run_to_the_right_if_there_are_more_than_twice_as_many_as_heads() -> None:
+    deep = wall_of(fake_results({SINK: Fake(np.full((5, 2), 0.1))}), None, {}, {})
+    assert deep.deep
+    assert deep.columns == (0, 1, 2, 3, 4)
+    assert [[tile.label.partition(":")[0] for tile in row] for _, row in deep.rows] == [
+        [f"L{layer}·H{head}" for layer in range(5)] for head in range(2)
+    ]
+    square = wall_of(fake_results({SINK: Fake(np.full((4, 2), 0.1))}), None, {}, {})
+    assert not square.deep
+    assert square.columns == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "mosaic"), [((6, 12), False), ((17, 12), True), ((2, 24), True), ((30, 9), False)]
+)
+def test_a_mosaic_stands_for_many_heads_or_layers(shape: tuple[int, int], mosaic: bool) -> None:
+    results = fake_results({SINK: Fake(np.full(shape, 0.1))})
+    assert wall_of(results, None, {}, {}).mosaic == mosaic
+
+
+def test_bars_run_with_the_square_root_and_no_loss_has_none() -> None:
+    assert [bar_step(value, 1.0) for value in (1.0, 0.25, 1e-9, 0.0, -0.5, np.nan)] == [
+        BAR_STEPS, BAR_STEPS // 2, 1, 0, 0, 0,
+    ]  # fmt: skip
+    assert bar_step(1.0, -1.0) == 0
+
+
+def test_losses_are_those_of_the_tables(encoder_site: Site) -> None:
+    """Naively: exact effects, else estimates, of the main target."""
+    study = encoder_site.study
+    losses = head_losses(study)
+    assert losses is not None
+    table = study.importance
+    table = table[(table["target"] == losses.target) & (table["replacement"] == "mean")]
+    for head, loss in losses.heads.items():
+        rows = table[
+            (table["stack"] == head.stack) & (table["layer"] == head.layer)
+            & (table["head"] == head.head)
+        ].set_index("metric")["value"]  # fmt: skip
+        metric = "ablation_effect" if loss.exact else "attribution_estimate"
+        assert loss.value == pytest.approx(rows[metric])
+    assert losses.heads[losses.largest].value == max(x.value for x in losses.heads.values())
+    groups = study.head_groups.set_index(["group", "replacement", "target"])["value"]
+    of_layers = layer_losses(stack_results(study).values())["self"]
+    for layer, loss_of_layer in of_layers.items():
+        value = groups[f"layer {layer}", "mean", losses.target]
+        assert loss_of_layer.effect.value == pytest.approx(value)
 
 
 def test_a_stored_study_without_types_has_an_overview() -> None:
-    found = stack_results(Study.load(STUDY))
-    page = overview_page(found, ())
-    assert not page.atlases[0].legend
-    assert page.inspected is not None
-    assert page.inspected.card.summary == "No role by these rules."
+    page = overview_page(stack_results(Study.load(STUDY)))
+    assert not page.families
+    assert not page.live
+    assert not page.walls[0].legend
+    assert page.unsupported.startswith("No claim is supported by these ")
 
 
-def test_the_card_begins_with_a_head_that_has_a_role(own: StackResults) -> None:
-    seen = notable({"self": own})
-    assert seen is not None
-    assert seen.picture == mean_maps(own).picture(seen.place)
-    layer, head = seen.place
-    position = own.stack.attention_layers.index(layer) * own.stack.n_heads + head
-    assert atlas_data(own)[position] == seen.card.data
-    assert len(atlas_data(own)) == len(head_types(own))
+@pytest.mark.parametrize(("sentences", "words"), [(9, "these 9 sentences"), (1, "this 1 sentence")])
+def test_without_claims_a_sentence_says_so(sentences: int, words: str) -> None:
+    page = overview_page({"self": fake_results({SINK: Fake([[0.1]], 0.1)}, sentences=sentences)})
+    assert page.claims == ()
+    assert page.unsupported.startswith(f"No claim is supported by {words}; ")
 
 
-def test_who_does_what_is_supported_only_where_it_is_clear() -> None:
+def test_without_ablation_no_bar_stands_and_the_option_is_named(tmp_path: Path) -> None:
+    page, html = rendered((2, 2), tmp_path)
+    assert page.losses is None
+    assert "--importance fast" in text_of(html)
+    assert 'class="lay"' not in html
+
+
+def test_without_groups_the_bars_of_layers_are_absent(tmp_path: Path) -> None:
+    results = fake_results({SINK: Fake([[0.1] * 3], 0.1)})
+    ablation = ablation_results(around(0.1, 0.2, 0.05), AblationTarget.STATE)
+    sums = replace(results.study.corpus_sums, ablation=ablation)
+    page, html = written(StackResults(replace(results.study, corpus_sums=sums), results.stack),
+                         tmp_path)  # fmt: skip
+    assert page.losses is not None
+    assert page.layers is None
+    assert "Layers were not replaced as a whole: --importance fast" in text_of(html)
+    assert 'class="lay"' not in html
+    assert html.count('<b class="w') == 3
+
+
+def test_functions_are_supported_only_where_they_are_clear() -> None:
     """One head well above uniform attention, one that may be below it."""
-    clear, weak = HeadKey("sink_share", SinkView.RAW, ""), HeadKey("confidence", SinkView.RAW, "")
     numbers = {
-        clear: Fake([[0.8, 0.3]], uniform=0.1),
-        weak: Fake([[0.1, 0.1]], uniform=0.1),
+        SINK: Fake([[0.8, 0.3]], uniform=0.1),
         HeadKey("attention_to", SinkView.RAW, "previous"): Fake([[0.1, 0.1]], 0.1, spread=0.5),
     }
-    sink, previous = functions(fake_results(numbers))
-    assert isinstance(sink.behind, Link)
-    assert (sink.behind.text, sink.supported) == ("L0·H0", True)
-    assert sink.value.startswith("80.0")
-    assert sink.baseline == "uniform attention: 10.0\u202f%"
+    sink, previous = head_functions(fake_results(numbers))
+    assert (sink.head, sink.supported) == (HeadName("self", 0, 0), True)
+    assert sink.value.text == "80.0\u202f%"
+    assert plain_text(sink.against) == "uniform attention: 10.0\u202f%"
     assert not previous.supported
-    assert "weak" in previous.dot.svg
-    assert "weak" not in sink.dot.svg
 
 
 def test_a_dot_stands_where_its_value_is() -> None:
@@ -169,61 +241,88 @@ def test_names_of_lines_stand_apart_and_lines_stay_inside() -> None:
     assert max([*places, *names]) <= height
 
 
-def test_one_wide_interval_does_not_flatten_the_curves() -> None:
-    """A mean rank of 0.02 from sentences that are up to 1 away from it."""
-    column = TokenKey("vocabulary_rank", ResidualPoint.POST, EmbeddingSpace.RAW, "all")
-    sink = {HeadKey("confidence", SinkView.RAW, ""): Fake([[0.5], [0.5]])}
-    found = fake_results(sink, tokens={column: ([0.02, 0.02], 1.0)})
-    numbers = found.tokens("vocabulary_rank", ResidualPoint.POST, EmbeddingSpace.RAW, "all")
-    assert numbers is not None
-    assert numbers.high.max() > 0.1
-    (curve,) = layer_curves(found, ())
-    axis = [float(each) for each in re.findall(r">([\d.]+)</text>", curve.picture.svg)]
-    assert 0.02 in axis
-    assert 0.04 in axis
-    assert not {0.1, 0.2, 0.4} & {*axis}
-
-
-def test_the_lead_says_how_even_layers_are_and_what_the_sink_gets() -> None:
-    even, sharp = [0.9, 0.9, 0.9, 0.1], [0.1, 0.1, 0.1, 0.1]
-    numbers = {
-        HeadKey("sink_share", SinkView.RAW, ""): Fake([[0.1] * 4, [0.6] * 4], uniform=0.1),
-        HeadKey("sink_norm_share", SinkView.RAW, ""): Fake([[0.1] * 4, [0.05] * 4], uniform=0.1),
-        HeadKey("relative_entropy", SinkView.RENORM, ""): Fake([even, sharp]),
-        HeadKey("type_shares", SinkView.RENORM, "left_out"): Fake(np.zeros((2, 4))),
-        HeadKey("type_shares", SinkView.RENORM, "after"): Fake(np.ones((2, 4))),
-    }
-    parts = overview_lead({"self": fake_results(numbers)})
-    message = "".join(part if isinstance(part, str) else part.text for part in parts)
-    assert message == (
-        "In fake, layer 0 attends almost evenly (3 of 4 heads are near-uniform); layer 1 gives "
-        "60\u202f% of its attention to special tokens (uniform attention: 10\u202f%), which "
-        "contribute only 5\u202f% of the output norm."
-    )
-
-
-def test_the_page_begins_with_the_atlas_and_keeps_lists_short(any_site: Site) -> None:
+def test_the_page_says_what_the_model_is_before_its_first_picture(any_site: Site) -> None:
     html = html_of(any_site.folder / "index.html")
-    before = text_of(html.partition("<table")[0]).partition("Skip to content")[2]
-    assert len(before.split()) <= 120
-    order = [html.index(f'id="{name}"') for name in ("atlas", "layers", "heads", "limits")]
+    before = text_of(html.partition("<figure")[0]).partition("Skip to content")[2]
+    assert len(before.split()) <= 200
+    order = [html.index(mark) for mark in ('class="about-model"', 'class="claims"', "<figure")]
     assert order == sorted(order)
+    names = ("families", "who", "later", "findings", "limits")
+    places = [html.index(f'id="{name}"') for name in names if f'id="{name}"' in html]
+    assert places == sorted(places)
     assert html.index('id="limits"') < html.index("About this run")
-    cards = html.partition('class="cards"')[2].partition("</ul>")[0]
-    assert cards.count("<li>") <= CARDS
+    assert "style=" not in html
 
 
-def test_the_script_of_the_card_knows_every_tile(any_site: Site) -> None:
-    """Names and addresses in the order of the tiles."""
-    _, cards = data_file(any_site.folder / "data/atlas.js")
+def test_every_head_stands_on_the_wall_once(any_site: Site) -> None:
     html = html_of(any_site.folder / "index.html")
-    parts = html.split('data-tiles="')[1:]
-    assert len(parts) == len(cards)
-    for part in parts:
-        stack = part.partition('"')[0]
-        body = part.partition("<tbody>")[2].partition("</tbody>")[0]
-        links = [e.attributes["href"] for e in elements(body, "a")]
-        assert links == [card[1] for card in cards[stack]]
+    links = [
+        e.attributes["href"] for e in elements(html, "a")
+        if "map" in e.attributes.get("class", "").split() and "href" in e.attributes
+    ]  # fmt: skip
+    study = any_site.study
+    assert len(links) == len({*links})
+    assert len(links) == sum(len(heads_of(stack)) for stack in study.manifest.stacks)
+
+
+def test_all_findings_stand_on_the_page(any_site: Site) -> None:
+    text = text_of(html_of(any_site.folder / "index.html"))
+    for each in stack_results(any_site.study).values():
+        for finding in findings_of(each, each.cached(relation_tests.tests_of_stack)):
+            assert " ".join(finding.text.split())[:60] in " ".join(text.split())
+
+
+def test_the_live_sentence_is_drawn_for_its_word_and_scripts_have_its_data(
+    encoder_site: Site,
+) -> None:
+    found = stack_results(encoder_site.study)
+    (figure,) = overview_page(found).live
+    live = figure.live
+    assert figure.words == live.keys.pieces
+    for row, each in zip(figure.rows, live.families, strict=True):
+        assert (row.family, row.heads) == (each.family, each.heads)
+        assert row.steps == tuple(
+            round(10 * min(1, 2 * each.mean[q, live.word]) ** 0.5) for q in range(len(row.steps))
+        )
+    _, data = data_file(encoder_site.folder / "data/live.js")
+    stored = live_data(found)["self"]
+    assert {*data} == {*found}
+    assert [*stored["families"]] == [str(each.family) for each in live.families]
+    first = stored["families"][str(live.families[0].family)]
+    assert len(first["head"]) == 2 * len(first["mean"]) == 2 * live.sizes[0] * live.sizes[1]
+    mean = np.frombuffer(first["mean"], np.uint8).reshape(live.sizes) / 255
+    np.testing.assert_allclose(mean, live.families[0].mean, atol=0.5 / 255 + 1e-9)
+
+
+def test_cells_have_their_full_colour_from_half_of_the_attention_on() -> None:
+    assert [opacity_step(weight) for weight in (0.0, 0.125, 0.5, 0.9, -0.1)] == [0, 5, 10, 10, 0]
+
+
+def test_families_are_counted_once_and_shown_by_an_exemplar(encoder_site: Site) -> None:
+    page = overview_page(stack_results(encoder_site.study))
+    (wall,) = page.walls
+    assert {each.heads.family: len(each.heads.heads) for each in page.families} == {
+        family: n for family, _, n in wall.legend
+    }
+    for each in page.families:
+        assert each.heads.clearest in each.heads.heads
+        assert each.weight is not None
+        assert each.weight.href.startswith("heads/")
+        assert each.text
+
+
+SINK = HeadKey("sink_share", SinkView.RAW, "")
+
+
+def written(results: StackResults, folder: Path) -> tuple[OverviewPage, str]:
+    """The overview of some results, and its file."""
+    page = overview_page({"self": results})
+    facts = SiteFacts.of(results.study.manifest, sentence_pages=False)
+    frame = {
+        "site": facts, "manifest": results.study.manifest, "across": set[str](), "base": "",
+        "menu": study_menu(()), "preview": "",
+    }  # fmt: skip
+    return page, PageWriter(folder, "", frame).render(page.template, page=page, root="")
 
 
 def rendered(shape: tuple[int, int], folder: Path) -> tuple[OverviewPage, str]:
@@ -231,37 +330,27 @@ def rendered(shape: tuple[int, int], folder: Path) -> tuple[OverviewPage, str]:
     values = np.random.default_rng(0).random(shape)
     parts = dict.fromkeys(("left_out", "previous", "after"), values)
     numbers = {
-        HeadKey("sink_share", SinkView.RAW, ""): Fake(values),
+        SINK: Fake(values),
         HeadKey("sink_norm_share", SinkView.RAW, ""): Fake(values),
         HeadKey("relative_entropy", SinkView.RENORM, ""): Fake(values),
         **{HeadKey("type_shares", SinkView.RENORM, n): Fake(v) for n, v in parts.items()},
     }
-    found = fake_results(numbers)
-    page = overview_page({"self": found}, ())
-    facts = SiteFacts.of(found.study.manifest, sentence_pages=False)
-    frame = {
-        "site": facts, "manifest": found.study.manifest, "across": set[str](), "base": "",
-        "menu": study_menu(()), "preview": "",
-    }  # fmt: skip
-    PageWriter(folder, "", frame).write_page(page)
-    return page, html_of(folder / "index.html")
+    return written(fake_results(numbers), folder)
 
 
-@pytest.mark.parametrize(("shape", "tall"), [((5, 2), True), ((4, 2), False)])
-def test_an_atlas_of_more_than_two_layers_a_head_is_tall(
-    tmp_path: Path, shape: tuple[int, int], tall: bool
-) -> None:
+@pytest.mark.parametrize("shape", [(1, 1), (30, 9), (12, 12)])
+def test_models_of_any_shape_have_an_overview(tmp_path: Path, shape: tuple[int, int]) -> None:
     _, html = rendered(shape, tmp_path)
-    assert ('class="stack tall"' in html) == tall
+    assert html.count('class="map m-self') >= shape[0] * shape[1]
+    assert len(html) <= 200_000
 
 
 @pytest.mark.slow
 def test_many_heads_keep_within_the_budgets(tmp_path: Path) -> None:
-    """32 layers of 32 heads: pictures are a file, single numbers no links."""
+    """32 layers of 32 heads."""
     page, html = rendered((32, 32), tmp_path)
-    assert not page.linked
-    assert page.atlases[0].small
-    assert len(html) <= 190_000
-    assert len(elements(html)) <= 4_800
+    assert page.walls[0].mosaic
+    assert len(html) <= 450_000
+    assert len(elements(html)) <= 9_000
     noise = ink_steps(np.random.default_rng(0).random((32, 32, 8, 8)))
-    assert len(images.sprite(noise, rgba_ramp())) < 90_000  # at worst: noise does not pack
+    assert len(images.opacity_sheet(noise)) < 120_000  # at worst: noise does not pack

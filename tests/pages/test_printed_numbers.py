@@ -17,8 +17,7 @@ import pandas as pd
 import pytest
 
 import headbook
-from headbook.report.head_types import PART_NAMES
-from headbook.report.type_styles import STYLE_OF_SHARE, TYPE_STYLES
+from headbook.report.families import FAMILY_OF_TYPE
 from headbook.report.wording import NUMBER_WORDS
 from html_pages import html_of
 from printed_numbers import (
@@ -48,6 +47,7 @@ MEASURED = "symbols and worked examples under “How it is measured”"
 EXEMPT = (
     Exempt(LAYERS, r"(?<=, )(?:encoder |decoder |cross )?L\d+·H\d+"),
     Exempt(DATES, r"\d{4}-\d\d-\d\d|Headbook \d[\d.]+"),
+    Exempt(DATES, r"[\d.,]+ (?:million |billion )?parameters"),
     Exempt(SENTENCES, r"[\d,]+ (?:sentences|observations|rows)\b"),
     Exempt(SENTENCES, r"[\d,]+ of [\d,]+ \([\d.]+ %\)"),  # words of several subword tokens
     Exempt(SENTENCES, r"^[\d.]+ to [\d.]+: \d+$", "title"),  # whose largest weight lies there
@@ -56,18 +56,21 @@ EXEMPT = (
     Exempt(CONSTANTS, r"threshold 40 %|± 0\.002|0 to 0\.69 nats|top [15] %|cosine ≥ 0\.9"),
     Exempt(CONSTANTS, r"margin[^:;]*: [\d.]+ (?:× 10⁻³|% of the loss)|equal shares: [\d.]+ %"),
     Exempt(CONSTANTS, r"at least \d+ times|weights under 10%"),
+    Exempt(CONSTANTS, r"full colour from (?:a weight of )?0\.5|surely at least 0\.3"),
     Exempt(CONSTANTS, r"^(?:90|75) % ", "text"),  # names of quantiles
     Exempt(TICKS, r"^(?:layer )?[−+]?\d[\d.]* ?%?$", "text"),
 )
 APART = {
-    MEASURED: {"explained"},
+    MEASURED: {"explained", "measure"},
     TICKS: {"scale"},
-    "weights of single tokens in the map of one sentence: no estimates": {"links", "t"},
+    "weights of single tokens in the map of one sentence: no estimates": {"links", "t", "say"},
+    "texts of the corpus": {"exemplar-text", "roll", "picks"},
     "names of metrics to choose from": {"select"},
 }
 OTHERS = (
     r"(?:best surface rule \([^»]*\)|uniform attention|random choice|random key|"
     r"offset \([^()]*\)|offset \([−+\d]+): »"
+    r"|(?:uniform attention would give|mean over all heads|random weights:) »"
 )
 HINTS = (
     Hint("", OTHERS, {"role": ("baseline",)}),
@@ -75,14 +78,11 @@ HINTS = (
     Hint("", r"\bsink \(»", {"metric": ("sink_share",)}),
     Hint("", r"»[\d.]+ times ", {"metric": ("pos_received_ratio",)}),
     Hint("", r"median of heads »", {"claim": ("median of all heads",)}),
-    Hint("Findings", "Neighbouring tokens.*»", {"metric": ("attention_to",)}),
-    Hint("Layer by layer", "output norm.*»", {"metric": ("sink_norm_share",)}),
-    Hint("Layer by layer", "^uniform »", {"role": ("baseline",)}),
-    Hint(r"/ L\d+·H\d+ / $", "^»", {"metric": ("sink_share", "sink_norm_share")}),  # the card
-    Hint("Layer by layer", "", {"table": ("layers", "words", "controls")}),
+    Hint("", "Neighbouring tokens.*»", {"metric": ("attention_to",)}),
+    Hint("famil(?:y|ies) / ", r"^L\d+·H\d+, strongest", {"table": ("exemplars",)}),
     Hint(
-        "Who does what",
-        "^attends to .*(?:special tokens|first position)",
+        "Which head does what",
+        r"^attends to .*(?:\[CLS\]|special tokens|first token)",
         {"metric": ("sink_share",)},
     ),
     Hint("", "mixes shares.*»", {"metric": ("type_shares",)}),
@@ -91,8 +91,11 @@ HINTS = (
     Hint("Dependency trees", "", {"metric": ("dependency_trees",)}),
     Hint("", "^Baselines without attention", {"claim": ("tree without attention",)}),
     Hint("subword tokens /", "", {"metric": ("attention_to",), "label": ("rest_of_word",)}),
-    Hint("All heads by one metric", "", {"metric": ("attention_distance", "relative_entropy")}),
-    Hint("By offset", "", {"metric": ("offset_profile",)}),
+    Hint("[Bb]y offset", "", {"metric": ("offset_profile",)}),
+    Hint("From → to", "", {"table": ("class_flows", "top_tokens")}),
+    Hint("", r"(?:[Mm]ean of all heads:? \(?|reaches )»", {"role": ("baseline",)}),
+    Hint("", r"the mean of all heads »", {"role": ("baseline",)}),
+    Hint("What the model loses", "^[≈ ]*»", {"table": ("importance",)}),
     Hint("xemplars", "", {"table": ("exemplars",)}),
     Hint("xemplars", "^(?:strongest|⁂|median)", {"table": ("tests",), "metric": ("exemplars",)}),
     Hint("Similar heads", "", {"table": ("pairs",)}),
@@ -216,13 +219,12 @@ def spelt(words: str) -> int:
     return NUMBER_WORDS.index(words) if words in NUMBER_WORDS else int(words.replace(",", ""))
 
 
-def kinds_of(label: str) -> str:
-    """Return the name of a type as the legend of the atlas has it."""
-    kinds = {name.replace("-", " "): kind.name for name, kind in TYPE_STYLES.items()}
-    kinds |= {PART_NAMES[part]: TYPE_STYLES[kind].name for part, kind in STYLE_OF_SHARE.items()}
-    parts = re.sub(r" \([^()]*\)", "", label).removeprefix("mixed: ").split(" + ")
-    parts = [re.sub(r"^offset.*", "offset", part) for part in parts]
-    return " + ".join(dict.fromkeys(kinds.get(part.replace("-", " "), part) for part in parts))
+def family_of(label: str) -> str:
+    """Return the family of a type, which decides once the sink is masked."""
+    rest = re.sub(r" \([^()]*\)", "", label).removeprefix("sink + ")
+    families = {str(kind): str(family) for kind, family in FAMILY_OF_TYPE.items() if kind}
+    names = [name for name in families if rest.startswith(name)]
+    return families[max(names, key=len)] if names else "sink"
 
 
 def claimed(tests: pd.DataFrame, relations: pd.DataFrame) -> pd.DataFrame:
@@ -236,23 +238,22 @@ def overview_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count
     """Yield the counts of the overview."""
     text, tests = main.text(), data["tests"]
     types = tests[tests["claim"] == "type"]
-    legend = [
-        each
-        for ul in main.every("ul")
-        if ul.attributes.get("class") == "kinds"
-        for each in ul.every("li")
-    ]
-    printed = {
-        m[1]: int(m[2]) for li in legend if (m := re.match(r"\w+ (.*) \((\d+)\)", li.text()))
+    types = types[~types["label"].str.contains("not measured")]
+    sections = {
+        node.attributes["id"].removeprefix("family-"): next(node.every("h3")).text()
+        for node in main.every("section")
+        if node.attributes.get("id", "").startswith("family-")
     }
-    yield "legend of types", printed, dict(Counter(map(kinds_of, types["label"])))
-    if match := re.search(
-        r"layers? (\d+)(?:–(\d+))? attends? almost evenly \((\d+) of (\d+)", text
-    ):
-        first, last, near, of = (int(each or match[1]) for each in match.groups())
-        there = types[types["layer"].between(first, last)]
-        even = there["label"].str.endswith("near-uniform") & (there["value"] < 0.5)
-        yield "near-uniform", (near, of), (int(even.sum()), len(there))
+    printed = {name: int(title.split()[-1].replace(",", "")) for name, title in sections.items()}
+    yield "families", printed, dict(Counter(map(family_of, types["label"])))
+    if match := re.search(r"(\S+) heads attend to nearby words", text):
+        yield "nearby words", spelt(match[1]), printed["nearby"]
+    for claim in (node for node in main.every("li") if "claim" in node.attributes.get("class", "")):
+        number = claim.attributes["id"].removeprefix("c")
+        lit = [a for a in main.every("a") if f"k{number}" in a.attributes.get("class", "").split()]
+        lights = re.search(r"lights ([\d,]+) head", claim.text())
+        assert lights
+        yield f"claim {number}", spelt(lights[1]), len(lit)
     relations = tests[(tests["claim"] == "relation") & (tests["split"] == "held_out")]
     clear = claimed(tests, relations)
     if match := re.search(r"In (\w+) of ([\d,]+) pairs of relation and direction", text):
@@ -289,16 +290,37 @@ def verdict_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]
         yield "missed", spelt(match[1]), round(missed.sum())
 
 
+def importance_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
+    """Yield how many heads have which verdict, by the key of the rings and by the answer."""
+    table, text = data["importance"], main.text()
+    effects = table[(table["metric"] == "ablation_effect") & (table["replacement"] == "mean")]
+    ranked = "kl" if "kl" in {*effects["target"]} else effects["target"].min()  # or embedding
+    exact = effects[(effects["target"] == ranked) & (effects["verdict"] != "")]
+    counts = {name: int(n) for name, n in re.findall(rf"({'|'.join(VERDICTS)}): (\d+)", text)}
+    expected = {name: n for name, n in Counter(exact["verdict"]).items() if n}
+    yield "verdicts", {VERDICTS[name]: n for name, n in counts.items()}, expected
+    if match := re.search(r"(\d+) of (\d+) heads? changes? the output", text):
+        changed = int(exact["verdict"].isin(["changes", "harmful"]).sum())
+        yield "changed", (int(match[1]), int(match[2])), (changed, len(exact))
+    audit = data["tests"].query("metric.str.startswith('audit')").set_index("metric")
+    if match := re.search(r"On (\d+) heads picked at random", text):
+        yield "audited", int(match[1]), round(audit["n_observations"].max())
+
+
 def syntax_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
-    """Yield how many relations have a head that beats the baseline."""
+    """Yield how many relations were tested, and how many have a head above the baseline."""
     tests = data["tests"]
     relations = tests[(tests["claim"] == "relation") & (tests["split"] == "held_out")]
     clear = relations[(relations["p"] < 0.05) & (relations["difference_low"] > 0)]
-    match = re.search(r"In (\w+) of ([\d,]+) relations?,.*?over ([\d,]+) pairs", main.text())
-    if match:
-        names = [frame["label"].str.rpartition(":")[0].nunique() for frame in (clear, relations)]
-        heads = len(data["heads"][["layer", "head"]].drop_duplicates())
-        yield "relations", tuple(map(spelt, match.groups())), (*names, heads * len(relations))
+    text = main.text()
+    if match := re.search(r"in (?:(\w+) of )?([\d,]+) relations and directions", text):
+        above = spelt(match[1]) if match[1] else 0
+        yield "relations", (above, spelt(match[2])), (len(clear), len(relations))
+    if match := re.search(r"All numbers of ([\d,]+) relations", text):
+        yield "all relations", spelt(match[1]), len(relations)
+    if match := re.search(r"(?!No )\b(\w+) heads? clearly does?:", text):
+        heads = claimed(tests, relations)[["layer", "head"]].drop_duplicates()
+        yield "heads", spelt(match[1].lower()), len(heads)
 
 
 def ranks(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
@@ -349,7 +371,7 @@ def percentiles(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
 
 COUNTS: dict[str, tuple[Callable[..., Iterator[Count]], ...]] = {
     "index.html": (overview_counts, verdict_counts),
-    "importance.html": (verdict_counts,),
+    "importance.html": (importance_counts,),
     "syntax.html": (syntax_counts,),
 }
 
@@ -370,7 +392,7 @@ def counts_of(site: Path, heads: tuple[str, ...]) -> list[Count]:
 def test_counts_of_heads_are_those_of_the_tables(demo_site: Path) -> None:
     counts = counts_of(demo_site, HEADS)
     asked = {what.partition(", ")[2] for what, *_ in counts}
-    assert {"legend of types", "near-uniform", "replaced", "verdicts", "audited"} <= asked
+    assert {"families", "nearby words", "claim 1", "replaced", "verdicts", "audited"} <= asked
     assert len(counts) > 6 * len(HEADS)
     assert [count for count in counts if count[1] != count[2]] == []
 

@@ -26,8 +26,7 @@ from headbook.charts.theme import (
 )
 from headbook.metrics import all_metrics
 from headbook.pages.head import head_pages
-from headbook.pages.index import overview_page
-from headbook.pages.parts.grid import grid_data
+from headbook.pages.parts.grid import grid_data, grids
 from headbook.pages.parts.page import gap_texts
 from headbook.pages.parts.table import (
     COLOUR_STEPS,
@@ -203,14 +202,14 @@ def test_neighbours_of_heads_and_sentences_lead_through_all_of_them(pair_site: S
 
 def test_the_grid_shows_its_own_data(any_site: Site) -> None:
     found = stack_results(any_site.study)
-    page = overview_page(found, [])  # without curves
-    assert [grid.stack for grid in page.grids.each] == [*found]
-    for grid in page.grids.each:
-        displayed = grid_data(found[grid.stack])[grid.chosen]
-        assert [cell.text for _, row in grid.rows for cell in row] == displayed["texts"]
-        assert {key for _, choices in grid.choices for key, _ in choices} == {
-            *grid_data(found[grid.stack])
-        }
+    displayed = grids(found.values())
+    assert [grid.stack for grid in displayed.each] == [*found]
+    for grid in displayed.each:
+        data = grid_data(found[grid.stack])
+        if grid.chosen in data:
+            texts = [cell.text for _, row in grid.rows for cell in row]
+            assert texts == data[grid.chosen]["texts"]
+        assert {key for _, choices in grid.choices for key, _ in choices} == {*data}
 
 
 def test_a_preview_shows_every_weight_in_its_colour() -> None:

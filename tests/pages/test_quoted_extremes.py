@@ -1,6 +1,5 @@
 """What pages quote as highest or lowest is so, and ties are said."""
 
-import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,15 +9,15 @@ import pytest
 from chosen_results import Fake, fake_results
 from headbook.metrics import ids
 from headbook.pages.comparison.parts import DriftMeasure, moved_lead
-from headbook.pages.flow import outputs
-from headbook.pages.head import strips
-from headbook.pages.heads import number_columns, questions
-from headbook.pages.index import functions
-from headbook.pages.parts.table import NumberCell
+from headbook.pages.head_parts.standing import strips
+from headbook.pages.heads import rankings
+from headbook.pages.parts.head_list import number_columns
+from headbook.pages.parts.page import plain_text
+from headbook.report.answers.functions import head_functions
 from headbook.report.findings.attention import variability
 from headbook.report.findings.finding import choose_head
 from headbook.report.results import StackResults, stack_results
-from headbook.report.wording import head_name, highest_text, percent, tie_note, tied_places
+from headbook.report.wording import highest_text, percent, tie_note, tied_places
 from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 from sites import Site
@@ -52,49 +51,9 @@ def test_without_values_there_is_no_place() -> None:
     assert tie_note([]) == ""
 
 
-def test_flow_names_the_heads_that_its_picture_and_the_files_have_as_extremes() -> None:
-    """Half of the sentences has another head as the lowest."""
-    first, second = [[0.10, 0.30, 0.60]], [[0.20, 0.08, 0.72]]
-    of = {HeadKey(ids.OUTPUT_NORM_SHARE, SinkView.RAW, ""): Fake(first, second=second)}
-    found = outputs(fake_results(of))
-    assert found is not None
-    # All sentences: 0.15, 0.19 and 0.66.
-    assert "output norm: L0·H2, 66.0\u202f%; smallest: L0·H0, 15.0\u202f%;" in found.sentences[1]
-    _, _, most, _, least = found.table.rows[0].cells
-    assert isinstance(most, NumberCell)
-    assert isinstance(least, NumberCell)
-    assert (most.text, least.text) == ("66.0\u202f%", "15.0\u202f%")
-
-
-def test_flow_says_what_is_tied() -> None:
-    of = {HeadKey(ids.OUTPUT_NORM_SHARE, SinkView.RAW, ""): Fake([[0.2, 0.2, 0.6]] * 2)}
-    found = outputs(fake_results(of))
-    assert found is not None
-    assert "fewest in layer 0 (tied with layer 1), " in found.sentences[0]
-    assert "smallest: L0·H0 (tied with L0·H1, L1·H0 and L1·H1), 20.0" in found.sentences[1]
-
-
 @pytest.fixture(scope="module")
 def own(encoder_site: Site) -> StackResults:
     return stack_results(encoder_site.study)["self"]
-
-
-def test_flow_quotes_the_files_extremes(own: StackResults) -> None:
-    """By a plain loop over the table of heads."""
-    table = own.study.heads
-    rows = table[(table["metric"] == ids.OUTPUT_NORM_SHARE) & (table["view"] == "raw")]
-    places = [
-        HeadName(*each) for each in zip(rows["stack"], rows["layer"], rows["head"], strict=True)
-    ]
-    value = dict(zip(places, rows["value"].tolist(), strict=True))
-    found = outputs(own)
-    assert found is not None
-    most, least = re.findall(r"(?:norm|smallest): (L\d+·H\d+)[^;]*?, ([\d.]+\u202f%)",
-                             found.sentences[1])  # fmt: skip
-    for (name, text), head in ((most, max(value, key=value.__getitem__)),
-                               (least, min(value, key=value.__getitem__))):  # fmt: skip
-        assert name == head_name(head)
-        assert text == percent(value[head])
 
 
 def test_findings_questions_and_functions_say_what_is_tied() -> None:
@@ -112,11 +71,12 @@ def test_findings_questions_and_functions_say_what_is_tied() -> None:
     (finding,) = variability(found)
     assert "lowest in L0·H1 (tied with L0·H2), 10.0" in finding.text
     assert "highest in L0·H0, 50.0" in finding.text
-    (measured,) = functions(found)
-    assert measured.baseline == "uniform attention: 10.0\u202f% (tied with L0·H1)"
+    (measured,) = head_functions(found)
+    assert plain_text(measured.against) == "uniform attention: 10.0\u202f%"
+    assert measured.tied == " (tied with L0·H1)"
     of = {"self": found}
-    (question,) = questions(of, number_columns(of), ())
-    assert question.heads[0].behind == "uniform attention: 10.0\u202f% (tied with L0·H1)"
+    (ranking,) = rankings(of, number_columns(of), ())
+    assert ranking.heads[0].behind == "uniform attention: 10.0\u202f% (tied with L0·H1)"
 
 
 def test_the_place_of_a_head_says_that_it_is_tied() -> None:

@@ -8,17 +8,15 @@ from typing import Any
 import pytest
 
 from headbook.metrics import all_metrics
-from headbook.pages.heads import ASKED
 from headbook.pages.parts.grid import grid, map_data
-from headbook.pages.patterns import DEAD
-from headbook.report.findings.patterns import QUESTIONS
+from headbook.report.answers.heads import RANKINGS
 from headbook.report.results import stack_results
 from headbook.site import search
 from headbook.site.search import KEYWORDS, RELATION_WORDS, SYNONYMS, find_data
 from headbook.site.sites import across_pages
 from headbook.study.sentence_data import StoredText
 from headbook.study.study import Study
-from html_pages import html_of, ids
+from html_pages import html_of, ids, text_of
 from sites import Site, data_of
 
 
@@ -96,27 +94,28 @@ def test_only_the_first_sentences_of_very_many_are_searched(small_site: Site) ->
     ]
 
 
-def test_questions_are_those_of_the_list_of_heads(encoder_site: Site) -> None:
+def test_rankings_are_those_of_the_list_of_heads(encoder_site: Site) -> None:
     page = next(
         p for p in across_pages(stack_results(encoder_site.study)) if p.path == "heads.html"
     )
     asked: Any = page
     found = data_of(encoder_site, "find")["questions"]
     assert [(row[0], row[1]) for row in found if row[1].startswith("heads.html")] == [
-        (q.text, f"heads.html#{q.view}") for q in asked.questions
+        (q.text, f"heads.html#{q.view}") for q in asked.rankings
     ]
 
 
 def test_questions_on_patterns_lead_to_their_answers(any_site: Site) -> None:
-    """Each to the heading that asks it; with the first sentence of the answer."""
+    """Each to the heading that asks it; with the answer."""
     found = data_of(any_site, "find")["questions"]
     about = [row for row in found if row[1].startswith("patterns.html")]
     html = html_of(any_site.folder / "patterns.html") if about else ""
     assert bool(about) == (any_site.folder / "patterns.html").is_file()
     for question, address, text, _ in about:
-        after = html.partition(f'id="{address.partition("#")[2]}">{question}<')[2]
-        assert after, address
-        assert " ".join(text.split()[:3]) in after.partition("<h3")[0]
+        part = html.partition(f'id="{address.partition("#")[2]}"')[2] if "#" in address else html
+        asked = part.partition(f">{question}</h")[2]
+        assert asked, address
+        assert text in text_of(asked.partition("<figure")[0]), address
 
 
 def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Site) -> None:
@@ -125,8 +124,7 @@ def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Sit
         address.partition("#columns")[0] for address in addresses(data_of(encoder_site, "find"))
     }
     metrics = {f"metrics/{name}.html" for name in all_metrics()}
-    asked = {f"{name}/{label.partition(':')[0]}" for _, name, label, _ in ASKED}
-    asked |= {*QUESTIONS, DEAD}
+    asked = {f"{each.metric}/{each.label.partition(':')[0]}" for each in RANKINGS}
     assert {*KEYWORDS} <= known | metrics | asked
     assert {name for names in SYNONYMS.values() for name in names if ":" in name} <= {
         *RELATION_WORDS

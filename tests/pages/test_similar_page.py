@@ -1,13 +1,12 @@
-"""Distances between heads, and the page that shows which heads are alike."""
+"""Distances between heads, and the page that shows which heads attend alike."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given as given_any
@@ -19,20 +18,28 @@ from scipy.spatial import distance
 import treebank
 from bare_model import Bare, Given, given
 from browser_views import ink_steps
-from headbook.charts import head_points, images
+from headbook.charts import images
 from headbook.charts.theme import rgba_ramp
 from headbook.metrics import all_metrics
 from headbook.metrics.attention import head_distance
 from headbook.pages.head import head_pages
 from headbook.pages.parts.nearest_heads import nats_text
-from headbook.pages.similar import has_similar, matrix_pictures, similar_page
+from headbook.pages.similar import (
+    PALE_DISTANCE,
+    SimilarSection,
+    has_similar,
+    matrix_data,
+    matrix_picture,
+    similar_page,
+)
 from headbook.passes import head_pairs
+from headbook.report.answers.similar import similar_answer
+from headbook.report.claims.heads import distances_of_heads
 from headbook.report.results import StackResults, stack_results
 from headbook.report.similar_heads import (
+    MAX_DOUBLE_DISTANCE,
     HeadDistanceMatrix,
-    classical_scaling,
     head_distances,
-    procrustes_aligned,
 )
 from headbook.report.wording import VIEWS as NAMED
 from headbook.report.wording import head_name
@@ -42,7 +49,7 @@ from headbook.study.corpus_sums import HeadDistances, PairColumn
 from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 from headbook.study.tables import HELLINGER
-from html_pages import elements, html_of, text, text_of
+from html_pages import data_file, elements, html_of, text, text_of
 from single_head import Row, Viewed
 from sites import Site
 
@@ -184,9 +191,10 @@ def test_affinities_are_inner_products_of_roots(rows: Floats) -> None:
         for other in range(len(rows)):
             naive = np.sqrt(rows[one] * rows[other]).sum()
             assert found[one, other] == pytest.approx(naive, abs=1e-9)
-    # The divergence lies above the squared distance, and below it over ln 2 (nats to bits).
+    # The divergence lies between the squared distance times ln 2 and the squared distance.
     apart = rows.shape[1] - found
     assert (distances(rows) / LN2 >= apart - 1e-9).all()
+    assert (distances(rows) <= apart + 1e-9).all()
 
 
 @given_any(attention(), st.randoms(use_true_random=False))
@@ -231,18 +239,23 @@ def test_of_many_heads_the_nearest_are_compared_and_all_by_their_roots(
 
 
 @pytest.mark.usefixtures("_few")
-def test_pages_of_many_heads_say_what_map_and_matrix_rest_on(
+def test_pages_of_many_heads_say_that_some_distances_are_bounds(
     tiny_folder: Folder, tmp_path: Path
 ) -> None:
     study = run(tmp_path, tiny_folder("bert"))
     study.save(tmp_path / "study")
     study = Study.load(tmp_path / "study")
     by_name = stack_results(study)
-    page = similar_page(by_name)
-    assert page is not None
-    (section,) = page.sections
-    assert not section.unit
-    assert "squared Hellinger distances" in section.figure.caption
+    (section,) = similar_page(by_name).sections
+    assert section.bounded
+    bound = head_distances(by_name["self"])[SinkView.RENORM]
+    assert bound.roots is not None
+    for group in bound.doubles:
+        for one in group.heads:
+            for other in set(group.heads) - {one}:
+                known = bound.value[one, other]
+                least = bound.roots[one, other] if np.isnan(known) else known
+                assert least < MAX_DOUBLE_DISTANCE
     near = head_distances(by_name["self"])[SinkView.RAW]
     assert near.roots is not None
     assert sorted(near.order) == [*range(len(near.heads))]
@@ -270,31 +283,6 @@ def test_a_study_keeps_its_distances(tiny_folder: Folder, tmp_path: Path) -> Non
     np.testing.assert_array_equal(twice.pairs["rows"], 2 * study.pairs["rows"])
 
 
-POINTS = hnp.arrays(
-    np.float64, st.tuples(st.integers(2, 9), st.just(2)), elements=st.integers(-50, 50)
-)
-
-
-@given_any(POINTS)
-def test_points_of_a_plane_keep_their_distances(points: Floats) -> None:
-    squared = distance.squareform(distance.pdist(points, "sqeuclidean"))
-    found, share = classical_scaling(squared)
-    np.testing.assert_allclose(distance.pdist(found), distance.pdist(points), atol=1e-4)
-    assert math.isnan(share) if not squared.any() else share == pytest.approx(1)
-    places = np.arange(len(points)) - (len(points) - 1) / 2
-    assert (places @ found >= -1e-9).all()
-
-
-@given_any(POINTS, st.floats(0, 6), st.booleans())
-def test_a_turned_map_is_turned_back(points: Floats, angle: float, mirrored: bool) -> None:
-    turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
-    turn[1] *= -1 if mirrored else 1
-    plane = alike(np.zeros((len(points), len(points)))).plane
-    original = plane._replace(points=points)
-    found = procrustes_aligned(plane._replace(points=points @ turn), original)
-    np.testing.assert_allclose(found, points, atol=1e-6)
-
-
 def alike(value: Floats) -> HeadDistanceMatrix:
     """Heads of one layer with distances made by hand."""
     heads = tuple(HeadName("self", 0, head) for head in range(len(value)))
@@ -316,7 +304,6 @@ def test_heads_without_distances_come_last_and_are_near_to_nobody() -> None:
     found = alike(value)
     assert found.complete.tolist() == [0, 1, 3, 4, 5]
     assert found.order.tolist() == [0, 1, 3, 4, 5, 2]
-    assert found.plane.heads.tolist() == [0, 1, 3, 4, 5]
     assert found.nearest(2, 5) == [3]
     assert found.nearest(1, 2) == [0, 3]
     assert found.closest(3) == [(0, 1), (2, 3), (3, 4)]
@@ -337,40 +324,142 @@ def value(study: Study, view: str, one: str, other: str) -> float:
     raise LookupError(one, other)
 
 
-def test_pages_have_the_numbers_of_the_study(study: Study) -> None:
-    page = similar_page(stack_results(study))
-    assert page is not None
-    (section,) = page.sections
-    for view, closest in zip(VIEWS, section.closest, strict=True):
-        assert closest.columns == ("Pair", *NAMES)
-        rows = closest.rows
-        table = study.pairs[study.pairs["view"] == view].sort_values("value")
-        listed = [text(row.cells[VIEWS.index(view)]) for row in rows]
-        assert listed == [nats_text(each) for each in table["value"][: len(rows)]]
-        for row in rows:
-            one, other = row.name.split(" and ")
-            for name, cell in zip(VIEWS, row.cells, strict=True):
-                assert text(cell) == nats_text(value(study, name, one, other))
-    assert section.nearest is not None
-    assert len(section.nearest.rows) == 8
-    for line in section.nearest.rows:
-        others = [other.name for other in section.nearest.rows if other.name != line.name]
-        for view, cell in zip(VIEWS, line.cells, strict=True):
-            near = sorted((value(study, view, line.name, other), other) for other in others)[:5]
-            assert text(cell) == ", ".join(f"{other} {nats_text(apart)}" for apart, other in near)
+def section_of(study: Study) -> SimilarSection:
+    (section,) = similar_page(stack_results(study)).sections
+    return section
 
 
-def test_the_text_says_how_far_layers_are_apart(study: Study) -> None:
-    page = similar_page(stack_results(study))
-    assert page is not None
+def heads_of_pair(row: Mapping[Any, Any]) -> list[str]:
+    return [f"L{row[f'{which}layer']}·H{row[f'{which}head']}" for which in ("", "other_")]
+
+
+def test_pages_have_the_nearest_pairs_of_the_study(study: Study) -> None:
+    """By the view with the sink masked; beside it the distance with all keys."""
+    section = section_of(study)
+    assert section.views == (NAMED[SinkView.RENORM], NAMED[SinkView.RAW])
+    lines = [line for column in section.pairs for line in column]
+    table = study.pairs[study.pairs["view"] == "renorm"].sort_values("value", kind="stable")
+    assert len(lines) == min(24, len(table))
+    shown = [line.cells[0].text for line in lines]
+    assert shown == [nats_text(each) for each in table["value"][: len(lines)]]
+    for line in lines:
+        one, other = (head.link.text for head in line.heads)
+        for view, cell in zip(("renorm", "raw"), line.cells, strict=True):
+            assert cell.text == nats_text(value(study, view, one, other))
+            assert cell.number is not None
+            row = dict(cell.number.row)
+            assert heads_of_pair(row) == sorted([one, other])
+            assert (row["view"], row["metric"]) == (view, "head_distance")
+
+
+def test_each_head_without_a_double_has_the_distance_to_its_nearest(study: Study) -> None:
+    section = section_of(study)
+    grouped = {head.link.text for group in section.groups for head in group.heads}
+    table = study.pairs[study.pairs["view"] == "renorm"].to_dict("records")
+    nearest: dict[str, float] = {}
+    for row in table:
+        for name in heads_of_pair(row):
+            nearest[name] = min(nearest.get(name, math.inf), row["value"])
+    alone = sorted(nearest.keys() - grouped, key=lambda name: -nearest[name])
+    assert [head.link.text for head in section.alone] == alone[:15]
+    for head in section.alone:
+        assert head.number is not None
+        assert head.number.text == nats_text(nearest[head.link.text])
+
+
+def test_means_within_and_between_layers_are_in_the_table_of_tests(study: Study) -> None:
+    (results,) = stack_results(study).values()
+    rows = {(row["view"], row["label"]): row["value"] for row in distances_of_heads(results)}
     for view in VIEWS:
-        rows = study.pairs[study.pairs["view"] == view]
-        same = rows["layer"] == rows["other_layer"]
-        within, across = rows["value"][same].mean(), rows["value"][~same].mean()
-        assert (
-            f"Mean divergence, {NAMED[SinkView(view)]}: {nats_text(within)} nats within a layer, "
-            f"{nats_text(across)} between layers."
-        ) in page.sections[0].summary
+        pairs = study.pairs[study.pairs["view"] == view]
+        same = pairs["layer"] == pairs["other_layer"]
+        assert rows[view, ""] == pytest.approx(pairs["value"].mean())
+        assert rows[view, "within a layer"] == pytest.approx(pairs["value"][same].mean())
+        assert rows[view, "between layers"] == pytest.approx(pairs["value"][~same].mean())
+    shown = {label: number.text for label, number in section_of(study).means}
+    assert shown == {
+        label: nats_text(rows["renorm", label]) for label in ("within a layer", "between layers")
+    }
+
+
+symmetric = st.integers(2, 9).flatmap(
+    lambda n: hnp.arrays(np.float64, (n, n), elements=st.floats(0, 0.3)).map(
+        lambda drawn: np.triu(drawn, 1) + np.triu(drawn, 1).T
+    )
+)
+
+
+@given_any(symmetric)
+def test_groups_are_those_of_complete_linkage(distances_of_all: Floats) -> None:
+    """Every two heads of a group are near doubles; no two groups could be joined."""
+    found = alike(distances_of_all)
+    groups = [{*group.heads} for group in found.doubles]
+    assert len(set().union(*groups)) == sum(map(len, groups))
+    for group in found.doubles:
+        within = distances_of_all[np.ix_(group.heads, group.heads)]
+        assert len(group.heads) > 1
+        assert within.max() < MAX_DOUBLE_DISTANCE
+        assert group.distance == within.max() == distances_of_all[group.pair]
+    alone = set(range(len(distances_of_all))) - set().union(*groups)
+    every = [*groups, *({head} for head in alone)]
+    for n, members in enumerate(every):
+        for other in every[:n]:
+            assert distances_of_all[np.ix_([*members], [*other])].max() >= MAX_DOUBLE_DISTANCE
+    tightness = [group.distance for group in found.doubles]
+    assert tightness == sorted(tightness)
+    row = {head: place for place, head in enumerate(found.order.tolist())}
+    for members in groups:
+        rows = sorted(row[head] for head in members)
+        assert rows == [*range(rows[0], rows[0] + len(rows))]
+
+
+def in_layers(layers: list[int], groups: list[list[int]]) -> HeadDistanceMatrix:
+    """Heads of some layers with groups of near doubles."""
+    value = np.full((len(layers), len(layers)), 0.4)
+    for n, group in enumerate(groups):
+        value[np.ix_(group, group)] = 0.01 * (n + 1)
+    np.fill_diagonal(value, 0)
+    heads = tuple(HeadName("self", layer, n) for n, layer in enumerate(layers))
+    return HeadDistanceMatrix(heads, value, np.full(value.shape, 99.0), 1)
+
+
+@pytest.mark.parametrize(
+    ("layers", "groups", "answer"),
+    [
+        ([0] * 8, [], "No two of 8 heads are closer than 0.10 nats."),
+        ([0, 1] * 4, [[0, 1]], "Some heads have near doubles: 2 of 8, one pair."),
+        ([0, 1] * 4, [[0, 1, 2]], "Some heads have near doubles: 3 of 8, in one group."),
+        (
+            [0, 1] * 5,
+            [[0, 1], [2, 5]],
+            "Some heads have near doubles: 4 of 10 form small groups, all of them pairs, often "
+            "across layers.",
+        ),
+        (
+            [0, 1] * 6,
+            [[0, 2], [1, 3], [5, 7, 9]],
+            "Most heads have near doubles: 7 of 12 form small groups, most of them pairs, each "
+            "within one layer.",
+        ),
+        (
+            [0, 1] * 12,
+            [[*range(12)], [*range(12, 24)]],
+            "All 24 heads have near doubles in groups, often across layers.",
+        ),
+        (
+            [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5],
+            [[0, 1], [2, 3], [4, 6]],
+            "Most heads have near doubles: 6 of 11 form small groups, all of them pairs.",
+        ),
+    ],
+)
+def test_the_answer_counts_heads_with_doubles(
+    study: Study, layers: list[int], groups: list[list[int]], answer: str
+) -> None:
+    (results,) = stack_results(study).values()
+    found = similar_answer(results, in_layers(layers, groups))
+    assert found == answer
+    assert len(found.split()) <= 30
 
 
 def with_distances(study: Study, raw: Floats, renorm: Floats, rows: Floats) -> StackResults:
@@ -385,28 +474,6 @@ def with_distances(study: Study, raw: Floats, renorm: Floats, rows: Floats) -> S
     return stack_results(replace(study, corpus_sums=corpus_sums))["self"]
 
 
-@pytest.mark.parametrize(
-    ("without", "verdict"),
-    [
-        (0.3, "mostly due to the shared sink"),
-        (0.08, "partly due to the shared sink"),
-        (0.02, "not due to the sink"),
-    ],
-)
-def test_the_text_says_whether_the_sink_is_what_heads_share(
-    study: Study, without: float, verdict: str
-) -> None:
-    near = np.zeros((8, 8), bool)
-    near[0, 1] = near[1, 0] = True
-    raw, renorm = (np.where(near, close, 0.3) for close in (0.02, without))
-    found = with_distances(study, raw, renorm, np.full((8, 8), 100.0))
-    page = similar_page({"self": found})
-    assert page is not None
-    (sentence,) = [s for s in page.sections[0].summary if s.startswith("Most similar 1 pair of 28")]
-    assert sentence.endswith(f"{verdict}.")
-    assert f"all keys: 0.020 nats, {100 * 0.02 / ((27 * 0.3 + 0.02) / 28):.1f}" in sentence
-
-
 def test_heads_that_have_too_few_rows_are_named_and_stand_apart(study: Study) -> None:
     rows = np.full((8, 8), 100.0)
     rows[5] = rows[:, 5] = 29
@@ -414,43 +481,37 @@ def test_heads_that_have_too_few_rows_are_named_and_stand_apart(study: Study) ->
     raw, renorm = head_distances(found).values()
     assert np.isnan(renorm.value[5]).sum() == 7
     assert not np.isnan(raw.value).any()
-    page = similar_page({"self": found})
-    assert page is not None
-    assert page.sections[0].summary[-1].endswith("with some other head: L1·H1.")
-    (drawn,) = page.sections[0].figure.spec["datasets"].values()
-    assert len(drawn) == 8 + 7
-    assert page.sections[0].nearest is not None
-    (line,) = [line for line in page.sections[0].nearest.rows if line.name == "L1·H1"]
-    assert [text(cell).count("·H") for cell in line.cells] == [5, 0]
-
-
-def test_numbers_of_heads_that_lie_on_each_other_are_left_out() -> None:
-    places = {"L3·H0": (0.0, 0.0), "L3·H1": (0.001, 0.0), "L4·H7": (0.5, 0.5)}
-    rows = pd.DataFrame(
-        [(name, int(name[1]), "all keys", x, y) for name, (x, y) in places.items()],
-        columns=["head", "layer", "panel", "x", "y"],
-    )
-    svg = head_points("similar", "", rows, panels=["all keys"], layers=[3, 4]).svg
-    assert ">4.7</text>" in svg
-    assert ">3.0</text>" not in svg
-    assert ">3.1</text>" not in svg
+    (section,) = similar_page({"self": found}).sections
+    assert [link.text for link in section.left_out] == ["L1·H1"]
+    shown = {head.link.text for column in section.pairs for line in column for head in line.heads}
+    assert "L1·H1" not in shown
+    data = matrix_data(found)
+    assert data is not None
+    assert data["heads"][-1][0] == "L1·H1"
+    masked, all_keys = (np.frombuffer(each, np.uint16).reshape(8, 8) for each in data["values"])
+    assert (masked[-1, :-1] == 0x7FFF).all()
+    assert (all_keys[-1, :-1] == 200).all()
 
 
 def test_a_picture_of_distances_has_a_pixel_for_each_pair(study: Study) -> None:
     found = stack_results(study)["self"]
-    pictures = dict(matrix_pictures(found))
-    assert [*pictures] == ["self-raw.png", "self-renorm-as-raw.png", "self-renorm.png"]
-    both = head_distances(found)
-    most = max(each.value.max() for each in both.values())
-    for name, view, order in (
-        ("self-raw", SinkView.RAW, SinkView.RAW),
-        ("self-renorm-as-raw", SinkView.RENORM, SinkView.RAW),
-        ("self-renorm", SinkView.RENORM, SinkView.RENORM),
-    ):
-        pixels = ink_steps(images.inline(pictures[f"{name}.png"]), rgba_ramp(256))
-        places = both[order].order
-        shares = both[view].value[np.ix_(places, places)] / most
-        np.testing.assert_allclose(pixels / 255, shares, atol=0.5 / 255 + 1e-9)
+    picture, matrix = matrix_picture(found), head_distances(found)[SinkView.RENORM]
+    assert picture is not None
+    pixels = ink_steps(images.inline(picture), rgba_ramp(256))
+    shares = (1 - matrix.value[np.ix_(matrix.order, matrix.order)] / PALE_DISTANCE).clip(0, 1)
+    np.testing.assert_allclose(pixels / 255, shares, atol=0.5 / 255 + 1e-9)
+
+
+def test_the_numbers_of_the_script_are_those_of_the_study(study: Study) -> None:
+    """Thousandths of a nat, in the order of the matrix."""
+    data = matrix_data(stack_results(study)["self"])
+    assert data is not None
+    names = [head[0] for head in data["heads"]]
+    for view, content in zip(("renorm", "raw"), data["values"], strict=True):
+        steps = np.frombuffer(content, np.uint16).reshape(len(names), len(names))
+        for row, column in zip(*np.triu_indices(len(names), 1), strict=True):
+            expected = 1000 * value(study, view, names[row], names[column])
+            assert steps[row, column] == steps[column, row] == round(expected)
 
 
 def test_a_head_page_lists_the_five_nearest_heads_of_each_view(study: Study) -> None:
@@ -465,16 +526,19 @@ def test_a_head_page_lists_the_five_nearest_heads_of_each_view(study: Study) -> 
                     assert text(cell) == nats_text(value(study, view, page.name, row.name))
 
 
-def test_pages_as_written_have_maps_matrices_and_links(any_site: Site) -> None:
+def test_pages_as_written_have_groups_matrices_and_links(any_site: Site) -> None:
     html = html_of(any_site.folder / "similar.html")
     stacks = any_site.study.manifest.stacks
-    assert len([e for e in elements(html, "figure") if "chart" in e.attributes["class"]]) == len(
-        stacks
+    assert len(elements(html, "image")) == len(stacks)
+    page = similar_page(stack_results(any_site.study))
+    assert len([e for e in elements(html, "rect") if e.attributes["class"] == "frame"]) == sum(
+        len(section.groups) for section in page.sections
     )
-    assert len(elements(html, "image")) == 3 * len(stacks)
     for stack in stacks:
-        for suffix in ("svg", "pdf"):
-            assert (any_site.folder / f"figures/similar-{stack.name}.{suffix}").is_file()
+        assert (any_site.folder / f"data/similar/{stack.name}.png").is_file()
+        name, data = data_file(any_site.folder / f"data/similar/{stack.name}.js")
+        assert name == f"similar-{stack.name}"
+        assert len(data["heads"]) == len(stack.attention_layers) * stack.n_heads
     head = html_of(min(any_site.folder.glob("heads/*.html")))
     assert "Similar heads" in text_of(head)
     metric = html_of(any_site.folder / "metrics/head_distance.html")

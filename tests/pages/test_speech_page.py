@@ -4,8 +4,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -19,19 +18,15 @@ import headbook
 import tiny
 import treebank
 from chosen_results import Fake, fake_results
-from headbook.charts import Figure, tag_heads
+from headbook.charts.theme import ratio_class
 from headbook.metrics import all_metrics
 from headbook.metrics.base import AttentionMetric
-from headbook.pages.head import tag_rows
-from headbook.pages.parts.table import DASH, NumberCell
-from headbook.pages.speech import (
-    Direction,
-    DirectionSection,
-    SpeechPage,
-    over_chance,
-    speech_page,
-    tag_share,
-)
+from headbook.pages import speech
+from headbook.pages.head_parts.sections import tag_rows
+from headbook.pages.parts.page import plain_text
+from headbook.pages.speech import SpeechPage, TagRow, speech_page
+from headbook.report.answers.speech import Direction, ratio_to_uniform, tag_name, word_class
+from headbook.report.claims.table import tests_table
 from headbook.report.findings.finding import head_link
 from headbook.report.head_types import sink_remark
 from headbook.report.results import StackResults, stack_results
@@ -39,7 +34,7 @@ from headbook.report.wording import FEW_WORDS, number
 from headbook.schema import UPOS, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
-from html_pages import elements, html_of, lines, text, text_of
+from html_pages import elements, html_of, text, text_of
 from layers import Marks, views_of
 from sites import Site, make_study
 from treebank import Gold
@@ -58,8 +53,13 @@ FORMS = (
     ("NOUN", "VERB", "ADP", "DET", "NOUN"),
     ("DET", "NOUN", "VERB", "DET", "ADJ", "ADJ", "NOUN", "ADP", "NOUN", "PUNCT"),
 )
+METRIC_AND_VIEW = {
+    Direction.RECEIVED: ("pos_received", SinkView.RENORM),
+    Direction.GIVEN: ("pos_given", SinkView.NOSINK),
+}
 RARE = 3  # interjections in the corpus
-LOOKED_AT, LOOKING = Direction
+RECEIVED = Direction.RECEIVED
+TAG_OF_NAME = {tag_name(tag): tag for tag in UPOS}
 VIEWS = {"pos_received": "renorm", "pos_received_ratio": "renorm", "pos_given": "nosink"}
 
 
@@ -101,33 +101,11 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Study]:
     return of
 
 
-def section_of(page: SpeechPage, direction: Direction) -> DirectionSection:
-    """What a page's first stack has of a direction."""
-    (found,) = [w for w in page.sections[0].directions if w.direction == direction]
-    return found
-
-
-def code(name: str) -> str:
-    """The tag that follows its name: ``nouns (NOUN)``; any other stands alone."""
-    return name.rpartition("(")[2].rstrip(")")
-
-
-def rows_of(page: SpeechPage, direction: Direction) -> dict[str, dict[str, Any]]:
-    """The table of a page's first stack, by tag."""
-    return {code(row["Tag"]): row for row in lines(section_of(page, direction).heads)}
-
-
-def layers_of(page: SpeechPage, direction: Direction) -> dict[str, list[tuple[str, ...]]]:
-    """Ratio and share of each tag in each layer, with the class of their cell."""
-    return {
-        code(row.name): [cell_texts(cell) for cell in row.cells]
-        for row in section_of(page, direction).layers.rows
-    }
-
-
-def cell_texts(cell: Any) -> tuple[str, ...]:
-    ratio, _, part = cell.parts
-    return ratio, part.text, cell.style
+def rows_of(page: SpeechPage, direction: Direction) -> dict[str, TagRow]:
+    """The tags with enough words of a page's first stack, by tag."""
+    stack = page.stacks[0]
+    rows = stack.received if direction is Direction.RECEIVED else stack.given
+    return {TAG_OF_NAME[row.name]: row for row in rows}
 
 
 def value(table: pd.DataFrame, metric: str, tag: str, column: str = "value", **where: Any) -> float:
@@ -143,158 +121,142 @@ def n_words(tag: str) -> int:
     return sum(word.tag == tag for sentence in corpus() for word in sentence)
 
 
-def test_tags_stand_in_the_order_of_their_frequency_in_the_corpus(page: SpeechPage) -> None:
-    """Those that no word has are left out."""
+def test_every_tag_of_the_corpus_stands_once_with_its_words(page: SpeechPage) -> None:
+    """Those with few words are folded; those that no word has are nowhere."""
     counts = Counter(word.tag for sentence in corpus() for word in sentence)
-    total = sum(counts.values())
+    frequent = {tag for tag, n in counts.items() if n >= FEW_WORDS}
+    assert counts["INTJ"] == RARE < FEW_WORDS
     for direction in Direction:
         rows = rows_of(page, direction)
-        assert [row["words"] for row in rows.values()] == [str(n) for _, n in counts.most_common()]
-        for tag, row in rows.items():
-            assert row["words"] == str(counts[tag])
-            assert row["of all words"] == number(counts[tag] / total, share=True)
+        assert rows.keys() == frequent
+        assert {tag: row.words for tag, row in rows.items()} == {
+            t: str(counts[t]) for t in frequent
+        }
+    (few,) = page.stacks[0].few
+    assert (few.name, few.words) == ("interjections", str(RARE))
+    assert {TAG_OF_NAME[grid.name] for grid in page.stacks[0].grids} == frequent
 
 
-def test_layers_have_the_numbers_of_the_study(study: Study, page: SpeechPage) -> None:
-    for tag, row in layers_of(page, LOOKED_AT).items():
-        for layer, cell in enumerate(row):
-            ratio = value(study.layers, "pos_received_ratio", tag, layer=layer)
-            part = value(study.layers, "pos_received", tag, layer=layer)
-            assert cell[:2] == (number(ratio), number(part, share=True))
-    for tag, row in layers_of(page, LOOKING).items():
-        for layer, cell in enumerate(row):
-            part = value(study.layers, "pos_given", tag, layer=layer)
-            even = value(study.controls, "pos_given", tag, layer=layer)
-            assert cell[:2] == (number(part / even), number(part, share=True))
-
-
-def drawn(figure: Figure) -> Iterator[dict[str, Any]]:
-    """The cells of a map."""
-    (rows,) = figure.spec["datasets"].values()
-    yield from rows
-
-
-def test_maps_have_the_numbers_of_the_study(study: Study, page: SpeechPage) -> None:
-    by_layer, by_head = page.sections[0].figures
-    n_tags = len(rows_of(page, LOOKED_AT))
-    cells = [*drawn(by_layer)]
-    assert len(cells) == 2 * n_tags * tiny.LAYERS
-    for cell in cells:
-        where = {"layer": cell["layer"]}
-        if cell["way"] == "attention received":
-            ratio = value(study.layers, "pos_received_ratio", cell["tag"], **where)
-            low = value(study.layers, "pos_received_ratio", cell["tag"], "low", **where)
-        else:
-            even = value(study.controls, "pos_given", cell["tag"], **where)
-            ratio = value(study.layers, "pos_given", cell["tag"], **where) / even
-            low = value(study.layers, "pos_given", cell["tag"], "low", **where) / even
-        assert cell["ratio"] == pytest.approx(ratio, abs=1e-5)
-        drawn_low = math.nan if cell["low"] is None else cell["low"]
-        assert drawn_low == pytest.approx(low, abs=1e-5, nan_ok=True)
-    cells = [*drawn(by_head)]
-    assert len(cells) == n_tags * tiny.LAYERS * tiny.HEADS
-    for cell in cells:
-        where = {"layer": cell["layer"], "head": cell["number"]}
-        assert cell["head"] == f"L{cell['layer']}·H{cell['number']}"
-        for column, name in (("ratio", "value"), ("low", "low"), ("high", "high")):
-            wanted = value(study.heads, "pos_received_ratio", cell["tag"], name, **where)
-            displayed = math.nan if cell[column] is None else cell[column]
-            assert displayed == pytest.approx(wanted, abs=1e-5, nan_ok=True)
-        wanted = value(study.heads, "pos_received", cell["tag"], **where)
-        assert cell["share"] == pytest.approx(wanted, abs=1e-5)
-        assert cell["thin"] == (n_words(cell["tag"]) < FEW_WORDS)
-
-
-def test_a_colour_is_the_nearest_eighth_of_an_octave(page: SpeechPage) -> None:
-    for figure in page.sections[0].figures:
-        for cell in drawn(figure):
-            octaves = min(max(np.log2(cell["ratio"]), -2), 2)
-            assert abs(cell["octaves"] - octaves) <= 1 / 16 + 1e-4
-
-
-def halves(
-    found: StackResults, direction: Direction, tag: str, half: int, least: int = 0
-) -> dict[tuple[int, int], float]:
-    """Times chance of each head on half of the sentences, where there are enough observations."""
-    metric = "pos_received_ratio" if direction is LOOKED_AT else "pos_given"
-    numbers = found.split(half, metric, SinkView(VIEWS[metric]), tag)
-    even = found.split(half, "pos_given", SinkView.NOSINK, tag, of="uniform")
-    ratios = {}
-    for layer in range(tiny.LAYERS):
-        for head in range(tiny.HEADS):
-            cell = numbers.at(layer, head)
-            chance = 1 if direction is LOOKED_AT else even.at(layer).value
-            if min(cell.events, n_words(tag)) >= least:
-                ratios[layer, head] = cell.value / chance
-    return ratios
+def ratio_of(study: Study, direction: Direction, tag: str, layer: int) -> float:
+    if direction is RECEIVED:
+        return value(study.layers, "pos_received_ratio", tag, layer=layer)
+    part = value(study.layers, "pos_given", tag, layer=layer)
+    return part / value(study.controls, "pos_given", tag, layer=layer)
 
 
 @pytest.mark.parametrize("direction", Direction)
-def test_a_head_is_chosen_on_one_half_and_reported_on_the_other(
+def test_layers_have_the_numbers_of_the_study(
     study: Study, page: SpeechPage, direction: Direction
 ) -> None:
-    found, named = stack_results(study)["self"], 0
+    """The farthest from uniform attention first; fills follow the ratio."""
+    distances = []
     for tag, row in rows_of(page, direction).items():
-        first, other = halves(found, direction, tag, 0, FEW_WORDS), halves(found, direction, tag, 1)
-        if not first:
-            assert row["head"] == DASH
+        ratios = [ratio_of(study, direction, tag, layer) for layer in range(tiny.LAYERS)]
+        assert [cell.text for cell in row.cells] == [number(ratio) for ratio in ratios]
+        assert [cell.fill for cell in row.cells] == [ratio_class(ratio) for ratio in ratios]
+        assert row.kind == word_class(tag)
+        distances.append(max(abs(math.log2(ratio)) for ratio in ratios))
+    assert distances == sorted(distances, reverse=True)
+
+
+def test_printed_ratios_lead_to_their_rows(study: Study, page: SpeechPage) -> None:
+    """Ratios of attention given are those of value and baseline in the table of tests."""
+    tables = {"layers": study.layers, "heads": study.heads, "tests": tests_table(study)}
+    stack = page.stacks[0]
+    cells = [cell for row in (*stack.received, *stack.given, *stack.few) for cell in row.cells]
+    cells += [cell for grid in stack.grids for _, cells in grid.rows for cell in cells]
+    assert len(cells) > 60
+    for cell in cells:
+        assert cell.number is not None
+        rows = tables[cell.number.table]
+        for column, wanted in cell.number.row:
+            rows = rows[rows[column].astype(str) == str(wanted)]
+        assert len(rows) == 1
+        row = rows.iloc[0]
+        given = cell.number.table == "tests"
+        ratio = row["value"] / row["baseline_value"] if given else row["value"]
+        assert cell.text in {number(ratio), f"{ratio:.1f}"}
+
+
+def test_the_figure_has_the_ratios_of_frequent_tags(study: Study, page: SpeechPage) -> None:
+    plot = page.stacks[0].plot
+    assert plot is not None
+    rows = plot.rows.to_dict("records")
+    assert len(rows) == tiny.LAYERS * len(rows_of(page, RECEIVED))
+    for row in rows:
+        tag, layer = TAG_OF_NAME[row["series"]], int(row["layer"])
+        assert row["value"] == ratio_of(study, RECEIVED, tag, layer)
+        low = value(study.layers, "pos_received_ratio", tag, "low", layer=layer)
+        assert row["low"] == pytest.approx(low, nan_ok=True)
+
+
+def test_all_heads_have_the_numbers_of_the_study(study: Study, page: SpeechPage) -> None:
+    """A head is chosen on one half and reported on the other."""
+    found, named = stack_results(study)["self"], 0
+    for grid in page.stacks[0].grids:
+        tag = TAG_OF_NAME[grid.name]
+        assert grid.picture is None
+        for layer, cells in grid.rows:
+            where = [
+                value(study.heads, "pos_received_ratio", tag, layer=layer, head=head)
+                for head in range(tiny.HEADS)
+            ]
+            assert [cell.text for cell in cells] == [f"{ratio:.1f}" for ratio in where]
+            assert [cell.fill.split()[0] for cell in cells] == [*map(ratio_class, where)]
+        first, other = (found.split(n, "pos_received_ratio", SinkView.RENORM, tag) for n in (0, 1))
+        enough = np.minimum(first.events, n_words(tag)) >= FEW_WORDS
+        values = np.where(enough & (first.effective >= 10), first.value, -1)
+        framed = {
+            (layer, head)
+            for layer, cells in grid.rows
+            for head, cell in enumerate(cells)
+            if "top1" in cell.fill
+        }
+        if values.max() < 0:
+            assert (grid.head, grid.most, framed) == (None, None, set())
             continue
         named += 1
-        layer, head = max(first, key=lambda place: first[place])
-        link = head_link(HeadName("self", layer, head))
-        best = number(first[layer, head])
-        tied = [f"L{x}·H{y}" for (x, y), ratio in sorted(first.items()) if number(ratio) == best]
-        assert (row["head"] == link) == (len(tied) == 1)
-        if len(tied) > 1:
-            assert row["head"].parts[0] == link
-            assert set(re.findall(r"L\d+·H\d+", row["head"].parts[1])) == {*tied} - {link.text}
-        assert row["ratio to uniform attention"].text == number(other[layer, head])
-        metric = "pos_received" if direction is LOOKED_AT else "pos_given"
-        part = found.split(1, metric, SinkView(VIEWS[metric]), tag).at(layer, head)
-        assert row["share"] == NumberCell.of(part, all_metrics()[metric])
-        if direction is LOOKED_AT:
-            title = "of all attention"
-            beside = found.split(1, metric, SinkView.RAW, tag).at(layer, head)
-        else:
-            title = "uniform attention"
-            beside = found.split(1, metric, SinkView.NOSINK, tag, of="uniform").at(layer)
-        assert row[title] == number(beside.value, share=True)
+        layer, head = (int(n) for n in np.unravel_index(int(values.argmax()), values.shape))
+        assert framed == {(layer, head)}
+        assert grid.head == head_link(HeadName("self", layer, head))
+        assert grid.most is not None
+        assert grid.most.text == f"{number(other.at(layer, head).value)}×"
     assert named >= 3
 
 
-def test_heads_above_twice_chance_are_counted(study: Study, page: SpeechPage) -> None:
-    for direction in Direction:
-        for tag, row in rows_of(page, direction).items():
-            above = 0
-            for layer in range(tiny.LAYERS):
-                even = value(study.controls, "pos_given", tag, layer=layer)
-                for head in range(tiny.HEADS):
-                    where = {"layer": layer, "head": head}
-                    if direction is LOOKED_AT:
-                        low = value(study.heads, "pos_received_ratio", tag, "low", **where)
-                    else:
-                        low = value(study.heads, "pos_given", tag, "low", **where) / even
-                    above += low > 2
-            all_heads = tiny.LAYERS * tiny.HEADS
-            assert row["heads above 2×"] == (
-                "–" if n_words(tag) < FEW_WORDS else f"{above} of {all_heads}"
+def test_many_heads_are_drawn_without_numbers(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each head once, with the fill of its ratio."""
+    monkeypatch.setattr(speech, "MOST_CELLS", 10)
+    (stack,) = speech_page(stack_results(study)).stacks
+    for grid in stack.grids:
+        assert not grid.rows
+        assert grid.picture is not None
+        svg = ET.fromstring(grid.picture.svg)  # noqa: S314
+        paths = {e.attrib["class"]: e.attrib["d"] for e in svg if e.tag.endswith("path")}
+        drawn = {
+            (int(layer), head): fill
+            for fill, path in paths.items()
+            for first, layer, n in re.findall(r"M(\d+) (\d+)h(\d+)", path)
+            for head in range(int(first), int(first) + int(n))
+        }
+        tag = TAG_OF_NAME[grid.name]
+        assert drawn == {
+            (layer, head): ratio_class(
+                value(study.heads, "pos_received_ratio", tag, layer=layer, head=head)
             )
-
-
-def test_a_tag_of_few_words_is_greyed_and_has_no_head(page: SpeechPage) -> None:
-    for direction in Direction:
-        for tag, row in layers_of(page, direction).items():
-            assert {style.endswith("thin") for *_, style in row} == {tag == "INTJ"}
-        assert rows_of(page, direction)["INTJ"]["words"] == str(RARE)
-        assert rows_of(page, direction)["INTJ"]["head"] == DASH
-        assert rows_of(page, direction)["NOUN"]["head"] != DASH
+            for layer in range(tiny.LAYERS)
+            for head in range(tiny.HEADS)
+        }
+        assert len([e for e in svg if e.attrib.get("class") == "framed"]) == (grid.head is not None)
 
 
 @pytest.mark.parametrize("direction", Direction)
 def test_uniform_attention_is_chance(study: Study, direction: Direction) -> None:
     found = stack_results(study)["self"]
     for tag in WORDS:
-        ratio = over_chance(direction, found.uniform, found.uniform, tag).value
+        ratio = ratio_to_uniform(direction, found.uniform, found.uniform, tag).value
         np.testing.assert_allclose(ratio, 1, rtol=1e-12)
 
 
@@ -304,7 +266,8 @@ def test_shares_of_all_tags_are_the_whole_where_every_word_has_one(
 ) -> None:
     """And so the shares, weighed by chance, average to 1 times chance."""
     found = stack_results(study)["self"]
-    total = sum(tag_share(direction, found.heads, tag).value for tag in UPOS)
+    metric, view = METRIC_AND_VIEW[direction]
+    total = sum(found.heads(metric, view, tag).value for tag in UPOS)
     np.testing.assert_allclose(total, 1, rtol=1e-12)
 
 
@@ -360,43 +323,29 @@ def test_halves_of_the_sentences_make_the_whole(study: Study) -> None:
         assert (np.maximum(one.value, two.value) >= whole.value).all()
 
 
-def test_a_picture_draws_every_cell_and_each_colour_as_one_shape(page: SpeechPage) -> None:
-    for figure in page.sections[0].figures:
-        elements = ET.fromstring(figure.svg).iter()  # noqa: S314
-        shapes = [e for e in elements if e.get("fill", "")[:1] in {"#", "r"}]
-        panels = len({cell["way"] for cell in drawn(figure)})
-        assert sum(e.attrib["d"].count("M") for e in shapes) == len([*drawn(figure)])
-        colours = {(c["way"], c["octaves"], c["thin"]) for c in drawn(figure)}
-        assert len(shapes) <= len(colours)
-        assert panels <= 2
-
-
 def test_cross_attention_looks_from_the_target_at_the_source(pairs: Callable[..., Study]) -> None:
     study = pairs(annotator="embedded", target_annotator="embedded")
     page = speech_page(stack_results(study))
-    assert page.remarks == ()
-    assert [section.stack for section in page.sections] == ["encoder", "decoder", "cross"]
-    for direction in page.sections[2].directions:
-        assert all(row.cells for row in direction.layers.rows)
+    assert page.absent == ()
+    assert [stack.stack for stack in page.stacks] == ["encoder", "decoder", "cross"]
     sides = {"encoder": ("source",) * 2, "decoder": ("target",) * 2, "cross": ("source", "target")}
-    for section in page.sections:
-        for direction, side in zip(section.directions, sides[section.stack], strict=True):
-            for row in lines(direction.heads):
-                count = study.manifest.counts[f"{side}.tag.{code(row['Tag'])}"]
-                assert row["words"] == str(count)
-    assert sum(len(section.figures) for section in page.sections) <= 8
+    for stack in page.stacks:
+        received, given = sides[stack.stack]
+        tags = ((received, (*stack.received, *stack.few)), (given, stack.given))
+        for side, rows in tags:
+            for row in rows:
+                count = study.manifest.counts[f"{side}.tag.{TAG_OF_NAME[row.name]}"]
+                assert row.words == str(count)
+        assert stack.few
 
 
 def test_without_tags_on_one_side_the_other_is_shown(pairs: Callable[..., Study]) -> None:
     page = speech_page(stack_results(pairs(annotator="embedded")))
-    directions = {
-        section.stack: [direction.direction for direction in section.directions]
-        for section in page.sections
-    }
-    assert directions == {"encoder": [*Direction], "cross": [Direction.LOOKED_AT]}
-    (remark,) = page.remarks
-    assert "target texts" in remark
-    assert "--target-annotator" in remark
+    assert [stack.stack for stack in page.stacks] == ["encoder", "cross"]
+    assert not page.stacks[1].given
+    (absent,) = page.absent
+    assert "target texts" in absent
+    assert "--target-annotator" in absent
 
 
 def test_without_tags_the_page_says_what_to_pass(tmp_path: Path) -> None:
@@ -407,6 +356,7 @@ def test_without_tags_the_page_says_what_to_pass(tmp_path: Path) -> None:
     headbook.render(study, tmp_path / "site")
     html = html_of(tmp_path / "site" / "speech.html")
     assert "--annotator, or CoNLL-U" in text_of(html)
+    assert "Not measured here" in text_of(html)
     assert not elements(html, "table") + elements(html, "figure") + elements(html, "h2")
     assert not list((tmp_path / "site" / "figures").glob("speech*"))
 
@@ -418,35 +368,23 @@ def test_without_the_metrics_the_page_names_them(small_site: Site) -> None:
     assert not elements(html, "table")
 
 
-def test_maps_of_parts_of_speech_are_files_for_papers(encoder_site: Site) -> None:
-    for name in ("speech-self-layers", "speech-self-heads"):
-        assert (encoder_site.folder / "figures" / f"{name}.svg").read_bytes().startswith(b"<svg")
-        assert (encoder_site.folder / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+def test_the_figure_has_files_for_papers(encoder_site: Site) -> None:
+    figures = encoder_site.folder / "figures"
+    assert (figures / "speech-self.svg").read_bytes().startswith(b"<svg")
+    assert (figures / "speech-self.pdf").read_bytes().startswith(b"%PDF")
+    rows = pd.read_csv(figures / "speech-self.csv")
+    assert {"series", "layer", "value", "low", "high"} <= {*rows.columns}
 
 
 def test_the_page_as_written_has_the_tables_and_leads_to_heads(encoder_site: Site) -> None:
     html = html_of(encoder_site.folder / "speech.html")
     page = speech_page(stack_results(encoder_site.study))
-    assert len(elements(html, "table")) == 4
-    for direction in page.sections[0].directions:
-        for row in (*direction.heads.rows, *direction.layers.rows):
-            assert all(text(cell) in text_of(html) for cell in row.cells)
+    stack = page.stacks[0]
+    assert plain_text(page.answer) in text_of(html)
+    assert len(elements(html, "table")) == 2 + len(stack.grids) + bool(stack.few)
+    for row in (*stack.received, *stack.given, *stack.few):
+        assert all(text(cell) in text_of(html) for cell in (row.name, row.words, *row.cells))
+    links = {link.attributes["href"] for link in elements(html, "a")}
+    assert {grid.head.href for grid in stack.grids if grid.head} <= links
     index = html_of(encoder_site.folder / "index.html")
     assert [link.attributes["href"] for link in elements(index, "a")].count("speech.html") == 2
-
-
-@pytest.mark.parametrize(("n_layers", "n_heads"), [(6, 12), (30, 9), (48, 25)])
-def test_names_of_layers_do_not_touch_in_the_map_of_all_heads(n_layers: int, n_heads: int) -> None:
-    """A letter of 9.5 pixels is about 6 wide."""
-    places = [(layer, head) for layer in range(n_layers) for head in range(n_heads)]
-    rows = pd.DataFrame(places, columns=["layer", "number"]).assign(
-        head=[f"L{layer}·H{head}" for layer, head in places], tag="NOUN", ratio=1.0, low=0.9,
-        high=1.1, share=0.1, words=50, thin=False,
-    )  # fmt: skip
-    svg = tag_heads("speech", "", rows, tags=["NOUN"], n_heads=n_heads).svg
-    name = r'translate\(([\d.]+),10\)">.{0,30}?<tspan x="0" dy="11.5">([^<]+)<'
-    texts = re.findall(name, svg)
-    assert len(texts) > 2
-    places_of = sorted((float(x), 6 * len(text)) for x, text in texts)
-    gaps = [right - left - (one + two) / 2 for (left, one), (right, two) in pairwise(places_of)]
-    assert min(gaps) > 0

@@ -3,6 +3,7 @@
 import copy
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,21 +17,33 @@ import tiny
 import treebank
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.attention.word_pairs import LABELS
+from headbook.charts.theme import points_class
 from headbook.metrics import all_metrics
-from headbook.pages.head import found_relations, head_pages
+from headbook.pages import syntax
+from headbook.pages.head import head_pages
+from headbook.pages.head_parts.sections import found_relations
 from headbook.pages.heads import heads_page
-from headbook.pages.index import functions
-from headbook.pages.parts.table import NumberCell
-from headbook.pages.syntax import SyntaxPage, syntax_page
+from headbook.pages.parts.page import plain_text
+from headbook.pages.parts.relations import example_of
+from headbook.pages.parts.table import NumberCell, PageTable
+from headbook.pages.syntax import SyntaxPage, margin_legend, syntax_page
 from headbook.report import relation_tests
+from headbook.report.answers.functions import head_functions
 from headbook.report.claims.relations import relation_rows
 from headbook.report.head_facts import head_facts
 from headbook.report.relation_tests import RelationTests
-from headbook.report.relations import points_text, relation_words
+from headbook.report.relations import arrow_words, points_text, relation_words
 from headbook.report.results import stack_results
-from headbook.report.wording import DIRECTIONS, count_text, number, percent, rule_phrase
+from headbook.report.wording import (
+    DIRECTIONS,
+    count_text,
+    number,
+    percent,
+    rule_phrase,
+    whole_points,
+)
 from headbook.report.wording import number_word as in_words
-from headbook.schema import SinkView
+from headbook.schema import SinkView, relation_of
 from headbook.study.sentence_data import UINT8_STEPS
 from headbook.study.study import Study
 from html_pages import elements, html_of, lines, text, text_of
@@ -139,12 +152,18 @@ def label_of(row: dict[str, Any]) -> str:
     return f"{row['Relation']}:{DIRECTION[text(row['from query to key'])]}"
 
 
+def numbers_of(page: SyntaxPage) -> PageTable:
+    """The table of all numbers of a page's first stack."""
+    numbers = page.stacks[0].numbers
+    assert numbers is not None
+    return numbers
+
+
 def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> None:
     """Head and rule are those that find most in one half; numbers are the other's."""
     found, sentences = stack_results(study)["self"], annotated(study)
     report = half(sentences, 1)
-    assert page.sections[0].relations is not None
-    rows = lines(page.sections[0].relations.table)
+    rows = lines(numbers_of(page))
     assert len(rows) == 10
     for row in rows:
         label = label_of(row)
@@ -177,17 +196,47 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) 
             assert row["accuracy at distance ≥ 3"].text == "–"
 
 
+def test_lines_of_the_figure_have_the_numbers_of_the_tests(
+    page: SyntaxPage, ranked: RelationTests
+) -> None:
+    """Claimed ones first, then by margin; names run from query to key."""
+    stack = page.stacks[0]
+    order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.margin.value[n])
+    order.sort(key=lambda n: not ranked.claimed[n])
+    shown = [*stack.claimed, *stack.rows, *stack.more]
+    for row, n in zip(shown, order, strict=True):
+        relation, direction = relation_of(ranked.labels[n])
+        assert (row.relation, row.line.name) == (relation, arrow_words(ranked.labels[n]))
+        assert row.line.accuracy == ranked.accuracy.at(n)
+        assert row.line.rule == ranked.at_rule.value[n]
+        assert row.line.supported == ranked.claimed[n]
+        assert row.points.text == f"{whole_points(ranked.margin.value[n])} points"
+        assert ("label", ranked.labels[n]) in row.points.row
+        assert row.rule == rule_phrase(ranked.rule[n])
+        assert ('class="mk o"' in row.svg) == (not ranked.claimed[n])
+        query, key = row.example
+        ends = {tuple(pair) for words in corpus() for pair in pairs_of(words, relation, direction)}
+        assert (query, key) in ends
+    assert stack.plot is not None
+    assert stack.plot.rows["accuracy"].tolist() == [row.line.accuracy.value for row in shown]
+
+
+def pairs_of(words: tuple[Gold, ...], relation: str, direction: str) -> Iterator[tuple[str, str]]:
+    for word in words:
+        if word.relation == relation and word.head:
+            ends = word.form, words[word.head - 1].form
+            yield ends if direction == "to_head" else ends[::-1]
+
+
 def test_rows_are_sorted_by_margin_and_bold_where_supported(
     page: SyntaxPage, ranked: RelationTests
 ) -> None:
-    assert page.sections[0].relations is not None
     order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.margin.value[n])
-    table = page.sections[0].relations.table
+    table = numbers_of(page)
     for row, line, n in zip(table.rows, lines(table), order, strict=True):
         assert ranked.labels[n] == label_of(line)
         sure = ranked.p[n] < 0.05 and ranked.margin.low[n] > 0 and ranked.preference.clear[n]
         assert row.style == ("sure" if sure else "weak")
-        assert ('class="dot"' in line["chart"].svg) == sure
 
 
 def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: RelationTests) -> None:
@@ -208,9 +257,7 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
     whole = copy.copy(stack_results(study)["self"])
     object.__setattr__(whole, "_made", {relation_tests.tests_of_stack: sure})
     found = {"self": whole}
-    (section,) = syntax_page(found).sections
-    assert section.relations is not None
-    table = section.relations.table
+    table = numbers_of(syntax_page(found))
     rows = {
         label_of(line): (line["head"].text, row.style == "sure")
         for line, row in zip(lines(table), table.rows, strict=True)
@@ -218,7 +265,7 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
     assert [rows[label][1] for label in sure.labels] == ((n % 4 == 0) & (n != 4)).tolist()
     heads = heads_page(found)
     assert heads is not None
-    asked = {parse_qs(q.view)["sort"][0].partition("/")[2]: q for q in heads.questions}
+    asked = {parse_qs(q.view)["sort"][0].partition("/")[2]: q for q in heads.rankings}
     for label in rows.keys() & asked.keys():
         (named_head,) = asked[label].heads
         assert (named_head.head.text, named_head.supported) == rows[label]
@@ -227,7 +274,7 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
         assert ("family-wise" in named_head.behind) == named_head.supported
     assert rows.keys() & asked.keys()
     by_words = {relation_words(label): row for label, row in rows.items()}
-    functions_of = {f.text: f for f in functions(found["self"]) if f.text in by_words}
+    functions_of = {f.text: f for f in head_functions(found["self"]) if f.text in by_words}
     assert functions_of
     for words, function in functions_of.items():
         assert function.supported == by_words[words][1]
@@ -300,122 +347,149 @@ def test_rows_of_tests_hold_every_number_of_relations_and_rules(
         assert own_rule["baseline_value"] == pytest.approx(heads.mean())
 
 
-def test_the_verdict_counts_relations_with_a_small_p(
-    page: SyntaxPage, ranked: RelationTests
-) -> None:
-    names = {label.rpartition(":")[0] for label in ranked.labels}
-    beats = (ranked.p < 0.05) & (ranked.margin.low > 0)
-    small = {x.rpartition(":")[0] for x, b in zip(ranked.labels, beats, strict=True) if b}
-    assert page.sections[0].relations is not None
-    wins = ", a head beats " if small else " does a head beat "
-    assert page.sections[0].relations.verdict.startswith(
-        f"In {in_words(len(small))} of {len(names)} relations{wins}"
-    )
-
-
 def test_a_relation_that_occurs_twice_is_named_and_not_ranked(page: SyntaxPage) -> None:
     counts = Counter(word.relation for words in corpus() for word in words)
     assert counts["vocative"] == RARE
-    assert page.sections[0].relations is not None
-    assert "vocative" not in {row.name for row in page.sections[0].relations.table.rows}
-    assert page.sections[0].relations.left_out == "both directions: vocative"
+    assert "vocative" not in {row.name for row in numbers_of(page).rows}
+    assert page.stacks[0].seldom == "vocative"
 
 
-def test_the_map_has_the_margins_of_the_best_heads_of_layers(
+def test_tables_by_layer_have_the_margins_of_the_best_heads(
     page: SyntaxPage, ranked: RelationTests
 ) -> None:
-    assert page.sections[0].relations is not None
-    figure = page.sections[0].relations.figure
-    assert figure is not None
-    (cells,) = figure.spec["datasets"].values()
-    assert len(cells) == tiny.LAYERS * len(ranked.labels)
-    for cell in cells:
-        n = ranked.labels.index(f"{cell['relation']}:{DIRECTION[cell['way']]}")
-        layer = cell["layer"]
-        assert cell["margin"] == pytest.approx(ranked.layer_margin.value[layer, n], abs=1e-4)
-        assert cell["head"] == f"L{layer}·H{ranked.layer_head[layer, n]}"
-        low = ranked.layer_margin.low[layer, n]
-        p = ranked.p_of_all_heads[layer, ranked.layer_head[layer, n], n]
-        assert cell["supported"] == (p < 0.05 and low > 0)
+    stack = page.stacks[0]
+    texts = []
+    for table, direction in zip(stack.margins, DIRECTIONS, strict=True):
+        for name, relation, cells in table.rows:
+            n = ranked.labels.index(f"{relation}:{direction}")
+            assert name == arrow_words(ranked.labels[n])
+            for layer, cell in zip(stack.layers, cells, strict=True):
+                value = ranked.layer_margin.value[layer, n]
+                assert cell.number is not None
+                assert cell.number.text == whole_points(value)
+                texts.append((value, cell.number.text))
+                assert cell.head == f"H{ranked.layer_head[layer, n]}"
+                low = ranked.layer_margin.low[layer, n]
+                p = ranked.p_of_all_heads[layer, ranked.layer_head[layer, n], n]
+                assert ("top1" in cell.fill) == (p < 0.05 and low > 0)
+                assert cell.fill.split()[0] == points_class(100 * value)
+    assert len(texts) == tiny.LAYERS * len(ranked.labels)
+    assert stack.legend is not None
+    assert stack.legend.low == min(texts)[1]
+    assert stack.legend.high == f"{max(texts)[1]} points"
 
 
-def test_the_example_is_the_listed_sentence_in_which_the_head_finds_most(
-    study: Study, page: SyntaxPage
+def test_the_legend_reaches_from_the_lowest_cell_to_the_highest() -> None:
+    legend = margin_legend(np.array([[-0.58, np.nan], [0.1, 0.41]]))
+    assert legend is not None
+    assert (legend.low, legend.high) == ("−58", "+41 points")
+    assert legend.fills == ("z4", "z3", "z2", "z1", "q0", "q1", "q2", "q3", "q4", "q5")
+    below = margin_legend(np.array([[-0.3, -0.17]]))
+    assert below is not None
+    assert below.fills == ("z3", "z2")
+    assert margin_legend(np.array([[np.nan]])) is None
+
+
+def test_long_figures_are_folded_and_tables_cut(
+    study: Study, ranked: RelationTests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert page.sections[0].relations is not None
-    example = page.sections[0].relations.example
+    """What is cut lies farthest below the rule."""
+    monkeypatch.setattr(syntax, "MOST_ROWS", 4)
+    monkeypatch.setattr(syntax, "MOST_CELLS", 3 * tiny.LAYERS)
+    (stack,) = syntax_page(stack_results(study)).stacks
+    assert (len(stack.rows), len(stack.more)) == (4, 6 - len(stack.claimed))
+    shown = {
+        f"{relation}:{direction}"
+        for table, direction in zip(stack.margins, DIRECTIONS, strict=False)
+        for _, relation, _ in table.rows
+    }
+    best = ranked.layer_margin.value.max(0)
+    highest = {ranked.labels[n] for n in np.argsort(-best)[:3]}
+    assert {label.partition(":")[0] for label in shown} == {x.partition(":")[0] for x in highest}
+    assert stack.left_out == len(ranked.labels) - 3
+
+
+def test_an_example_is_shown_of_a_claimed_relation_alone(
+    study: Study, page: SyntaxPage, ranked: RelationTests
+) -> None:
+    """The listed sentence in which the head finds most."""
+    assert not ranked.claimed.any()
+    assert page.stacks[0].example is None
+    n = ranked.labels.index("obj:to_head")
+    found = stack_results(study)["self"]
+    assert example_of(found, ranked) is None
+    example = example_of(found, claiming(ranked, n))
     assert example is not None
-    layer, head = (int(part[1:]) for part in example.head.split("·"))
+    layer, head = ranked.head[n].tolist()
+    assert example.head == (f"L{layer}·H{head}", f"heads/L{layer:02}-H{head:02}.html")
+    assert example.relation == arrow_words("obj:to_head")
     best = {}
     for index, sentence in study.sentence_data.sentences.items():
         if not sentence.listed:
             continue
         (text,) = sentence.texts.values()
         steps = study.sentence_data.maps["self", index][layer, head].astype(int)
-        found = asked = 0
+        hits = asked = 0
         for word, above in enumerate(text.heads):
-            if text.relations[word] != example.relation:
+            if text.relations[word] != "obj":
                 continue
-            attentions, looked = (
-                (word, above) if DIRECTION[example.direction] == "to_head" else (above, word)
-            )
             weight = {}
-            for other in set(text.words) - {-1, attentions}:
-                rows = [i for i, w in enumerate(text.words) if w == attentions]
+            for other in set(text.words) - {-1, word}:
+                rows = [i for i, w in enumerate(text.words) if w == word]
                 keys = [j for j, w in enumerate(text.words) if w == other]
                 weight[other] = (
                     sum(steps[i, j] for i in rows for j in keys) / len(rows) / UINT8_STEPS
                 )
             asked += 1
-            found += max(weight, key=lambda w: weight[w]) == looked
-        best[index] = found, asked
+            hits += max(weight, key=lambda w: weight[w]) == above
+        best[index] = hits, asked
     most = max(best, key=lambda index: best[index][0])
-    assert example.sentence == most + 1
-    address, _, state = example.sentence_href.partition("#")
-    assert address == f"sentences/{example.sentence:04d}.html"
+    assert example.sentence.text == f"sentence {most + 1}"
+    address, _, state = example.sentence.href.partition("#")
+    assert address == f"sentences/{most + 1:04d}.html"
     assert state.startswith(f"view=nosink&units=words&at=self&heads={layer}.{head}&q=")
-    assert (example.found, example.asked) == best[most]
+    assert (example.found, example.asked) == tuple(map(in_words, best[most]))
+
+
+def claiming(tests: RelationTests, *places: int) -> RelationTests:
+    """The tests with some relations supported, whatever their numbers."""
+    there = np.isin(np.arange(len(tests.labels)), places)
+    beyond = tests.preference.difference._replace(low=np.where(there, 0.1, -0.1))
+    return replace(
+        tests,
+        p=np.where(there, 0.01, 0.9),
+        margin=tests.margin._replace(low=np.where(there, 0.1, -0.1)),
+        preference=tests.preference._replace(difference=beyond, others=np.full(len(there), 100)),
+    )
 
 
 def test_trees_have_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> None:
+    """Of the best head of each layer for dependencies, of all heads together for phrases."""
     found = stack_results(study)["self"]
-    phrases, dependencies = page.sections[0].trees
-    for table, own in ((phrases, "f1"), (dependencies, "uas")):
-        metric = all_metrics()[table.metric]
-        first, other = (found.split(n, table.metric, VIEW, own) for n in (0, 1))
-        for layer, row in enumerate(lines(table.table)):
-            head = int(first.value[layer].argmax())
-            assert row["best head"].text == f"L{layer}·H{head}"
-            assert row["its score"] == NumberCell.of(other.at(layer, head), metric)
-        for name, cell in table.baselines:
-            label = name.replace("-", "_")
-            assert cell == NumberCell.of(found.split(1, table.metric, VIEW, label).at(0, 0), metric)
+    dependencies, phrases = page.stacks[0].trees
+    first, other = (found.split(n, "dependency_trees", VIEW, "uas") for n in (0, 1))
+    chain = found.split(1, "dependency_trees", VIEW, "chain").at(0, 0)
+    for layer, row in enumerate(dependencies.plot.rows.to_dict("records")):
+        head = int(first.value[layer].argmax())
+        assert row["tree"] == f"L{layer}·H{head}"
+        assert (row["score"], row["low"]) == other.at(layer, head)[:2]
+        assert row["above_plain_trees"] == (row["low"] > chain.high)
     joint = found.split(1, "phrase_trees", VIEW, "joint")
-    for layer, row in enumerate(lines(phrases.table)):
-        value = NumberCell.of(joint.at(layer, 0), all_metrics()["phrase_trees"])
-        assert row["all heads, mean attention"] == value
-    assert dependencies.table.columns == ("Layer", "best head", "its score")
+    plain = [
+        found.split(1, "phrase_trees", VIEW, name).at(0, 0)
+        for name in ("right_branching", "left_branching", "balanced")
+    ]
+    for layer, row in enumerate(phrases.plot.rows.to_dict("records")):
+        assert (row["tree"], row["score"]) == (f"L{layer}", joint.at(layer, 0).value)
+        assert row["above_plain_trees"] == all(row["low"] > tree.high for tree in plain)
 
 
-def test_pieces_are_counted_and_their_heads_are_chosen_on_one_half(
-    study: Study, page: SyntaxPage
-) -> None:
-    pieces, counts = page.sections[0].pieces, study.manifest.counts
-    assert pieces is not None
-    words, split = counts["source.words"], counts["source.split_words"]
+def test_split_words_are_counted(study: Study, page: SyntaxPage) -> None:
+    words, split = (study.manifest.counts[f"source.{name}"] for name in ("words", "split_words"))
     assert words == sum(map(len, corpus()))
-    assert (pieces.words, pieces.split) == (f"{words:,}", f"{split:,}")
-    assert pieces.share == number(split / words, share=True)
-    first, other = (
-        stack_results(study)["self"].split(n, "attention_to", SinkView.RAW, "rest_of_word")
-        for n in (0, 1)
-    )
-    places = [(a, b) for a in range(tiny.LAYERS) for b in range(tiny.HEADS)]
-    order = sorted(places, key=lambda place: -first.value[place])
-    assert pieces.heads is not None
-    for row, place in zip(lines(pieces.heads), order, strict=False):
-        assert row["Head"].text == f"L{place[0]}·H{place[1]}"
-        assert row["rest of word"] == NumberCell.of(other.at(*place), all_metrics()["attention_to"])
+    sentence = plain_text(page.words)
+    assert sentence.startswith(f"Of {words:,} words {split:,} are split into several tokens")
+    assert "attention inside words" in sentence
 
 
 def test_a_head_page_has_the_relations_that_it_finds_most(study: Study) -> None:
@@ -460,13 +534,9 @@ def test_without_trees_the_page_says_what_to_pass(tmp_path: Path) -> None:
     (tmp_path / "some.txt").write_text("The dog sees the bird.\nOld dogs sleep near the house.\n")
     html = rendered(tmp_path, tmp_path / "some.txt", sentence_pages="0")
     assert "--annotator, or CoNLL-U" in text_of(html)
+    assert "Not measured here" in text_of(html)
     assert not elements(html, "figure")
-    assert "table" not in {e.tag for e in elements(html)} or "Words and subword tokens" in text_of(
-        html
-    )
-    assert not {"relations", "trees"} & {
-        name for e in elements(html, "table") for name in e.attributes["class"].split()
-    }
+    assert not elements(html, "table")
 
 
 @pytest.mark.slow
@@ -474,24 +544,24 @@ def test_without_trees_the_page_says_what_to_pass(tmp_path: Path) -> None:
 def test_one_sentence_ranks_nothing(tmp_path: Path, family: str) -> None:
     inputs = treebank.write_trees(tmp_path / "one.conllu", (treebank.TREES[1],))
     html = rendered(tmp_path, inputs, family)
-    assert "No relation is ranked" in text_of(html)
-    assert "nan" not in text_of(html).split()
-    assert not elements(html, "figure")
+    assert "Not known: no relation has words in at least 10 sentences" in text_of(html)
+    assert "nan" not in text_of(html).lower().split()
+    assert not elements(html, "table")
 
 
 def test_a_causal_model_is_asked_for_words_that_came_before(tmp_path: Path) -> None:
     inputs = treebank.write_trees(tmp_path / "trees.conllu", corpus())
     made = make_study(inputs, tiny.write("gpt2", tmp_path / "model"), metrics=METRICS)
-    relations = syntax_page(stack_results(made)).sections[0].relations
-    assert relations is not None
+    page = syntax_page(stack_results(made))
     assert {
-        (row.name, text(row.cells[0])) for row in relations.table.rows
+        (row.name, text(row.cells[0])) for row in numbers_of(page).rows
     } == {
         ("obj", DIRECTIONS["to_head"]), ("punct", DIRECTIONS["to_head"]),
         ("det", DIRECTIONS["to_dependent"]),
         ("amod", DIRECTIONS["to_dependent"]), ("nsubj", DIRECTIONS["to_dependent"]),
     }  # fmt: skip
-    assert relations.example is not None
+    forms = [word.form for words in corpus() for word in words]
+    assert all({*row.example} <= {*forms} for row in page.stacks[0].rows)
 
 
 def test_cross_attention_has_no_section(tmp_path: Path) -> None:
@@ -499,9 +569,10 @@ def test_cross_attention_has_no_section(tmp_path: Path) -> None:
     model = tiny.write("bart", tmp_path / "model")
     options = {"annotator": "embedded", "target_annotator": "embedded", "sentence_pages": "1"}
     page = syntax_page(stack_results(make_study(inputs, model, metrics=METRICS, **options)))
-    assert [section.stack for section in page.sections] == ["encoder", "decoder"]
-    assert page.remarks == ()
-    assert all(section.relations and section.trees for section in page.sections)
+    assert [stack.stack for stack in page.stacks] == ["encoder", "decoder"]
+    assert page.absent == ()
+    assert all(stack.plot or stack.seldom for stack in page.stacks)
+    assert plain_text(page.answer).startswith("Not known: ")
 
 
 def test_without_the_metrics_the_page_names_them(small_site: Site) -> None:
@@ -510,20 +581,23 @@ def test_without_the_metrics_the_page_names_them(small_site: Site) -> None:
         assert metric in text
 
 
-def test_the_page_as_written_has_the_tables_and_leads_to_heads(
+def test_the_page_as_written_has_figures_files_and_numbers(
     study: Study, page: SyntaxPage, tmp_path: Path
 ) -> None:
     headbook.render(study, tmp_path / "site")
     html = html_of(tmp_path / "site" / "syntax.html")
-    assert page.sections[0].relations is not None
-    table = page.sections[0].relations.table
+    assert "Which heads follow grammar?" in text_of(html)
+    assert plain_text(page.answer) in text_of(html)
+    table = numbers_of(page)
     for row in lines(table):
         assert row["accuracy"].text in text_of(html)
         assert (tmp_path / "site" / row["head"].href).is_file()
     greyed = [e for e in elements(html, "tr") if e.attributes.get("class") == "weak"]
     assert len(greyed) == sum(row.style == "weak" for row in table.rows)
     assert len(elements(html, "figure")) == 3
-    assert (tmp_path / "site" / "figures" / "syntax-self-layers.pdf").is_file()
+    for name in ("syntax-self", "syntax-self-phrase-trees", "syntax-self-dependency-trees"):
+        for ending in ("svg", "pdf", "csv"):
+            assert (tmp_path / "site" / "figures" / f"{name}.{ending}").is_file()
     index = html_of(tmp_path / "site" / "index.html")
     assert [link.attributes["href"] for link in elements(index, "a")].count("syntax.html") == 2
 
@@ -540,11 +614,16 @@ def test_a_stored_sentence_keeps_its_tree(study: Study, tmp_path: Path) -> None:
 
 
 def test_charts_of_a_metric_offer_the_labels_with_most_observations(encoder_site: Site) -> None:
-    from headbook.pages.metric import MOST_DRAWN, metric_pages
+    from headbook.pages.metric import metric_pages
+    from headbook.pages.metrics.figures import MOST_DRAWN
+    from headbook.pages.metrics.heads import HeadSection
 
     found = stack_results(encoder_site.study)
     metric = all_metrics()["relation_accuracy"]
     (made,) = metric_pages(found, [metric])
-    (cells,) = made.sections[0].figures[0].spec["datasets"].values()
+    (section,) = made.sections
+    assert isinstance(section, HeadSection)
+    (cells,) = section.figure.spec["datasets"].values()
     labels = [x for x in LABELS if found["self"].has_value(metric.id, VIEW, x)]
     assert len({cell["label"] for cell in cells}) == min(len(labels), MOST_DRAWN)
+    assert {name for _, name in section.labels} == {cell["label"] for cell in cells}

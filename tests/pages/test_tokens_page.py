@@ -1,6 +1,5 @@
-"""The page of token types: mean paths by plain loops, and where occurrences part."""
+"""The page of tokens: mean paths and shared neighbours by plain loops."""
 
-import re
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,10 +13,17 @@ import tiny
 import treebank
 from bare_model import Bare, Given, given
 from headbook.config import Config
-from headbook.pages.tokens import HALF, compared_types, types_data, types_page
-from headbook.report.results import stack_results
+from headbook.pages.parts.page import plain_text
+from headbook.pages.parts.recurring_words import compared_words, levels
+from headbook.pages.parts.table import HeatCell
+from headbook.pages.tokens import types_data, types_page
+from headbook.report import wording
+from headbook.report.answers.tokens import short
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.results import StackResults, stack_results
+from headbook.report.shared_neighbours import shared_neighbours, whole_words
 from headbook.run.collect import collect
-from headbook.schema import CONTENT
+from headbook.site.page_writer import figures_of
 from headbook.study.study import Study
 from headbook.study.token_sums import TokenTypeSums
 from html_pages import elements, html_of
@@ -121,44 +127,131 @@ def test_types_of_two_parts_add_up(measured: tuple[str, Study]) -> None:
     np.testing.assert_allclose(both.mean, sums.mean, rtol=1e-12)
 
 
-def test_compared_tokens_are_the_same_content_word_in_different_sentences(
-    repeated: Study,
-) -> None:
-    study = repeated
-    compared = compared_types(study, study.manifest.stacks[0])
-    assert {each.name for each in compared} == {"dog", "bird", "sees"}
+@pytest.fixture(scope="module")
+def results(repeated: Study) -> StackResults:
+    return stack_results(repeated)["self"]
+
+
+def neighbours(study: Study) -> dict[tuple[int, int, int], set[str]]:
+    """The ten nearest tokens by sentence, position and layer, by a plain loop."""
+    rows = study.nearest[(study.nearest["state"] == "out")]
+    found = defaultdict(set)
+    for row in rows[rows["space"] == "positional"].to_dict("records"):
+        found[row["sentence"], row["position"], row["layer"]].add(row["neighbour"])
+    return found
+
+
+def test_recurring_words_are_whole_words_with_their_class(results: StackResults) -> None:
+    found = shared_neighbours(results)
+    assert found is not None
+    classes = {word.text: word.kind for word in found.words}
+    assert classes == {"the": "function", "dog": "content", "bird": "content", "sees": "content"}
+    for word in found.words:
+        sentences = [sentence for sentence, _ in word.cells]
+        assert len({*sentences}) == len(sentences) > 1
+        for sentence, position in word.cells:
+            (text,) = results.study.sentence_data.sentences[sentence - 1].texts.values()
+            assert text.pieces[position] == word.text
+            assert text.pieces.index(word.text) == position  # its first occurrence
+
+
+def test_shared_neighbours_are_counted_by_plain_loops(results: StackResults) -> None:
+    found, near = shared_neighbours(results), neighbours(results.study)
+    assert found is not None
+    for layer in range(results.stack.n_layers):
+        for word in found.words:
+            counts = [
+                len(near[*one, layer] & near[*other, layer])
+                for one, other in combinations(word.cells, 2)
+            ]
+            assert word.shared[layer] == pytest.approx(np.mean(counts))
+        for kind, means in found.means.items():
+            of_class = [word.shared[layer] for word in found.words if word.kind == kind]
+            assert means.value[layer] == pytest.approx(np.mean(of_class))
+        firsts = [near[*word.cells[0], layer] for word in found.words]
+        counts = [len(one & other) for one, other in combinations(firsts, 2)]
+        assert found.different[layer] == pytest.approx(np.mean(counts))
+
+
+def test_compared_occurrences_share_the_fewest_tokens(results: StackResults) -> None:
+    found, near = shared_neighbours(results), neighbours(results.study)
+    assert found is not None
+    last = results.stack.n_layers - 1
+    for word in found.words:
+        counts = {
+            pair: len(near[*pair[0], last] & near[*pair[1], last])
+            for pair in combinations(word.cells, 2)
+        }
+        chosen = found.least_similar(word)
+        assert counts[chosen] == min(counts.values())
+        assert found.shared(*chosen)[last] == counts[chosen]
+    compared = [*compared_words(results, found)]
+    assert {each.text for each in compared} == {"dog", "bird", "sees"}
+    lowest = [w.shared[-1] for each in compared for w in found.words if w.text == each.text]
+    assert lowest == sorted(lowest)
     for each in compared:
-        assert len({o.href for o in each.occurrences}) == len(each.occurrences) > 1
-        assert {o.token for o in each.occurrences} == {each.name}
-        for o in each.occurrences:
-            sentence = study.sentence_data.sentences[int(o.name.split()[1]) - 1]
-            (text,) = sentence.texts.values()
-            assert o.before + o.token + o.after in text.text
-            assert CONTENT & {
-                t for t, p in zip(text.tags, text.pieces, strict=True) if p == o.token
-            }
-        assert len(each.partings.rows) == len([*combinations(each.occurrences, 2)])
+        for number, occurrence in zip(each.sentences, each.occurrences, strict=True):
+            (text,) = results.study.sentence_data.sentences[number - 1].texts.values()
+            assert occurrence.token == each.text
+            context = occurrence.before + occurrence.token + occurrence.after
+            assert context.strip("… ") in text.text
+            assert len(occurrence.cells) == results.stack.n_layers
 
 
-def test_occurrences_part_where_they_share_fewer_than_half_of_their_neighbours(
-    repeated: Study,
+def test_every_word_has_one_level(results: StackResults) -> None:
+    found = shared_neighbours(results)
+    assert found is not None
+    by_level = levels(found)
+    assert [level for level, _ in by_level] == [*range(10, -1, -1)]
+    placed = {word.text: level for level, words in by_level for word in words}
+    assert len(placed) == len(found.words)
+    for word in found.words:
+        assert abs(placed[word.text] - word.shared[-1]) <= 0.5
+
+
+def test_the_first_token_of_causal_attention_is_no_occurrence(
+    measured: tuple[str, Study],
 ) -> None:
-    study = repeated
-    near = study.nearest[(study.nearest["state"] == "out")]
-    near = near[near["space"] == "positional"]
-    known = defaultdict(set)
-    for row in near.itertuples():
-        known[row.sentence, row.token, row.layer].add(row.neighbour)
-    layers = sorted(set(near["layer"]))
-    seen = set()
-    for each in compared_types(study, study.manifest.stacks[0]):
-        for parting in each.partings.rows:
-            a, b = map(int, re.findall(r"\d+", parting.name))
-            shared = [len(known[a, each.name, n] & known[b, each.name, n]) for n in layers]
-            layer = next((str(n) for n in layers if shared[n] < HALF), "never")
-            assert parting.cells == (layer, f"{shared[-1]} of 10")
-            seen.add(layer)
-    assert seen
+    name, study = measured
+    results = next(iter(stack_results(study).values()))
+    positions = {word.cell[1] for word in whole_words(results)}
+    assert positions
+    assert (0 in positions) is False
+    assert results.stack.causal == (name == "gpt2")
+
+
+def test_numbers_lead_to_rows_with_their_values(any_site: Site) -> None:
+    study = any_site.study
+    page = types_page(stack_results(study))
+    cells = [
+        cell.number
+        for section in page.sections
+        for table in (section.far, section.near)
+        if table
+        for row in table.rows
+        for cell in row.cells
+        if isinstance(cell, HeatCell)
+    ]
+    for linked in [*(part for part in page.answer if isinstance(part, LinkedNumber)), *cells]:
+        assert linked is not None
+        table = study.types if linked.table == "types" else study.tests
+        for column, value in linked.row:
+            table = table[table[column] == value]
+        (value,) = table["value"]
+        assert linked.text in {wording.number(value), short(value)}
+
+
+def test_words_as_written_stand_beside_their_curves(any_site: Site) -> None:
+    html = html_of(any_site.folder / "tokens.html")
+    page = types_page(stack_results(any_site.study))
+    assert len(page.title) <= 60
+    assert len(plain_text(page.answer).split()) <= 30
+    assert {figure.name for figure in figures_of(page)} == {
+        e.attributes["id"] for e in elements(html, "figure")
+    }
+    assert not [e for e in elements(html) if "style" in e.attributes]
+    assert len(elements(html)) <= 5000
+    assert len((any_site.folder / "tokens.html").read_bytes()) <= 150_000
 
 
 def test_the_page_and_its_data_name_every_type(encoder_site: Site, tmp_path: Path) -> None:
@@ -168,12 +261,14 @@ def test_the_page_and_its_data_name_every_type(encoder_site: Site, tmp_path: Pat
     (sums,) = study.corpus_sums.types.values()
     (rows,) = types_data(study.corpus_sums.types).values()
     assert sorted(row[0] for row in rows) == sorted(sums.names)
-    assert [row.name for row in page.stacks[0].table.rows] == [row[0] for row in rows][:120]
+    table = page.sections[0].types
+    assert table is not None
+    assert [row.name for row in table.rows] == [row[0] for row in rows][:120]
     counts = [int(row[1].replace(",", "")) for row in rows]
     assert counts == sorted(counts, reverse=True)
     study.save(tmp_path / "study")
     read = Study.load(tmp_path / "study")
     assert read.types.equals(study.types)
     html = html_of(encoder_site.folder / "tokens.html")
-    headings = [e for e in elements(html, "th") if e.attributes.get("scope") == "row"]
-    assert len(headings) == len(page.stacks[0].table.rows) == len(rows)
+    body = html.partition("data-types-of=")[2].partition("</tbody>")[0]
+    assert body.count('scope="row"') == len(table.rows) == len(rows)

@@ -10,8 +10,13 @@ import pytest
 
 from bare_model import Bare, Given
 from browser_views import ink_steps
-from headbook.charts.theme import DIVERGING, rgba_ramp
-from headbook.pages.head import COLOURS, ExemplarMaps, exemplar_maps, token_similarity_maps
+from headbook.charts.theme import SIGNED, rgba_ramp
+from headbook.pages.head_parts.sections import (
+    COLOURS,
+    ExemplarMaps,
+    exemplar_maps,
+    token_similarity_maps,
+)
 from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.study.sentence_data import Ranking
@@ -86,7 +91,7 @@ def test_what_is_written_is_kept_of_the_strongest_sentence_token_against_token(
     pictures = token_similarity_maps(stack_results(again)["self"], displayed[0])
     assert pictures is not None
     for panel, cells in zip(pictures.panels, displayed[0].written, strict=True):
-        drawn = ink_steps(panel.image, rgba_ramp(COLOURS, DIVERGING))
+        drawn = ink_steps(panel.image, rgba_ramp(COLOURS, SIGNED))
         np.testing.assert_array_equal(drawn, cells // 8)
 
 

@@ -8,6 +8,7 @@ import pytest
 from chosen_relations import chosen_tests
 from chosen_results import NO_ESTIMATES, Fake, fake_results, finding_texts
 from headbook.metrics.base import Source
+from headbook.report import trees
 from headbook.report.findings import findings_of, language
 from headbook.report.findings.language import relations
 from headbook.report.relation_tests import RelationTests
@@ -78,6 +79,7 @@ def test_syntax_beyond_distance_is_claimed_only_above_nothing(
 
 TREES = [
     (language.phrase_trees, "phrase_trees", "f1", "right_branching", "right-branching trees"),
+    (language.phrase_trees, "phrase_trees", "f1", "balanced", "balanced trees"),
     (language.dependency_trees, "dependency_trees", "uas", "chain", "linking neighbours"),
 ]
 
@@ -87,7 +89,11 @@ def test_trees_beat_their_baseline_or_do_not_or_nothing_is_said(
     rule: Any, metric: str, label: str, baseline: str, name: str
 ) -> None:
     def of(heads: list[float], spread: float = 0.01) -> list[str]:
-        numbers = {label: Fake([heads], spread=spread), baseline: Fake([[0.4, 0.4]], spread=spread)}
+        numbers = {tree: Fake([[0.25, 0.25]], spread=0.01) for tree in trees.TREES[metric].plain}
+        numbers |= {
+            label: Fake([heads], spread=spread),
+            baseline: Fake([[0.4, 0.4]], spread=spread),
+        }
         columns = {HeadKey(metric, SinkView.NOSINK, x): fake for x, fake in numbers.items()}
         return finding_texts(rule, fake_results(columns))
 

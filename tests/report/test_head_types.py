@@ -26,7 +26,7 @@ from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.metrics.patterns.type_shares import PARTS
 from headbook.pages.head import head_pages
-from headbook.pages.parts.atlas import atlas
+from headbook.pages.parts.wall import wall_of
 from headbook.report.ablation import head_groups
 from headbook.report.head_facts import head_facts
 from headbook.report.head_types import (
@@ -310,6 +310,21 @@ def test_a_share_near_that_of_uniform_attention_decides_nothing() -> None:
     assert head_type(TypeShares(Share(0.99, 0.96), short.parts, entropy=0.5)).some_sink is False
 
 
+def test_a_family_and_its_detail_say_what_the_name_says() -> None:
+    found = [
+        head_type(given(sink=0.8, previous=0.2, before=0.4, after=0.4)),
+        head_type(given(sink=0.35, previous=0.2, before=0.4, after=0.4)),
+        head_type(given(sink=0.1, previous=0.9, before=0.1)),
+        head_type(given(sink=0.2, previous=0.2, before=0.4, after=0.4)),
+    ]
+    assert [(each.family, each.detail) for each in found] == [
+        ("sink", "80.0\u202f%"),
+        ("mixed", "sink + distant earlier tokens"),
+        ("previous-token", ""),
+        ("mixed", "distant earlier tokens + distant later tokens"),
+    ]
+
+
 def test_a_mixed_head_without_a_share_above_uniform_attention_names_none() -> None:
     shares = {"punctuation": Share(0.02, 0.03), "words": Share(0.98, 0.97)}
     found = head_type(TypeShares(Share(0.0, 0.1), shares, entropy=0.5, column=0.5))
@@ -406,7 +421,7 @@ def test_untrained_models_have_near_uniform_heads_and_no_sink(family: str, seed:
 def test_a_study_of_an_untrained_model_has_near_uniform_heads_alone(
     family: str, tmp_path: Path
 ) -> None:
-    """From sentences to the atlas."""
+    """From sentences to types."""
     drawn = np.random.default_rng(0)
     words = ("the", "cat", "sees", "a", "small", "red", "bird", "in", "garden", "and")
     texts = [" ".join(drawn.choice(words, length)) for length in (3, 5, 8) for _ in range(4)]
@@ -421,7 +436,8 @@ def test_a_study_of_an_untrained_model_has_near_uniform_heads_alone(
         sentence_pages="0",
     )
     for stack in stack_results(study).values():
-        assert {line.name for line in atlas(stack).legend} == {"near-uniform"}
+        types = head_types(stack).values()
+        assert {kind.short for kind in types if kind is not None} == {"near-uniform"}
 
 
 @pytest.fixture(scope="module")
@@ -467,25 +483,25 @@ def test_heads_of_random_models_have_types_by_the_same_rules(
     ["attention_distance,sink_share", "type_shares,sink_share"],
     ids=["shares", "entropy"],
 )
-def test_atlas_and_head_pages_say_that_types_are_not_measured(
+def test_wall_and_head_pages_say_that_types_are_not_measured(
     make: Callable[..., Study], metrics: str
 ) -> None:
     """Without the shares, and without the entropy, no head is near-uniform, mixed or "distant"."""
     found = stack_results(make("bert", metrics.split(",")))
     (stack,) = found.values()
-    displayed, types = atlas(stack), head_types(stack)
+    displayed, types = wall_of(stack, None, {}, {}), head_types(stack)
     tiles = {(x, y): tile for x, row in displayed.rows for y, tile in enumerate(row)}
     pages = {page.name: page for page in head_pages(stack)}
     missing = [place for place, found in types.items() if found and not found.measured]
     assert missing
     for layer, head in missing:
-        tile, lead = tiles[layer, head], pages[f"L{layer}·H{head}"].lead
-        assert lead.type.endswith("not measured")
-        assert tile.label == f"L{layer}·H{head}, {lead.type}"
-        assert tile.letters.endswith("–")
+        tile, text = tiles[layer, head], pages[f"L{layer}·H{head}"].type_text
+        assert text.endswith("not measured.")
+        assert tile.label.startswith(f"L{layer}·H{head}: ")
+        assert tile.label.endswith("not measured")
     if "type_shares" not in metrics:
         assert len(missing) == len(types)
-        assert all("not measured" in line.name for line in displayed.legend)
+        assert not displayed.legend
         assert {fact.label.word for fact in head_facts(stack)} <= {"sink", "not measured"}
         assert {group.name for group in head_groups(found) if group.type} <= {"sink"}
 

@@ -31,7 +31,7 @@ from headbook import pages as views
 from headbook.cli import main as cli
 from headbook.config import Config
 from headbook.metrics import all_metrics, base
-from headbook.pages.parts.page import Page, StackSection
+from headbook.pages.parts.page import AnalysisPage, Page, Question, StackSection
 from headbook.report.tables import STUDY_TABLES
 from sites import Site
 
@@ -314,7 +314,9 @@ def test_every_field_of_a_page_is_explained(kind: type[Any]) -> None:
     assert text
     assert not text.startswith(f"{kind.__name__}("), "made by dataclass itself"
     inherited = {
-        field.name for base in (Page, StackSection) if base in kind.__mro__[1:]
+        field.name
+        for base in (Page, AnalysisPage, Question, StackSection)
+        if base in kind.__mro__[1:]
         for field in dataclasses.fields(base)
     }  # fmt: skip
     own = {field.name for field in dataclasses.fields(kind)} - inherited

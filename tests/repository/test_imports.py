@@ -40,7 +40,6 @@ MOST = 20  # files in a folder
 ANYWHERE = {"numpy", "pandas", "torch"}
 DOORS = {
     "altair": {
-        "charts.ablation",
         "charts.comparison",
         "charts.axes",
         "charts.film",
@@ -48,7 +47,6 @@ DOORS = {
         "charts.language",
         "charts.layers",
         "charts.theme",
-        "charts.tokens",
     },
     "conllu": {"inputs.conllu"},
     "datasets": {"inputs.huggingface"},

@@ -37,7 +37,7 @@ WHOLE = {
 }  # fmt: skip
 PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # Columns of tables and options of the command line, which users have.
-KEPT = {"way"}
+KEPT = {"way", "answers"}  # answers: of pages to their questions
 
 
 def retired(name: str, words: Mapping[str, str] = RETIRED) -> bool:

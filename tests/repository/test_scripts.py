@@ -72,7 +72,8 @@ def test_every_script_is_loaded_by_some_page() -> None:
 
 def test_every_style_sheet_is_loaded_by_some_page() -> None:
     loaded = {"site"}.union(*(kind.styles for kind in PAGES))
-    assert loaded == {file.stem for file in ASSETS.glob("*.css")}
+    # Each site writes a style sheet of its own with the maps of its heads.
+    assert loaded - {"maps"} == {file.stem for file in ASSETS.glob("*.css")}
 
 
 @pytest.mark.parametrize("kind", PAGES)

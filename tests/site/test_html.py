@@ -19,7 +19,7 @@ KINDS = (
     "importance.html",
     "similar.html",
     "alignment.html",
-    "flow.html",
+    "geometry.html",
     "methods.html",
     "data.html",
     "about.html",

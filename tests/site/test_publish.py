@@ -3,7 +3,6 @@
 import functools
 import http.server
 import io
-import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +23,7 @@ from headbook.charts.theme import colours
 from headbook.pages.parts.table import COLOUR_STEPS
 from headbook.site.writer import PREVIEW, web_files
 from html_pages import differing, elements, html_of, links, tree
-from sites import Once, Site
+from sites import Once, Site, data_of
 
 pytestmark = pytest.mark.slow
 
@@ -89,15 +88,12 @@ def squares(picture: NDArray[np.uint8]) -> list[list[str]]:
     return [["#" + bytes(picture[y, x].tolist()).hex() for x in columns] for y in rows]
 
 
-def test_the_picture_for_links_shows_the_grid_of_the_first_page(encoder_site: Site) -> None:
+def test_the_picture_for_links_shows_the_map_of_all_heads(encoder_site: Site) -> None:
     """Cell for cell in the colours that the table has."""
     picture = Image.open(encoder_site.folder / PREVIEW)
     assert picture.size == (1200, 630)
-    table = re.findall(
-        r'<table class="heads".*?</table>', html_of(encoder_site.folder / "index.html"), re.DOTALL
-    )[0]
-    steps = [int(step) for step in re.findall(r'<td class="c(\d+)"', table)]
     stack = encoder_site.study.manifest.stacks[0]
+    steps = data_of(encoder_site, "map")["first"][stack.name]["steps"]
     assert len(steps) == stack.n_layers * stack.n_heads
     displayed = squares(np.asarray(picture.convert("RGB")))
     assert [colour for row in displayed for colour in row] == [

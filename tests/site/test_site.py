@@ -13,6 +13,7 @@ import pytest
 import headbook
 from headbook import resources
 from headbook.site.assets import bare, compact
+from headbook.site.registry import PAGES
 from html_pages import (
     broken_links,
     data_file,
@@ -61,13 +62,15 @@ def expected_pages(site: Site) -> set[str]:
         pages |= {f"heads/{prefix}L{layer:02}-H{head:02}.html" for layer, head in heads}
     metrics = {*study.heads["metric"], *study.layers["metric"], *study.pairs["metric"]}
     metrics |= {*study.geometry["metric"]}
-    pages |= {"geometry.html"} if len(study.geometry) else set()
-    pages |= {"patterns.html"} if "pattern" in metrics else set()
-    flow = {"mixing_ratio", "rollout_self", "rollout_self_measured", "output_norm_share"}
-    pages |= {"flow.html"} if flow & metrics else set()
+    states = {*study.words["metric"]} & {
+        "cosine_to_input", "vocabulary_rank", "neighbour_overlap", "mixing_ratio", "rollout_self",
+        "rollout_self_measured",
+    }  # fmt: skip
+    pages |= {"geometry.html"} if len(study.geometry) or states else set()
+    pages |= {"patterns.html"} if "sink_share" in metrics else set()
     metrics |= {"anchor_token"} if study.corpus_sums.anchors else set()
-    pages |= {"context.html"} if {"context_similarity", "row_similarity"} <= metrics else set()
     pages |= {f"metrics/{metric}.html" for metric in metrics}
+    pages |= {old for entry in PAGES if entry.path in pages for old in entry.moved}
     return pages | {
         f"sentences/{sentence.number:04}.html" for sentence in study.sentence_data.paged
     }

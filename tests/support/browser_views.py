@@ -13,8 +13,14 @@ from playwright.sync_api import Locator, Page, expect
 
 from browser import Open, each
 from headbook.charts.images import Ink
-from headbook.pages.heads import Column, number_columns
-from headbook.report.head_facts import head_facts
+from headbook.pages.parts.head_list import (
+    Column,
+    all_facts,
+    head_effects,
+    list_order,
+    number_columns,
+)
+from headbook.report.head_facts import HeadFacts, head_facts
 from headbook.report.results import stack_results
 from naive_sentences import Map
 from sites import Site
@@ -95,14 +101,22 @@ def visit(open_page: Open, site: Site, fragment: str = "") -> Page:
 
 
 def drawn(page: Page) -> None:
-    """Wait until the script has drawn the list."""
+    """Wait until the script has drawn the list, and show all of its controls."""
     page.locator(".finding th[data-key]").first.wait_for()
+    page.locator("details.more").evaluate("(more) => { more.open = true; }")
     expect(page.locator("[data-count]")).to_contain_text(" of ")
 
 
 def names(page: Page) -> list[str]:
     """Return the heads of the list, from the top."""
     return page.locator(".finding tbody th").all_text_contents()
+
+
+def in_order(site: Site) -> list[HeadFacts]:
+    """Return the facts of all heads in the order of the list."""
+    results = stack_results(site.study)
+    facts = all_facts(results)
+    return [facts[i] for i in list_order(facts, head_effects(results))]
 
 
 def view_of(page: Page) -> dict[str, list[str]]:

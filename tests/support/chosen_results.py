@@ -11,6 +11,7 @@ from headbook.analysis.accumulators import HashSample, RatioSums, TopK
 from headbook.report.findings import Finding
 from headbook.report.results import StackResults
 from headbook.schema import AttentionStack, BaselineRun, HeadKey, ModelKind, SinkView, TokenKey
+from headbook.study.buckets import HeadBuckets
 from headbook.study.corpus_sums import CorpusSums, HeadSums, HeadTable, PositionSums, TokenSums
 from headbook.study.manifest import SCHEMA, Manifest, ModelFacts
 from headbook.study.sentence_data import SentenceData
@@ -108,13 +109,25 @@ def fake_results(
         TopK.zero(1, 1),
         _found(sentences),
     )
-    corpus_sums = CorpusSums(heads={stack: sums}, tokens=_tokens(stack, tokens or {}, sentences))
+    corpus_sums = CorpusSums(
+        heads={stack: sums},
+        tokens=_tokens(stack, tokens or {}, sentences),
+        buckets={stack: (head_buckets(numbers, sentences),)},
+    )
     compared = {
         n: {stack: head_table(baseline_run, sentences)}
         for n, baseline_run in (baseline_runs or {}).items()
     }
     study = Study(manifest(of, sentences, model), corpus_sums, SentenceData(), compared)
     return StackResults(study, of)
+
+
+def head_buckets(numbers: Mapping[HeadKey, Fake], sentences: int) -> HeadBuckets:
+    """Return these numbers by bucket: one a sentence, odd in the second half."""
+    values = np.stack([fake.each(sentences) for fake in numbers.values()], -1)
+    keys = 2 * np.arange(sentences) + half_of(sentences)
+    known = (~np.isnan(values)).astype(float)
+    return HeadBuckets(2 * sentences, keys, np.nan_to_num(values), known, columns=tuple(numbers))
 
 
 def _found(sentences: int) -> StrongestWords:

@@ -18,6 +18,8 @@ LATER = re.compile(r'<div data-later="(?P<place>\d+)" data-src="(?P<src>[^"]*)">
 LINKS = ("href", "src", "data-src")
 LINK = re.compile(r"(?:https://(?:arxiv\.org/abs|doi\.org)/\S+)")  # addresses a page may lead to
 
+ROW = re.compile(r"row=\w+:\d+&on=[\w/-]+")  # of a table, in the address of the page of files
+
 
 class Element(NamedTuple):
     """A start tag."""
@@ -101,7 +103,7 @@ def _leads(root: Path, page: Path, link: str) -> bool:
     if link.startswith("data:image/webp;base64,"):
         return True
     parts = urlsplit(link)
-    if parts.scheme or parts.netloc or parts.query:
+    if parts.scheme or parts.netloc or (parts.query and not ROW.fullmatch(parts.query)):
         return LINK.fullmatch(link) is not None
     target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
     if not target.is_file() or not target.is_relative_to(root.resolve()):

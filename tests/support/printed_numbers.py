@@ -15,10 +15,10 @@ from html.parser import HTMLParser
 from typing import NamedTuple
 
 from headbook.metrics import all_metrics
-from headbook.pages.head import STRIP_TITLES
-from headbook.pages.index import ASKED
+from headbook.pages.head_parts.standing import STRIP_TITLES
 from headbook.report.ablation import REPLACEMENT_NAMES
-from headbook.report.relations import ends_of, relation_words
+from headbook.report.answers.functions import ASKED
+from headbook.report.relations import arrow_words, ends_of, relation_words
 from headbook.report.wording import DIRECTIONS, TOKEN_CLASSES, VIEWS, label_name
 from headbook.schema import relation_of
 
@@ -28,12 +28,12 @@ BLOCKS = {"caption", "dd", "dt", "figcaption", "h1", "h2", "h3", "header", "li",
 ATTRIBUTES = ("title", "aria-label")
 HEAD = re.compile(r"(?:(encoder|decoder|cross) )?L(\d+)·H(\d+)")
 DIGITS = r"(?:[<>] )?[−+]?\d[\d,]*(?:\.\d+)?"
-UNIT = r" ?%(?: of the loss)?| points| times|×| × 10⁻³| tokens| nats"
+UNIT = r" ?%(?: of the loss)?| points| times|×| × 10⁻³| thousandths| tokens| nats"
 INTERVAL = rf"\[({DIGITS}), ({DIGITS})\]"
 NUMBER = re.compile(rf"(?<![\w.,·])({DIGITS})({UNIT})?(?: ?{INTERVAL})?(?![\w·])")
+UNITS_OF_TITLES = ("× 10⁻³", "thousandths", "points")
 P_VALUE = re.compile(r"\bp ((?:= |< )\d\.\d+)")
 SPAN = re.compile(r"\b(\d+)–(\d+) %")  # the least and the most of several layers
-MARGIN = re.compile(r"H(\d+) ([−+]?\d+)")  # of the best head of a layer, in charts of relations
 LOSS = "the loss changes by "
 TAKEN = "⁂"  # stands where something was taken out of a text
 Head = tuple[str, int, int]  # stack, layer and number
@@ -207,10 +207,13 @@ def printed_numbers(page: str, html: str, rules: Rules) -> list[Printed]:
     main.leave_out(rules.apart)
     title = next((node.text() for node in main.every("h1")), "")
     found: list[Printed] = []
+    upper: list[str] = []
     sections: list[str] = []
     for node in main.every():
-        if node.tag in {"h2", "h3"}:
-            sections = [*sections[: int(node.tag[1]) - 2], node.text()]
+        if node.tag == "h2":
+            upper = sections = [node.text()]
+        elif node.tag == "h3":
+            sections = [*upper, node.text()]
         texts = [node.text(own=True)] if node.tag in BLOCKS else []
         texts += [plain(node.attributes[n]) for n in ATTRIBUTES if node.attributes.get(n)]
         for text in texts:
@@ -241,9 +244,6 @@ class _Place:
                 text = re.sub(each.pattern, TAKEN, text)
         if (alone := re.fullmatch(INTERVAL, text)) and last:
             yield replace(last[0], text=f"{last[0].text} {text}", ends=(alone[1], alone[2]))
-        elif margin := MARGIN.fullmatch(text):
-            head = frozenset({("self", -1, int(margin[1]))})
-            yield replace(self._printed(rules, margin, margin[2], "points"), heads=head)
         elif self.column.startswith("p ") and (p := re.fullmatch(r"(?:< )?\d\.\d+", text)):
             yield self._printed(rules, p, p[0], role="p")
         else:
@@ -260,9 +260,9 @@ class _Place:
         for match in NUMBER.finditer(SPAN.sub(TAKEN, text)):
             value, unit, low, high = match.groups()
             unit = (unit or "").strip()
-            if "of the loss" in f"{unit}{self.column}" or _before(match).endswith(LOSS):
+            if "of the loss" in f"{unit}{self.titles}" or _before(match).endswith(LOSS):
                 unit = "loss"
-            unit = unit or next((u for u in ("× 10⁻³", "points") if u in self.column), "")
+            unit = unit or next((u for u in UNITS_OF_TITLES if u in self.titles), "")
             if "." in value or low or unit not in {"", "tokens"}:
                 ends = (low, high) if low else None
                 yield replace(self._printed(rules, match, value, unit), ends=ends)
@@ -321,6 +321,13 @@ class _Place:
         return titles[place] if place < len(titles) else ""
 
     @cached_property
+    def titles(self) -> str:
+        """Titles of the column and of the table; empty outside of tables."""
+        table = self.node.inside("table")
+        caption = next(table.every("caption"), None) if table else None
+        return f"{self.column} {caption.text() if caption else ''}"
+
+    @cached_property
     def _named(self) -> dict[str, frozenset[str]]:
         """Metrics, views, labels and replacements that are named beside the sentence."""
         unit, table = self.node.inside("tr", "li", "figure", "p"), self.node.inside("table")
@@ -337,7 +344,12 @@ class _Place:
         if self.node.tag in {"text", "title"}:  # of curves
             kinds = ((label, words) for label, words in TOKEN_CLASSES.items())
             labels |= {label for label, words in kinds if self.text.startswith(words)}
-        labels |= {label for label in _relations() if _is_relation(label, row, around)}
+        item = self.node.inside("li")
+        listed = item.text() if item else ""
+        labels |= {
+            label for label in _relations()
+            if _is_relation(label, row, around) or listed.startswith(f"{arrow_words(label)} ")
+        }  # fmt: skip
         if match := re.match(r"([−+]?\d+)(?:: |$)", self._first or self.text):
             labels.add(match[1].replace("−", "-").replace("+", ""))
         views = {str(view) for view, name in VIEWS.items() if name == self.column}
@@ -380,7 +392,11 @@ def _is_relation(label: str, row: Node | None, around: str) -> bool:
     """Check whether a text names a relation and its direction."""
     relation, direction = relation_of(label)
     if row is not None:
-        return [each.text() for each in row.elements[:2]] == [relation, DIRECTIONS[direction]]
+        first, second, *_ = (*(each.text() for each in row.elements), "", "")
+        return [first, second] == [
+            relation,
+            DIRECTIONS[direction],
+        ] or first == f"{arrow_words(label)} {relation}"
     ends = ends_of(label)
     return relation_words(label) in around or (
         "(" not in around.partition(ends.key)[2][:3]

@@ -40,7 +40,7 @@ RETIRED = (
     Retired(r"by luck|not surely", "p = … family-wise, not clearly above"),
     Retired(r"(?:untrained )?twins?", "the same architecture with random weights"),
     Retired(r"stripes?|slanted|broad|vertical|near-diagonal|diagonal heads", "types of heads"),
-    Retired(r"alike from everywhere|look alike|from everywhere", "similar"),
+    Retired(r"alike from everywhere|look alike", "similar"),
     Retired(r"steps of 1/255|in steps of", "stored with 8 bits"),
     Retired(r"(?:what heads|what a head|what is) (?:writes?|written)", "head outputs"),
     Retired(r"(?<!context-)mixing ratios?", "context-mixing ratio"),
@@ -71,7 +71,7 @@ ALLOWED_CLASSES = {
     "text": "tokens of the input",
     "sentence": "a sentence of the input",
     "sentences": "sentences of the input",
-    "compared": "occurrences of a token, quoted with their sentences",
+    "becomes": "occurrences of a word, quoted with their sentences",
     "facts": "columns of files, options and their values",
     "published": "what papers print, in their words",
 }

@@ -20,7 +20,8 @@ from headbook import Study
 
 TABLES = (
     "heads", "layers", "controls", "compared", "pairs", "groups", "minimal_pairs", "geometry",
-    "types", "top_tokens", "tokens", "nearest", "importance", "head_groups", "pruning",
+    "types", "top_tokens", "class_flows", "tokens", "nearest", "importance", "head_groups",
+    "pruning",
 )  # fmt: skip
 WITHIN = 1e-6  # of a number, or of 1 where it is smaller
 # Columns that say what a row is about; all others hold what was found about it.
@@ -28,7 +29,7 @@ KEYS = (
     "control", "claim", "column", "group", "checkpoint", "stack", "layer", "head", "other_layer",
     "other_head", "state", "space", "class", "metric", "view", "label", "measure", "split",
     "replacement", "target", "order", "sentence", "position", "entry", "what", "ranking", "rank",
-    "first_member", "second_member",
+    "first_member", "second_member", "query_class", "key_class",
 )  # fmt: skip
 MORE_KEYS = {"top_tokens": ("query", "key"), "pruning": ("share",)}
 LISTED = 5  # differing cells of a column, or rows, that a report lists

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from printed_numbers import Printed
 
-SCALES = {"%": 0.01, "points": 0.01, "× 10⁻³": 0.001}
+SCALES = {"%": 0.01, "points": 0.01, "× 10⁻³": 0.001, "thousandths": 0.001}
 TIE = 1e-9  # a value in the middle of two roundings may go either way
 
 # Columns of tables that hold values, with those of their ends, and the role of what they hold.
@@ -34,6 +34,10 @@ VALUES = {
     "share_high": ("", "", "value"), "share_changed": ("share_low", "share_high", "value"),
 }  # fmt: skip
 TEXTS = ("stack", "metric", "view", "label", "claim", "split", "target", "replacement")
+RENAMED = {
+    "words": {"class": "label", "state": "view"},
+    "class_flows": {"ratio": "value", "share": "first"},  # the interval is that of the ratio
+}
 LARGE = {"nearest", "tokens", "types"}  # of single tokens, which no page of heads prints
 
 
@@ -124,8 +128,8 @@ def _labelled(name: str, table: pd.DataFrame) -> pd.DataFrame:
         names = [_names(table, which) for which in ("other_", "")]
         turned = table.assign(layer=table["other_layer"], head=table["other_head"], label=names[1])
         return pd.concat([table.assign(label=names[0]), turned], ignore_index=True)
-    if name == "words":
-        return table.rename(columns={"class": "label", "state": "view"})
+    if name in RENAMED:
+        return table.rename(columns=RENAMED[name])
     if name == "tests":  # "3.1 times uniform attention" is of two cells of a row
         ratio = table["value"] / table["baseline_value"].replace(0, np.nan)
         parts = table["label"].str.split("/")  # of ablations: group, replacement, target

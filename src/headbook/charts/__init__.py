@@ -10,17 +10,14 @@ from headbook.charts.attention import (
 from headbook.charts.axes import without_schema_checks
 from headbook.charts.drawing import Drawing
 from headbook.charts.figure import Drawable, Figure, vega_bundle
-from headbook.charts.heads import head_points, heat_map, mixture_bars
+from headbook.charts.heads import heat_map
 from headbook.charts.language import (
     Arc,
     arc_diagram,
-    bracket_diagram,
-    relation_layers,
-    tag_heads,
-    tag_layers,
+    ratio_grid,
 )
-from headbook.charts.layers import layer_curve, state_curves, state_matrix
-from headbook.charts.tokens import occurrence_paths
+from headbook.charts.layers import layer_curve
+from headbook.charts.plots import Plot
 
 __all__ = [
     "Arc",
@@ -29,21 +26,14 @@ __all__ = [
     "Drawing",
     "Figure",
     "OffsetBar",
+    "Plot",
     "arc_diagram",
     "attention_lines",
     "attention_map",
-    "bracket_diagram",
-    "head_points",
     "heat_map",
     "layer_curve",
-    "mixture_bars",
-    "occurrence_paths",
     "offset_profile",
-    "relation_layers",
-    "state_curves",
-    "state_matrix",
-    "tag_heads",
-    "tag_layers",
+    "ratio_grid",
     "vega_bundle",
     "without_schema_checks",
 ]

@@ -1,6 +1,7 @@
 """Shared parts of charts: specifications from Altair, rows, axes, tooltips, readers' choices."""
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -115,6 +116,15 @@ def spread_values(values: Floats, gap: float, ends: tuple[float, float]) -> Floa
     lowest = min(ends[0] + gap / 2, max(highest, ends[0]))
     spread[order] = np.maximum(np.minimum(group_means, highest), lowest) + offsets
     return spread
+
+
+def even_places(n_places: int, most: int) -> list[int]:
+    """Return at most ``most`` (two or more) of the places from 0 at one distance, and the last."""
+    step = max(1, math.ceil((n_places - 1) / (most - 1)))
+    *places, last = range(0, n_places, step)
+    if places and 0 < n_places - 1 - last <= step / 2:
+        return [*places, n_places - 1]  # in the place of one that is too near to it
+    return [*places, last] if last == n_places - 1 else [*places, last, n_places - 1]
 
 
 def number_tooltips(*names: str, share: bool = False) -> list[alt.Tooltip]:

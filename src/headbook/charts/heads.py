@@ -1,9 +1,8 @@
-"""Charts of all heads: heat map, scatter plot, map of similar heads, mixture bars, strips.
+"""Charts of all heads: heat map, scatter plot, mixture bars, strips.
 
 A strip shows the value of one head among those of all heads.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,8 +29,7 @@ from headbook.charts.axes import (
 )
 from headbook.charts.drawing import Drawing, drawing, svg_text
 from headbook.charts.figure import SpecAndRows, lazy_figure
-from headbook.charts.theme import BLUE, DARK, GREY, INK, LAYERS, MIXTURE, ramp, text_colour_rule
-from headbook.report.wording import label_name
+from headbook.charts.theme import BLUE, GREY, INK, LAYERS, ramp
 
 STRIP_STEPS = 400  # places on a strip; heads at one place are drawn as one hairline
 MARGIN = 2.0  # per cent at either end
@@ -199,66 +197,6 @@ def _legend(ends: tuple[float, float], heads: "pd.Series[Any]", number_format: s
     )
 
 
-PART_NAMES = f"{json.dumps({part: label_name(part) for part in MIXTURE})}[datum.label]"
-BAR_PIXELS = (5, 14)  # least and largest width of a head
-MIXTURE_WIDTH = 1000  # pixels that the bars of one row of layers may take
-MIXTURE_HEIGHT = 64
-MAX_COLUMNS = 3  # layers side by side
-
-
-@lazy_figure()
-def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> SpecAndRows:
-    """Draw stacked bars, one for each head, in a panel for each layer.
-
-    Args:
-        rows: columns ``head, layer, number, part, share``; ``head`` is the name of a head,
-            ``number`` its place in the layer, ``part`` one of `MIXTURE`.
-    """
-    columns = max(1, min(MAX_COLUMNS, MIXTURE_WIDTH // (BAR_PIXELS[0] * n_heads)))
-    step = min(max(MIXTURE_WIDTH // (columns * n_heads), BAR_PIXELS[0]), BAR_PIXELS[1])
-    order_of_part = {part: order for order, part in enumerate(MIXTURE)}
-    table, rows = rows, rounded_rows(rows, 4)
-    rows = rows.assign(order=rows["part"].map(order_of_part))
-    # Bars of one colour come together, so that a picture can draw them as one shape.
-    rows = rows.sort_values(["layer", "order", "number"], ignore_index=True)
-    axis = alt.Axis(
-        labelAngle=0, ticks=False, domain=False, labelOverlap="greedy", labelSeparation=4
-    )
-    chart = (
-        alt.Chart(rows)
-        .mark_bar()
-        .encode(
-            x=alt.X("number:O", title=None, axis=axis),
-            y=alt.Y(
-                "share:Q",
-                title=None,
-                stack=True,
-                scale=alt.Scale(domain=[0, 1]),
-                axis=alt.Axis(format="%", values=[0, 0.5, 1]),
-            ),
-            order="order:Q",
-            color=alt.Color(
-                "part:N",
-                title=None,
-                scale=alt.Scale(domain=[*MIXTURE], range=[*MIXTURE.values()]),
-                legend=alt.Legend(orient="top", labelExpr=PART_NAMES),
-            ),
-            tooltip=["head:N", "part:N", alt.Tooltip("share:Q", format=".1%")],
-        )
-        .properties(width=alt.Step(step), height=MIXTURE_HEIGHT)
-        .facet(
-            facet=alt.Facet(
-                "layer:O",
-                title=None,
-                header=alt.Header(labelExpr="'layer ' + datum.value", labelAnchor="start"),
-            ),
-            columns=columns,
-            spacing=12,
-        )
-    )
-    return styled_spec(chart), table
-
-
 SCATTER_WIDTH, SCATTER_HEIGHT = 520, 340  # pixels
 COLUMN_PLOT_PIXELS = 170  # width of the plot in a column of a paper, where few names fit
 MIN_NAMED_PIXELS = 400  # narrower plots leave out the other names
@@ -329,83 +267,3 @@ def _legible_names(rows: pd.DataFrame, width: int, named: Bools) -> Bools:
         if not names.any() and not (points & (np.arange(len(x)) != head)).any():
             named[head] = True
     return named
-
-
-SIMILAR_SIDE = 400  # pixels of a panel
-LABEL_DISTANCE = 14  # pixels to the next head from which on a number is not hidden
-SQUARE_PIXELS = 6  # side of a point without a number
-MAX_NUMBERED_HEADS = 100  # heads up to which points have numbers; more would overlap
-
-
-@lazy_figure()
-def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[int]) -> SpecAndRows:
-    """Draw points coloured by layer, in a panel for each view, all on one scale.
-
-    Args:
-        rows: columns ``head, layer, panel, x, y``; ``head`` is the head's name.
-        panels: panels from left to right.
-        layers: all layers of the stack.
-    """
-    table, rows = rows, rounded_rows(rows)
-    ends = _ends(rows)
-    colour = alt.Color(
-        "layer:Q",
-        title="layer",
-        scale=ramp((min(layers), max(*layers, min(layers) + 1)), LAYERS),
-        legend=alt.Legend(orient="top", format="d", tickMinStep=1, gradientLength=200),
-    )
-    axis = alt.Axis(tickCount=5, format=".1f")
-    scale = alt.Scale(domain=[*ends], nice=False)
-    has_numbers = len(rows) <= MAX_NUMBERED_HEADS * len(panels)
-    head_number = rows["head"].str.extract(r"L(\d+)·H(\d+)").agg(".".join, axis=1)
-    rows = rows.assign(
-        short=head_number.where(_alone(rows, ends), "") if has_numbers else head_number
-    )
-    base = alt.Chart(_squares(rows, ends)).encode(
-        x=alt.X("x:Q", title="√nats", scale=scale, axis=axis),
-        y=alt.Y("y:Q", title="√nats", scale=scale, axis=axis),
-        tooltip=["head:N", alt.Tooltip("x:Q", format=".3f"), alt.Tooltip("y:Q", format=".3f")],
-    )
-    points = _numbered(base, colour, layers) if has_numbers else _base_layer(base, colour)
-    column = alt.Column(
-        "panel:N", title=None, sort=[*panels], header=alt.Header(labelAnchor="start")
-    )
-    chart = points.properties(width=SIMILAR_SIDE, height=SIMILAR_SIDE).facet(column=column)
-    return styled_spec(chart), table
-
-
-def _numbered(base: Any, colour: alt.Color, layers: Sequence[int]) -> Any:
-    """Draw circles with layer and head, unless another circle would hide the number."""
-    circles = base.mark_circle(size=330, opacity=1, stroke=GREY, strokeWidth=0.6)
-    ends = (min(layers), max(*layers, min(layers) + 1))
-    ink = text_colour_rule("layer", ends, LAYERS, DARK[1:])
-    numbers = base.mark_text(fontSize=9.5, baseline="middle").encode(text="short:N", color=ink)
-    return alt.layer(circles.encode(color=colour), numbers)
-
-
-def _base_layer(base: Any, colour: alt.Color) -> Any:
-    """Draw squares, since a picture can draw squares of one colour as one shape."""
-    return base.mark_rect().encode(x2="right:Q", y2="top:Q", color=colour)
-
-
-def _alone(rows: pd.DataFrame, ends: tuple[float, float]) -> "pd.Series[bool]":
-    """Return for each head whether no other head is so near that their numbers would overlap."""
-    pixels = rows[["x", "y"]].to_numpy(float) * SIMILAR_SIDE / (ends[1] - ends[0])
-    gaps = np.hypot(*(pixels[:, None] - pixels[None]).transpose(2, 0, 1))
-    panels = rows["panel"].to_numpy()
-    gaps[(panels[:, None] != panels[None]) | np.eye(len(rows), dtype=bool)] = np.inf
-    return pd.Series(gaps.min(axis=1, initial=np.inf) >= LABEL_DISTANCE, index=rows.index)
-
-
-def _squares(rows: pd.DataFrame, ends: tuple[float, float]) -> pd.DataFrame:
-    """Return rows with the opposite corner of a small square at each point, layer by layer."""
-    side = SQUARE_PIXELS * (ends[1] - ends[0]) / SIMILAR_SIDE
-    rows = rows.sort_values("layer", kind="stable", ignore_index=True)
-    return rows.assign(right=(rows["x"] + side).round(5), top=(rows["y"] + side).round(5))
-
-
-def _ends(rows: pd.DataFrame) -> tuple[float, float]:
-    """Return one range for both axes and all panels, so that lengths can be compared."""
-    low, high = float(rows[["x", "y"]].min().min()), float(rows[["x", "y"]].max().max())
-    margin = max(0.06 * (high - low), 0.01)
-    return round(low - margin, 3), round(high + margin, 3)

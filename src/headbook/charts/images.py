@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from headbook.charts.theme import PAPER
+from headbook.charts.theme import PAPER, STEPS
 
 Map = NDArray[np.uint8]
 Ink = Sequence[tuple[int, int, int, int]]
@@ -107,6 +107,19 @@ def sprite(maps: Map, ink: Ink) -> bytes:
     canvas = np.zeros((layers, rows + 1, heads, columns + 1), dtype=np.uint8)
     canvas[:, :rows, :, :columns] = maps.transpose(0, 2, 1, 3)
     return inked(canvas.reshape(layers * (rows + 1), -1), ink)
+
+
+def opacity_sheet(maps: Map) -> str:
+    """Return maps of all heads as one black picture whose opacity is the weight, inline.
+
+    Args:
+        maps: steps of the ink, 0 to ``STEPS - 1``. *Shape:* ``(layer, head, query, key)``.
+    """
+    layers, heads, rows, columns = maps.shape
+    cells = maps.transpose(0, 2, 1, 3).reshape(layers * rows, heads * columns)
+    ink = [(0, 0, 0, round(255 * step / (STEPS - 1))) for step in range(STEPS)]
+    encoded = base64.b64encode(inked(cells, ink)).decode("ascii")
+    return f"data:image/png;base64,{encoded}"
 
 
 def inked(cells: Map, ink: Ink) -> bytes:

@@ -1,37 +1,25 @@
-"""Parts of speech, dependency relations, and trees over a sentence."""
+"""Sentences with arcs between their words, and heads as a grid of fills."""
 
-import json
+import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from html import escape
+from itertools import groupby
+from typing import NamedTuple
 
-import altair as alt
-import numpy as np
-import pandas as pd
-
-from headbook.charts.axes import LAYER_NAMES, rounded_rows, styled_spec
+from headbook.analysis.arrays import Floats
 from headbook.charts.drawing import Drawing, drawing, guessed_width, svg_text
-from headbook.charts.figure import SpecAndRows, lazy_figure
-from headbook.charts.theme import (
-    BLUE,
-    DARK_DIVERGING,
-    DIVERGING,
-    FAINT,
-    GREY,
-    INK,
-    ORANGE,
-    ramp,
-    text_colour_rule,
-)
+from headbook.charts.theme import GREY, INK, ratio_class
+from headbook.report.wording import visible
 
 LETTER_PIXELS, WIDE_LETTER_PIXELS = 6.9, 12.0  # widths of a Latin and of an East Asian letter
 LABEL_LETTER_PIXELS = 5.6  # width of a letter in the label of an arc
 WORD_DISTANCE = 14.0  # pixels between words
 MARGIN = 8.0  # pixels around the picture
 ARC_LEVEL_PIXELS = 17.0  # height from one arc to the next above it
-BRACKET_LEVEL_PIXELS = 8.0  # height from one bracket to the next above it
 LINE_DISTANCE = 7.0  # pixels between a word and its lines
 TEXT_PIXELS = 12  # size of letters: 9 points
 MAX_LINE_PIXELS = 7.0  # width of a line of weight 1
+PLAIN_PIXELS, MARKED_PIXELS = 1.3, 2.6  # widths of lines without a weight
 
 
 class Arc(NamedTuple):
@@ -39,7 +27,7 @@ class Arc(NamedTuple):
 
     Attributes:
         weight: weight that sets its width, from 0 to 1; None for a thin line.
-        marked: whether it is drawn in another colour, over the other arcs.
+        marked: whether it is dark, over the other arcs.
         label: text at its middle.
     """
 
@@ -77,41 +65,6 @@ def arc_diagram(
     return drawing(name, caption, width, baseline + 6 + heights[1] + MARGIN, elements)
 
 
-def bracket_diagram(
-    name: str,
-    caption: str,
-    words: Sequence[str],
-    above: Sequence[tuple[int, int]],
-    below: Sequence[tuple[int, int]],
-) -> Drawing:
-    """Draw words in a row, one set of brackets above and one below; common ones are thick.
-
-    Args:
-        above, below: first and last word of each bracket.
-    """
-    centres = _centres(words, ())
-    common = {*above} & {*below}
-    levels_by_side = [_levels(brackets, inside=True) for brackets in (above, below)]
-    heights = [
-        LINE_DISTANCE + BRACKET_LEVEL_PIXELS * max(levels, default=0) for levels in levels_by_side
-    ]
-    baseline = MARGIN + heights[0] + TEXT_PIXELS
-    elements = [*_words(words, centres, baseline)]
-    side_starts = (baseline - TEXT_PIXELS - 2, -1), (baseline + 6, 1)
-    for brackets, levels, (start, direction) in zip(
-        (above, below), levels_by_side, side_starts, strict=True
-    ):
-        for (first, last), level in zip(brackets, levels, strict=True):
-            left = centres[first] - _width(words[first]) / 2
-            right = centres[last] + _width(words[last]) / 2
-            y, tick = start + direction * (2 + BRACKET_LEVEL_PIXELS * (level - 1)), direction * -4
-            ink, size = (BLUE, 3) if (first, last) in common else (GREY, 1.2)
-            line = f"M{left:.1f} {y + tick:.1f}V{y:.1f}H{right:.1f}V{y + tick:.1f}"
-            elements.append(f'<path d="{line}" fill="none" stroke="{ink}" stroke-width="{size}"/>')
-    width = centres[-1] + _width(words[-1]) / 2 + MARGIN if words else MARGIN
-    return drawing(name, caption, width, baseline + 6 + heights[1] + MARGIN, elements)
-
-
 def _words(words: Sequence[str], centres: Sequence[float], baseline: float) -> Iterator[str]:
     for word, x in zip(words, centres, strict=True):
         yield svg_text(word, x, baseline, TEXT_PIXELS)
@@ -138,12 +91,8 @@ def _centres(words: Sequence[str], arcs: Sequence[Arc]) -> list[float]:
     return centres
 
 
-def _levels(spans: Sequence[tuple[int, int]], *, inside: bool = False) -> list[int]:
-    """Return the distance of each line from the words, from 1, above the lines that it spans.
-
-    Args:
-        inside: whether a line is only above lines inside its span, not above all that it overlaps.
-    """
+def _levels(spans: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the distance of each line from the words, from 1, above the lines that it overlaps."""
     levels = [0] * len(spans)
     ends = [tuple(sorted(span)) for span in spans]
     order = sorted(range(len(spans)), key=lambda index: ends[index][1] - ends[index][0])
@@ -152,8 +101,7 @@ def _levels(spans: Sequence[tuple[int, int]], *, inside: bool = False) -> list[i
         levels_below = [0]
         for other in order[:n_placed]:
             start, end = ends[other]
-            nested = first <= start and end <= last
-            if nested if inside else max(first, start) < min(last, end):
+            if max(first, start) < min(last, end):
                 levels_below.append(levels[other])
         levels[index] = max(levels_below) + 1
     return levels
@@ -167,8 +115,9 @@ def _arc(arc: Arc, centres: Sequence[float], y: float, reach: float) -> Iterator
     """
     shift = 4.0 if arc.end > arc.start else -4.0
     start_x, end_x = centres[arc.start] + shift, centres[arc.end] - shift
-    ink = ORANGE if arc.marked else BLUE if arc.weight is not None else GREY
-    size = 1.3 if arc.weight is None else max(0.6, MAX_LINE_PIXELS * arc.weight)
+    ink = INK if arc.marked else GREY
+    plain = MARKED_PIXELS if arc.marked else PLAIN_PIXELS
+    size = plain if arc.weight is None else max(0.6, MAX_LINE_PIXELS * arc.weight)
     arrow_height = 5.0 if reach > 0 else -5.0
     top = f"{y + reach:.1f}"
     curve = f"M{start_x:.1f} {y:.1f}C{start_x:.1f} {top} {end_x:.1f} {top} {end_x:.1f}"
@@ -179,231 +128,26 @@ def _arc(arc: Arc, centres: Sequence[float], y: float, reach: float) -> Iterator
         yield svg_text(arc.label, (start_x + end_x) / 2, y + 0.75 * reach - 2, 10, ink)
 
 
-MAX_OCTAVES = 2  # the colour scale ends at ratios of 1/4 and 4 to uniform attention
-OCTAVE_COLOURS = 8  # colours of an octave; fewer than could be told apart would show as bands
-TAG_PIXELS = 16  # height of a row
-LAYER_PIXELS = (10, 40)  # least and largest width of a layer
-HEAD_PIXELS = (2, 13)  # least and largest width of a head
-MIN_NUMBERED_PIXELS = 4  # width of a head above which some heads have numbers
-NUMBER_PIXELS = 14  # width of the number of a head
-NAMED_LAYER_PIXELS = 44  # width of a layer above which it is named "layer 12", else "12"
-MAX_HEADS_PIXELS = 1040  # width of a map of all heads
-
-
-@lazy_figure()
-def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> SpecAndRows:
-    """Draw parts of speech by layer, in a panel for each direction of attention.
+def ratio_grid(name: str, caption: str, ratios: Floats, best: tuple[int, int] | None) -> Drawing:
+    """Draw the heads of a stack as a grid of fills by a ratio to a baseline, rows are layers.
 
     Args:
-        rows: columns ``way, tag, layer, ratio, low, high, share, words, thin``.
-        tags: tags from top to bottom.
+        ratios: NaN in layers without heads. *Shape:* ``(layer, head)``.
+        best: layer and head with a frame, or None.
     """
-    table, rows = rows, rounded_rows(rows)
-    directions = list(dict.fromkeys(rows["way"]))
-    n_layers = rows["layer"].nunique()
-    chart = _rectangles(rows, tags, ["layer:O"])
-    chart = chart.encode(
-        x=alt.X("layer:O", title="layer", axis=alt.Axis(ticks=False, domain=False, **LAYER_NAMES)),
-        column=alt.Column(
-            "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
-        ),
-    )
-    width = alt.Step(_within(480 // max(n_layers, 1), LAYER_PIXELS))
-    return styled_spec(chart.properties(width=width, height=alt.Step(TAG_PIXELS))), table
-
-
-@lazy_figure()
-def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> SpecAndRows:
-    """Draw parts of speech by head, with a gap between layers.
-
-    Args:
-        rows: columns ``head, tag, layer, number, ratio, low, high, share, words, thin``;
-            ``head`` is the name of a head, ``number`` its place in the layer.
-        tags: tags from top to bottom.
-        n_heads: heads of a layer.
-    """
-    table, rows = rows, rounded_rows(rows)
-    layers = sorted(set(rows["layer"]))
-    series = rows["layer"].map(layers.index) * (n_heads + 1) + rows["number"]
-    total = len(layers) * (n_heads + 1) - 1
-    pixels = _within(MAX_HEADS_PIXELS // max(total, 1), HEAD_PIXELS)
-    axis = _head_axis(layers, n_heads)
-    scale = alt.Scale(domain=[0, total], nice=False)
-    chart = _rectangles(rows.assign(start=series, end=series + 1), tags, ["head:N"])
-    title = (
-        "head" if pixels * (n_heads + 1) > NAMED_LAYER_PIXELS else "layer (a column for each head)"
-    )
-    chart = chart.encode(x=alt.X("start:Q", title=title, scale=scale, axis=axis), x2="end:Q")
-    return styled_spec(chart.properties(width=total * pixels, height=alt.Step(TAG_PIXELS))), table
-
-
-def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:
-    """Return an axis with numbers of heads, if they fit, and numbers of layers below."""
-    step, half = n_heads + 1, n_heads // 2
-    head = f"floor(datum.value) % {step}"
-    pixels = f"width / {len(layers) * step - 1}"  # pixels of a head
-    number = (
-        f"({head}) % ceil({NUMBER_PIXELS} / ({pixels})) == 0 "
-        f"&& {pixels} > {MIN_NUMBERED_PIXELS} ? {head} : ''"
-    )
-    layer_index, layer_pixels = f"floor(datum.value / {step})", f"({pixels}) * {step}"
-    layer_word = f"({layer_pixels} > {NAMED_LAYER_PIXELS} ? 'layer ' : '')"
-    has_label = f"{head} == {half} && {layer_index} % ceil({NUMBER_PIXELS} / ({layer_pixels})) == 0"
-    layer = f"{layer_word} + {json.dumps(layers)}[{layer_index}]"
-    return alt.Axis(
-        values=[n * step + x + 0.5 for n in range(len(layers)) for x in range(n_heads)],
-        labelExpr=f"[{number}, {has_label} ? {layer} : '']",
-        labelFontSize=9.5,
-        labelOverlap=False,
-        grid=False,
-        ticks=False,
-        domain=False,
-    )
-
-
-def _rectangles(rows: pd.DataFrame, tags: Sequence[str], names: Sequence[str]) -> Any:
-    """Draw cells coloured by ratio, a row for each tag; grey if they rest on too few words.
-
-    Cells of one colour come together, so that a picture can draw them as one shape.
-
-    Args:
-        names: fields that a tooltip begins with.
-    """
-    rows = rows[rows["ratio"].notna()]
-    with np.errstate(divide="ignore"):
-        octaves = np.log2(rows["ratio"].to_numpy(float)).clip(-MAX_OCTAVES, MAX_OCTAVES)
-    rows = rows.assign(octaves=(octaves * OCTAVE_COLOURS).round() / OCTAVE_COLOURS + 0.0)
-    rows = rows.sort_values(["thin", "octaves"], kind="stable", ignore_index=True)
-    number_tooltips = [
-        alt.Tooltip(f"{column}:Q", format=".3~g") for column in ("ratio", "low", "high")
-    ]
-    number_tooltips += [alt.Tooltip("share:Q", format=".2~%"), alt.Tooltip("words:Q", format=",")]
-    return (
-        alt.Chart(rows)
-        .mark_rect()
-        .encode(
-            y=alt.Y("tag:N", title=None, sort=[*tags], axis=alt.Axis(ticks=False, domain=False)),
-            color=alt.condition(alt.datum.thin, alt.value(FAINT), _colour()),
-            tooltip=[*names, "tag:N", *number_tooltips],
-        )
-    )
-
-
-def _colour() -> alt.Color:
-    """Return the colours: orange below chance, blue above; a legend's step is an octave."""
-    power = "pow(2, abs(datum.value))"
-    return alt.Color(
-        "octaves:Q",
-        title="ratio to uniform attention",
-        scale=ramp((-MAX_OCTAVES, MAX_OCTAVES)),
-        legend=alt.Legend(
-            orient="top",
-            values=[*range(-MAX_OCTAVES, MAX_OCTAVES + 1)],
-            labelExpr=f"(datum.value < 0 ? '1/' : '') + {power}",
-            gradientLength=200,
-        ),
-    )
-
-
-def _within(value: int, limits: tuple[int, int]) -> int:
-    return min(max(value, limits[0]), limits[1])
-
-
-MAX_MARGIN = 0.4  # margin at which the colour scale ends, on both sides of 0
-N_MARGIN_COLOURS = 20  # in each half of the scale
-POINTS = "datum.value ? replace(format(100 * datum.value, '+.0f'), '-', '−') : '0'"
-NUMBERED_CELL_PIXELS = 46  # width of a cell with its head and number
-CORNER_SHARE = 0.1  # of a cell's width, across which a stroke beside a number runs
-UNSUPPORTED_OPACITY = 0.35  # of cells whose margin is not supported
-
-
-@lazy_figure()
-def relation_layers(
-    rows: pd.DataFrame, *, relations: Sequence[str], numbers: Sequence[int]
-) -> SpecAndRows:
-    """Draw margins of the best heads by layer, in a panel for each direction.
-
-    Args:
-        rows: columns ``way, relation, layer, head, margin, low, high, words, supported``; struck
-            and pale where the head is not supported.
-        relations: relations from top to bottom.
-        numbers: index in its layer of the head of each row.
-    """
-    table, rows = rows, rounded_rows(rows, 4)
-    directions = list(dict.fromkeys(rows["way"]))
-    step = MAX_MARGIN / N_MARGIN_COLOURS
-    rows = rows.assign(
-        better=(rows["margin"].clip(-MAX_MARGIN, MAX_MARGIN) / step).round() * step + 0.0
-    )
-    rows = rows.assign(points=list(map(_points, numbers, rows["margin"])))
-    # Cells of one colour come together, so that a picture can draw them as one shape.
-    rows = rows.sort_values(["way", "supported", "better"], kind="stable", ignore_index=True)
-    pixels = min(max(600 // max(rows["layer"].nunique(), 1), LAYER_PIXELS[0]), NUMBERED_CELL_PIXELS)
-    base = alt.Chart(rows).encode(
-        x=alt.X("layer:O", title="layer", axis=alt.Axis(ticks=False, domain=False, **LAYER_NAMES)),
-        y=alt.Y(
-            "relation:N", title=None, sort=[*relations], axis=alt.Axis(ticks=False, domain=False)
-        ),
-    )
-    numbered = pixels >= NUMBERED_CELL_PIXELS
-    layers = [_cells(base), _hatches(base, relations, CORNER_SHARE if numbered else 1)]
-    layers += [_numbers(base, supported=supported) for supported in (False, True) if numbered]
-    column = alt.Column(
-        "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
-    )
-    chart = alt.layer(*layers).properties(width=alt.Step(pixels), height=alt.Step(TAG_PIXELS))
-    return styled_spec(chart.facet(column=column)), table
-
-
-def _points(head: int, margin: float) -> str:
-    """Return the head's number in its layer, and its margin in points."""
-    whole = round(100 * margin)
-    return f"H{head} {f'{whole:+d}'.replace('-', '−') if whole else '0'}"
-
-
-def _cells(base: Any) -> Any:
-    """Draw cells: orange if worse than the best surface rule, blue if better."""
-    number_tooltips = [
-        alt.Tooltip(f"{column}:Q", format="+.1%") for column in ("margin", "low", "high")
-    ]
-    identity_tooltips = [alt.Tooltip(f"{column}:N") for column in ("relation", "way", "head")]
-    colour = alt.Color(
-        "better:Q",
-        title="points above the best surface rule",
-        scale=ramp((-MAX_MARGIN, MAX_MARGIN)),
-        legend=alt.Legend(
-            orient="top", labelExpr=POINTS, values=[-MAX_MARGIN, 0, MAX_MARGIN], gradientLength=200
-        ),
-    )
-    return base.mark_rect().encode(
-        color=colour,
-        fillOpacity=alt.condition(
-            alt.datum.supported, alt.value(1), alt.value(UNSUPPORTED_OPACITY)
-        ),
-        tooltip=[*identity_tooltips, *number_tooltips, alt.Tooltip("words:Q", format=",")],
-    )
-
-
-def _hatches(base: Any, relations: Sequence[str], width: float) -> Any:
-    """Draw a line across each cell that is not supported, or across a corner beside a number."""
-    return (
-        base.transform_filter("!datum.supported")
-        .mark_rule(strokeWidth=0.7, opacity=0.45)
-        .encode(
-            x=alt.X("layer:O", bandPosition=0),
-            x2=alt.X2("layer", bandPosition=width),
-            y=alt.Y("relation:N", sort=[*relations], bandPosition=1),
-            y2=alt.Y2("relation", bandPosition=0),
-            color=alt.value(INK),
-        )
-    )
-
-
-def _numbers(base: Any, *, supported: bool) -> Any:
-    """Draw margins in percentage points, bold if supported."""
-    ink = text_colour_rule("better", (0, MAX_MARGIN), DIVERGING[3:], DARK_DIVERGING[3:])
-    named = base.properties(name=f"room{NUMBERED_CELL_PIXELS - 2}_{int(supported)}")
-    texts = named.transform_filter(
-        "datum.supported" if supported else "!datum.supported"
-    ).mark_text(fontSize=9.5, fontWeight="bold" if supported else "normal", baseline="middle")
-    return texts.encode(text="points:N", color=ink if supported else alt.value(INK))
+    paths: dict[str, str] = {}
+    for layer, row in enumerate(ratios.tolist()):
+        fills = ["" if math.isnan(ratio) else ratio_class(ratio) for ratio in row]
+        first = 0
+        for fill, run in groupby(fills):  # neighbours of one fill are one shape
+            n = len([*run])
+            if fill:
+                paths[fill] = f"{paths.get(fill, '')}M{first} {layer}h{n}v1h-{n}z"
+            first += n
+    parts = [f'<path class="{fill}" d="{path}"/>' for fill, path in sorted(paths.items())]
+    if best:
+        parts.append(f'<rect class="framed" x="{best[1]}" y="{best[0]}" width="1" height="1"/>')
+    size = f'viewBox="0 0 {ratios.shape[1]} {ratios.shape[0]}" preserveAspectRatio="none"'
+    label = escape(visible(caption))
+    svg = f'<svg class="cells" {size} role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    return Drawing(name, caption, svg)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import altair as alt
 import numpy as np
@@ -29,7 +29,7 @@ from headbook.charts.axes import (
 )
 from headbook.charts.drawing import Drawing, drawing, svg_text
 from headbook.charts.figure import SpecAndRows, lazy_figure
-from headbook.charts.theme import CURVES, GREY, INK, SERIES, ramp, text_colour_rule
+from headbook.charts.theme import CURVES, GREY, INK, SERIES
 
 WIDTH, HEIGHT = 420.0, 210.0
 # Pixels around the plot; names of lines are on its right.
@@ -275,119 +275,3 @@ def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
         placed.append(last.assign(place=spread_values(last["value"].to_numpy(float), gap, ends)))
     line_ends: pd.DataFrame = pd.concat(placed)
     return line_ends
-
-
-PANEL_SIZE = (190, 200)  # width and height of a panel in pixels
-MAX_MATRIX_PIXELS = 360  # side of a matrix
-MAX_CELL_PIXELS = 30  # side of a cell
-MAX_NUMBERED_STATES = 16  # states up to which cells of the matrix have numbers
-
-
-@lazy_figure()
-def state_curves(
-    rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[str]
-) -> SpecAndRows:
-    """Draw a panel for each group of numbers, with a line and its interval for each number.
-
-    Args:
-        rows: columns ``panel, title, series, baseline, state, value, low, high``; ``title`` is that
-            of the vertical axis; lines with ``baseline`` are grey and dashed.
-        states: states from left to right.
-        panels: panels from left to right.
-    """
-    table, rows = rows, rounded_rows(rows)
-    ends = _shared_ends(rows)
-    sides = [_panel(rows[rows["panel"] == panel], panel, states, ends) for panel in panels]
-    chart = alt.hconcat(*sides, spacing=24).resolve_scale(color="independent")
-    return styled_spec(chart), table
-
-
-def _shared_ends(rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return ends of vertical axes by title, equal for panels of one unit; all include 0."""
-    shared_ends = {}
-    for title, group in rows.groupby("title", sort=False):
-        heights = group[["value", "low", "high"]].to_numpy(float)
-        shared_ends[str(title)] = (min(np.nanmin(heights), 0.0), max(np.nanmax(heights), 0.0))
-    return shared_ends
-
-
-def _panel(
-    rows: pd.DataFrame,
-    panel: str,
-    states: Sequence[str],
-    shared: dict[str, tuple[float, float]],
-) -> Any:
-    series = list(dict.fromkeys(rows["series"]))
-    baselines = {name for name in series if rows[rows["series"] == name]["baseline"].all()}
-    colour = _series_colour(series, baselines)
-    x = alt.X(
-        "state:O",
-        title="layer",
-        sort=[*states],
-        scale=alt.Scale(domain=[*states]),
-        axis=alt.Axis(
-            labelAngle=0 if len(states) <= MAX_NUMBERED_STATES else -90, labelOverlap=True
-        ),
-    )
-    title = rows["title"].iloc[0]
-    ends = shared[title]
-    y = alt.Y("value:Q", title=title, scale=alt.Scale(domain=[*ends], nice=True))
-    value_tooltips = [
-        alt.Tooltip(f"{column}:Q", format=".4~g") for column in ("value", "low", "high")
-    ]
-    base = alt.Chart(rows).encode(x=x, color=colour)
-    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
-    dash = alt.StrokeDash(
-        "baseline:N", scale=alt.Scale(domain=[False, True], range=[[1, 0], [4, 3]]), legend=None
-    )
-    line = base.mark_line(strokeWidth=2).encode(y=y, strokeDash=dash)
-    dots = base.mark_circle(size=34, opacity=1).encode(
-        y=y, tooltip=["series:N", "state:N", *value_tooltips]
-    )
-    labels = alt.Chart(_ends(rows, states, ends)).mark_text(align="left", dx=8, fontSize=11)
-    names = labels.encode(x=x, y="place:Q", text="series:N", color=colour)
-    # Without a name, Altair hashes the rows as printed, which the width of a terminal changes.
-    layers = [band, line, dots, names] if len(series) > 1 else [band, line, dots]
-    return alt.layer(*layers).properties(width=PANEL_SIZE[0], height=PANEL_SIZE[1], title=panel)
-
-
-def _ends(rows: pd.DataFrame, states: Sequence[str], ends: tuple[float, float]) -> pd.DataFrame:
-    """Return the places of the names of a panel's lines, moved apart if lines end together."""
-    order = rows["state"].map({state: index for index, state in enumerate(states)})
-    last = rows.loc[order.groupby(rows["series"], sort=False).idxmax()]
-    gap = (ends[1] - ends[0]) * NAME_DISTANCE / PANEL_SIZE[1]
-    return last.assign(
-        place=spread_values(last["value"].to_numpy(float), gap, ends), state=states[-1]
-    )
-
-
-@lazy_figure()
-def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> SpecAndRows:
-    """Draw a matrix of every two states, the first at the upper left, with numbers if they fit.
-
-    Args:
-        rows: columns ``state, other, value``.
-        title: title of the colour legend.
-    """
-    axis = alt.Axis(labelAngle=0, ticks=False, domain=False, labelOverlap=True)
-    base = alt.Chart(rounded_rows(rows, 4)).encode(
-        x=alt.X("other:O", title="layer", sort=[*states], axis=axis),
-        y=alt.Y("state:O", title="layer", sort=[*states], axis=axis),
-    )
-    cells = base.mark_rect().encode(
-        color=alt.Color(
-            "value:Q",
-            title=title,
-            scale=ramp((0, 1)),
-        ),
-        tooltip=["state:N", "other:N", alt.Tooltip("value:Q", format=".3f")],
-    )
-    numbers = (
-        base.properties(name="room24")
-        .mark_text(fontSize=10)
-        .encode(text=alt.Text("value:Q", format=".2f"), color=text_colour_rule("value", (0, 1)))
-    )
-    has_numbers = len(states) <= MAX_NUMBERED_STATES
-    step = alt.Step(max(8, min(MAX_CELL_PIXELS, MAX_MATRIX_PIXELS // len(states))))
-    chart = alt.layer(cells, numbers) if has_numbers else cells
-    return styled_spec(chart.properties(width=step, height=step)), rows

@@ -1,4 +1,4 @@
-"""All colours of charts, and the style of charts in Vega-Lite.
+"""All colours of pages and charts, and the style of charts in Vega-Lite.
 
 Scales run from the page's paper at 0 to dark ink at 1, or both ways from 0. Light paper has
 `STOPS`, dark paper `DARK`. Pictures are made for light paper: colours are un-blended from white,
@@ -21,13 +21,63 @@ PURPLE = "#AA4499"  # Tol's: lighter colours of Okabe and Ito are hard to read a
 SERIES = (BLUE, ORANGE, GREEN, PURPLE)  # of a chart's lines and points, in their order
 CURVES = (ORANGE, BLUE, GREEN, PURPLE)  # of curves drawn by hand, and of heads of a film
 MODELS = (ORANGE, BLUE)  # first and second model of a comparison
-MIXTURE = {"vertical": BLUE, "diagonal": ORANGE, "rest": GREY}  # parts of an attention pattern
+
+# Marks of classes, families and types: each colour on light and on dark paper. Fills show amounts
+# in blue and grey, so no fill has the colour of a class.
+Pair = tuple[str, str]
+CLASS_COLOURS: dict[str, Pair] = {
+    "content": ("#0a5cad", "#6cb8ff"),
+    "function": ("#c2500c", "#e5752c"),
+    "punctuation": ("#5f4300", "#f0c048"),
+    "special": ("#6f7780", "#7f8b97"),
+    "other": ("#57606a", "#a3adb7"),
+}
+ROLE_COLOURS: dict[str, Pair] = {
+    "model": ("#1c1f24", "#e6e8eb"),
+    "baseline": ("#565d68", "#a8afba"),
+    "control": ("#aab3bd", "#56616c"),
+}
+FAMILY_COLOURS: dict[str, Pair] = {
+    "position": ("#0072b2", "#4aa8e0"),
+    "nearby": ("#b3568f", "#d98bbd"),
+    "broadcast": ("#7a4a2b", "#c08a63"),
+    "repeats": ("#009e73", "#2fc79b"),
+    "spread": ("#8a929b", "#8d97a1"),
+    "sink": ("#565d68", "#a8afba"),
+}
+FAMILY_TEXT: dict[str, Pair] = {  # letters need more contrast than marks
+    "position": ("#0a65a0", "#4aa8e0"),
+    "nearby": ("#9a4279", "#d98bbd"),
+    "broadcast": ("#7a4a2b", "#c08a63"),
+    "repeats": ("#00765a", "#2fc79b"),
+    "spread": ("#5d666f", "#a3adb7"),
+    "sink": ("#3d444d", "#c3cad2"),
+}
+TYPE_COLOURS: dict[str, Pair] = {
+    "sink": ("#8a929b", "#8d97a1"),
+    "previous": ("#0072b2", "#4aa8e0"),
+    "next": ("#d55e00", "#f08a3c"),
+    "self": ("#009e73", "#2fc79b"),
+    "offset": ("#56b4e9", "#a6d8f5"),
+    "window": ("#b3568f", "#d98bbd"),
+    "same": ("#b38600", "#e6b733"),
+    "uniform": ("#c9ced4", "#4c565f"),
+    "keys": ("#7a4a2b", "#c89468"),
+    "own": ("#1f7a8c", "#6cc5d6"),
+    "distant": ("#5b4fb5", "#9d93f0"),
+}
+# Fills below a baseline, the nearest first; above it the scale of `STOPS` is used.
+BELOW: tuple[Pair, ...] = (
+    ("#edeff1", "#22272e"),
+    ("#dadee2", "#2b3139"),
+    ("#bfc6cd", "#3a424b"),
+    ("#9aa4ae", "#4a545e"),
+)
 
 INK = "currentColor"  # text and axes: the text colour of the page
 PAPER = "#ffffff"  # light paper, and that of pictures for links
 PRINTED_INK, PRINTED_PAPER = "black", "white"  # of files for papers
 HOLLOW = "transparent"  # inside of a mark whose number is not supported
-FAINT = "rgba(128, 128, 128, 0.2)"  # cells of few words, on light and on dark paper
 
 # Stops of colour scales, from 0 to 1.
 STOPS = (PAPER, "#d3e4f3", "#94c0e0", "#4b92c6", "#1c62a4", "#0c3b78", "#071f45")
@@ -35,6 +85,8 @@ DARK = ("#11161b", "#1c3141", "#2b5a7b", "#448cbe", "#6db4e6", "#9ecff3", "#cde5
 # From -1 to 1; signs differ for readers with any colour vision.
 DIVERGING = ("#9a4a00", "#d97b1f", "#f3bd86", "#f1f2f3", "#9cc3e6", "#3b83c0", "#0b4a86")
 DARK_DIVERGING = ("#f0a866", "#cb7627", "#73451b", "#2b343d", "#30587b", "#569bd4", "#90ccff")
+# From -1 to 1 in pictures of cosines: grey, none at 0, blue; no colour of a class.
+SIGNED = ("#7d8893", "#bfc6cd", "#dadee2", PAPER, "#94c0e0", "#4b92c6", "#0c3b78")
 LAYERS = STOPS[1:]  # of marks on paper, which may not be as light as it
 STEPS = 64  # of the ink of maps
 COARSE_STEPS = 16  # of the steps, for pictures with half a byte a pixel
@@ -176,3 +228,43 @@ def vega_config() -> dict[str, Any]:
         "title": {"color": INK, "fontSize": 12, "anchor": "start", "fontWeight": "normal"},
         "view": {"stroke": None},
     }
+
+
+def amount_class(value: float, low: float, high: float) -> str:
+    """Return the class of a cell's fill on a scale from ``low`` to ``high``: ``q0`` to ``q6``."""
+    if np.isnan(value) or high <= low:
+        return "q0"
+    step = int((value - low) / (high - low) * len(STOPS) * 0.9999)
+    return f"q{min(max(step, 0), len(STOPS) - 1)}"
+
+
+def ratio_class(ratio: float) -> str:
+    """Return the class of a cell's fill by a ratio to a baseline: blue above 1, grey below.
+
+    A ratio within 10 % of 1 has no fill. The scale is logarithmic: a step is a factor of 1.25.
+    """
+    if np.isnan(ratio):
+        return "q0"
+    exponent = np.log2(ratio) if ratio > 0 else -9.0
+    if abs(exponent) < np.log2(1.1):
+        return "q0"
+    step = 1 + int((abs(exponent) - np.log2(1.1)) / 0.33)
+    return f"q{min(step, len(STOPS) - 2)}" if exponent > 0 else f"z{min(step, len(BELOW))}"
+
+
+def points_class(points: float) -> str:
+    """Return the class of a cell's fill by percentage points above (blue) or below (grey) 0.
+
+    Less than 2.5 points have no fill.
+    """
+    if np.isnan(points) or abs(points) < 2.5:
+        return "q0"
+    if points > 0:
+        return f"q{min(1 + int(points / 9), len(STOPS) - 2)}"
+    return f"z{min(1 + int(-points / 15), len(BELOW))}"
+
+
+def fills_between(first: str, last: str) -> tuple[str, ...]:
+    """Return the classes of fills from one to another, those below a baseline first."""
+    scale = [f"z{n}" for n in range(len(BELOW), 0, -1)] + [f"q{n}" for n in range(len(STOPS))]
+    return tuple(scale[scale.index(first) : scale.index(last) + 1])

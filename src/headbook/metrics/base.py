@@ -143,6 +143,8 @@ class Metric:
 
     Attributes:
         title, unit: texts for headings and axes; the unit is empty for shares and ratios.
+        question: heading of the metric's page, a question; the title without one.
+        variant_of: id of the metric whose page shows this one, too; empty for a page of its own.
         formula: formula in LaTeX.
         reference: source of the definition.
         bounds: smallest and largest possible value for texts of up to ``n`` tokens.
@@ -157,6 +159,8 @@ class Metric:
 
     title: str
     unit: str = ""
+    question: str = ""
+    variant_of: str = ""
     formula: str
     reference: str
     bounds: Bounds

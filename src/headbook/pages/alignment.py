@@ -16,7 +16,15 @@ from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.rollout import TokenLabel
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
-from headbook.report.alignment import NO_SOURCE, Alignments, Links, alignments, f1, links
+from headbook.report.alignment import (
+    ALIGNMENTS,
+    NO_SOURCE,
+    Alignments,
+    Links,
+    alignments,
+    f1,
+    links,
+)
 from headbook.report.findings.finding import head_link, metric_link
 from headbook.report.results import StackResults
 from headbook.report.wording import (
@@ -31,8 +39,9 @@ from headbook.report.wording import (
     stored_weight,
     visible,
 )
-from headbook.schema import SinkView
+from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import UINT8_STEPS, HeadName, StoredSentence, heads_of
+from headbook.study.tables import row_of_head
 
 MOST_TOKENS = 32  # of a text in pictures
 LINE = 17  # units from one token to the next
@@ -242,6 +251,7 @@ class AlignmentPage(Page):
     """
 
     template: ClassVar[str] = "alignment.html"
+    styles = ("plots",)
     scripts = ("alignment",)
     behind: str
     gold: int
@@ -329,7 +339,7 @@ def _table(results: StackResults, found: Alignments, order: Sequence[HeadName]) 
     columns = (*peaked, "Monotone", "Diagonal", "Same form", *(GOLD if found.error else ()))
     which = "fewest errors" if found.error else "most monotone links"
     more = f"; left out: {len(order) - MOST_ROWS} more" if len(order) > MOST_ROWS else ""
-    even = Row("every source equally often (baseline)", tuple(_even(results, found)))
+    even = Row("every source equally often (baseline)", tuple(_even(results, found, order[0])))
     rows = (_row(results, found, head) for head in order[:MOST_ROWS])
     caption = f"Heads with the {which} first{more}."
     return PageTable(("Head", *columns), (even, *rows), caption, "numbers aligned")
@@ -338,26 +348,40 @@ def _table(results: StackResults, found: Alignments, order: Sequence[HeadName]) 
 def _row(results: StackResults, found: Alignments, head: HeadName) -> Row:
     cell = head.layer, head.head
     cells = [
-        NumberCell.of(results.heads(name, view, "").at(*cell), all_metrics()[name])
+        NumberCell.of(results.heads(name, view, "").at(*cell), all_metrics()[name]).with_row(
+            "heads", row_of_head(head, HeadKey(name, view, ""))
+        )
         for name, view in _peaked(results)
     ]
-    cells.append(_cell(found.monotone.at(*cell), share=False))
-    cells += [_cell(estimates.at(*cell)) for estimates in (found.diagonal, found.copied)]
+    measured = {
+        "monotone": _cell(found.monotone.at(*cell), share=False),
+        "diagonal": _cell(found.diagonal.at(*cell)),
+        "same_form": _cell(found.copied.at(*cell)),
+    }
     if found.error and found.precision and found.recall:
         precision, recall = found.precision.at(*cell), found.recall.at(*cell)
-        cells += [_cell(found.error.at(*cell)), _cell(precision), _cell(recall)]
-        cells.append(
-            NumberCell(number(f1(precision.value, recall.value), share=True), "", "", False)
-        )
+        mean = number(f1(precision.value, recall.value), share=True)
+        measured |= {"aer": _cell(found.error.at(*cell)), "precision": _cell(precision)}
+        measured |= {"recall": _cell(recall), "f1": NumberCell(mean, "", "", too_few=False)}
+    cells += [_linked(each, head, measure) for measure, each in measured.items()]
     return Row(head_link(head), tuple(cells))
 
 
-def _even(results: StackResults, found: Alignments) -> Iterator[NumberCell | None]:
-    """Numbers of even choice; metrics have theirs of uniform attention on their own pages."""
+def _linked(cell: NumberCell, head: HeadName, measure: str) -> NumberCell:
+    """Return a cell that leads to the row of a head's measure."""
+    return cell.with_row(ALIGNMENTS.name, (*head._asdict().items(), ("measure", measure)))
+
+
+def _even(results: StackResults, found: Alignments, head: HeadName) -> Iterator[NumberCell | None]:
+    """Yield numbers of even choice; metrics have those of uniform attention on their own pages.
+
+    Args:
+        head: a head whose rows have the numbers, as those of every head.
+    """
     yield from (None for _ in _peaked(results))
     yield None
-    yield _cell(found.even_diagonal.at())
-    yield _cell(found.even_copied.at())
+    yield _linked(_cell(found.even_diagonal.at()), head, "diagonal")
+    yield _linked(_cell(found.even_copied.at()), head, "same_form")
     yield from (None for _ in range(4 if found.error else 0))
 
 

@@ -1,60 +1,140 @@
-"""The files of a site, and what their columns mean."""
+"""The page of a site's files: a number with its row, and what the columns of each file mean."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from headbook.pages.parts.page import Page
-from headbook.report.wording import size_text
+from headbook.pages.parts.page import AnalysisPage
+from headbook.report.answers.data import NumberExample
+from headbook.report.wording import count_text, size_text
+from headbook.study.tables import Table
 
 DescribedFile = tuple[str, Mapping[str, str]]  # what a file holds, and its columns
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of the site: its address, what it holds, its columns and its size."""
+    """A table or a record of the site.
 
-    href: str
+    Attributes:
+        name: name of its files without their endings.
+        what: what it holds.
+        columns: names of columns or fields with their meaning.
+        files: address and size of each of its files.
+        rows: number of rows; None for a record.
+        width: width of the bar of a table, in per cent: the square root of its share of rows.
+    """
+
+    name: str
     what: str
     columns: tuple[tuple[str, str], ...]
-    size: str
+    files: tuple[tuple[str, str], ...]
+    rows: int | None = None
+    width: float = 0.0
+
+
+@dataclass(frozen=True)
+class ExampleRow:
+    """A number and the row that holds it.
+
+    Attributes:
+        example: words with the number.
+        place: file and line of the row.
+        cells: column, value and meaning of each value that the row has.
+    """
+
+    example: NumberExample
+    place: str
+    cells: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataPage(Page):
+class DataPage(AnalysisPage):
     """The site's files.
 
     Attributes:
-        files: tables and records with their columns.
-        figures: how many charts stand in ``figures/``.
+        row: a number with its row; None if no head has a number.
+        tables: tables with their columns, the longest first.
+        records: other files with their fields.
+        figures: how many charts are in ``figures/``.
         left_out: files that were too large, in words.
     """
 
     template: ClassVar[str] = "data.html"
-    files: tuple[DataFile, ...]
+    scripts = ("rows",)
+    styles = ("plots", "analysis", "rows", "data")  # not every site has small maps
+    row: ExampleRow | None
+    tables: tuple[DataFile, ...]
+    records: tuple[DataFile, ...]
     figures: int
     left_out: tuple[str, ...]
 
 
 def data_page(
-    data: Path, files: Mapping[str, DescribedFile], figures: int, left_out: tuple[str, ...] = ()
+    data: Path,
+    tables: Mapping[str, Table[Any]],
+    facts: Mapping[str, Mapping[str, Any]],
+    records: Mapping[str, DescribedFile],
+    *,
+    figures: int,
+    left_out: Sequence[str] = (),
+    row: ExampleRow | None = None,
 ) -> DataPage:
-    """The page of a site's files.
+    """Return the page of a site's files.
 
     Args:
-        files: what each holds, by its name in the folder ``data``; some may not be there.
+        data: the folder of tables and records.
+        tables: entries of tables by name.
+        facts: files and number of rows of each table that the site has, as from
+            `headbook.site.export.table_facts`.
+        records: what other files hold, and their fields, by name; a file may be missing.
+        figures: how many charts are files.
+        left_out: a message for each file that is too large.
+        row: a number with its row.
     """
+    longest = max((of["rows"] for of in facts.values()), default=0)
+    listed = [
+        DataFile(
+            name=name,
+            what=tables[name].description,
+            columns=tuple(tables[name].columns.items()),
+            files=tuple((href, _size(data.parent / href)) for href in of["files"]),
+            rows=of["rows"],
+            width=round(100 * math.sqrt(of["rows"] / max(longest, 1)), 2),
+        )
+        for name, of in facts.items()
+    ]
+    others = [
+        DataFile(name, what, tuple(fields.items()), ((f"data/{name}", _size(data / name)),))
+        for name, (what, fields) in records.items()
+        if (data / name).exists()
+    ]
     return DataPage(
         path="data.html",
-        title="Data",
+        topic="Data",
+        title="Where does a number come from?",
         description="Every number of this site as a file, with the meaning of each column.",
-        files=tuple(
-            DataFile(f"data/{name}", what, tuple(columns.items()), size_text(size))
-            for name, (what, columns) in files.items()
-            if (data / name).exists()
-            for size in [(data / name).stat().st_size]
+        answer=(
+            "From one row of one table: click a number",
+            *((", such as ", row.example.number, ",") if row else ()),
+            " and its row opens.",
         ),
+        scope=(
+            ("Files", f"{count_text(len(listed), 'table')}, each as CSV and Parquet."),
+            (
+                "Without scripts",
+                "a number is a link to its table here; the address names the line.",
+            ),
+        ),
+        row=row,
+        tables=tuple(sorted(listed, key=lambda table: -(table.rows or 0))),
+        records=tuple(others),
         figures=figures,
-        left_out=left_out,
+        left_out=tuple(left_out),
     )
+
+
+def _size(file: Path) -> str:
+    return size_text(file.stat().st_size)

@@ -1,329 +1,330 @@
-"""The geometry of states."""
+"""How words travel: from the input embedding through the layers, and the space of their states."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
-import pandas as pd
 
-from headbook.analysis.accumulators import Estimates
-from headbook.analysis.state_vectors import MINIBATCH, N_OUTLIERS
-from headbook.charts import Figure, state_curves, state_matrix
-from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.page import Page
-from headbook.pages.parts.table import (
-    DASH,
-    MarkedText,
-    NumberCell,
-    PageTable,
-    Part,
-    Row,
-    words_cell,
+from headbook.charts.panels import PanelPlot
+from headbook.charts.theme import amount_class
+from headbook.pages.geometry_parts.state_space import (
+    gaps_in_space,
+    layer_similarity,
+    number_tables,
+    outlier_table,
+    outlier_title,
+    space_plot,
 )
-from headbook.report.findings.finding import metric_link
-from headbook.report.findings.states import geometry_sentences
+from headbook.pages.geometry_parts.travel_curves import mixing_plot, path_plot
+from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection, gap_text
+from headbook.pages.parts.table import HeatCell, MarkedText, PageTable, Row, WordsCell, words_cell
+from headbook.report.answers.geometry import (
+    COSINE,
+    HALF,
+    KEPT,
+    MEASURED,
+    MIXING,
+    OBSERVATION,
+    RANK,
+    Observation,
+    TokenNumbers,
+    identity_answer,
+    mixing_sentences,
+    observations,
+    own_token_number,
+    token_numbers,
+    word_classes,
+)
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.own_tokens import WORD_CLASS_NAMES, class_of_tag, own_tokens
+from headbook.report.relations import TAG_NAMES
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import MISSING, STACKS, count_text, number, percent
-from headbook.study.state_geometry import (
-    CKA,
-    OUTLIERS,
-    GeometrySums,
-    StateColumn,
-    short_names,
-    state_names,
+from headbook.report.wording import (
+    FEW_WORDS,
+    MISSING,
+    STACKS,
+    THIN,
+    count_text,
+    interval_text,
+    number,
+    percent,
+    whole_percent,
 )
+from headbook.schema import UPOS, ResidualPoint
+from headbook.study.manifest import MissingPart
 
-
-class StateCurve(NamedTuple):
-    """A number in a panel; its axis is the panel's."""
-
-    panel: str
-    axis: str
-    series: str
-    metric: str
-    label: str = "raw"
-    baseline: bool = False
-
-
-SIMILAR, ONE, RANK = "Similarity of tokens", "Best single direction", "Effective rank"
-COSINE, PATH = "Cosine of two tokens", "Cosine to the input embedding"
-SHAPES = (
-    StateCurve(SIMILAR, "cosine", "same token", ids.SELF_SIMILARITY),
-    StateCurve(SIMILAR, "cosine", "same sentence", ids.INTRA_SENTENCE_SIMILARITY),
-    StateCurve(SIMILAR, "cosine", "any two", ids.ANISOTROPY, baseline=True),
-    StateCurve(ONE, "share", "same token", ids.MAXIMUM_EXPLAINABLE_VARIANCE),
-    StateCurve(
-        ONE, "share", "random tokens", ids.MAXIMUM_EXPLAINABLE_VARIANCE, "baseline", baseline=True
-    ),
-    StateCurve(RANK, f"dimensions ({MINIBATCH} tokens)", "rank", ids.EFFECTIVE_RANK, ""),
-)
-TREATED = tuple(
-    StateCurve(panel, "cosine", series, metric, label)
-    for panel, metric in ((COSINE, ids.ANISOTROPY), (PATH, ids.STANDARDISED_COSINE))
-    for label, series in {
-        "raw": "unchanged",
-        "without_outliers": "without three",
-        "standardised": "standardised",
-    }.items()
-)
-
-
-def figures(results: StackResults, sums: GeometrySums) -> Iterator[Figure]:
-    """All figures of one stack that have something to show."""
-    stack = results.stack.name
-    behind = f"{count_text(sums.tokens, 'token')}{results.sample_note(sums.sentences, ' of')}"
-    ranked = StateColumn(ids.EFFECTIVE_RANK, "") in sums.columns and sums.minibatches
-    rank = " Right: effective rank." if ranked else ""
-    captions = {
-        f"geometry-{stack}": (
-            SHAPES,
-            "Cosine of occurrences of one vocabulary token in different sentences, of tokens with "
-            "the mean of their sentence, and of any two tokens (grey: baseline). Variance along "
-            "the best single direction: one vocabulary token, and as many random tokens (grey)."
-            f"{rank} Bands: 95 % intervals.",
-        ),
-        f"geometry-dimensions-{stack}": (
-            TREATED,
-            "Cosine of two tokens of different sentences, and of each token to its input "
-            "embedding: unchanged, without the three dimensions that add most to it, and with "
-            "every dimension standardised. Where lines differ, a few dimensions dominate.",
-        ),
-    }
-    for name, (lines, caption) in captions.items():
-        rows = _rows(sums, lines)
-        if len(rows):
-            panels = list(dict.fromkeys(rows["panel"]))
-            yield state_curves(
-                name,
-                f"{caption} {behind}.",
-                rows,
-                states=short_names(len(sums.weights)),
-                panels=panels,
-            )
-    if not np.isnan(sums.cka).all():
-        yield _matrix(f"geometry-cka-{stack}", sums)
-
-
-def _rows(sums: GeometrySums, lines: tuple[StateCurve, ...]) -> pd.DataFrame:
-    states, frames = short_names(len(sums.weights)), []
-    for line in lines:
-        metric = all_metrics()[line.metric]
-        of = sums.of(line.metric, line.label)
-        numbers = Estimates.of(of, metric.limits, metric.spread(line.label))
-        frame = pd.DataFrame(
-            {"state": states, "value": numbers.value, "low": numbers.low, "high": numbers.high}
-        )
-        labels = {"panel": line.panel, "title": line.axis, "series": line.series}
-        frames.append(frame.assign(**labels, baseline=line.baseline).dropna(subset="value"))
-    frames = [frame for frame in frames if len(frame)]
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
-
-
-def _matrix(name: str, sums: GeometrySums) -> Figure:
-    states = short_names(len(sums.weights))
-    rows = [
-        {"state": state, "other": other, "value": float(value)}
-        for state, row in zip(states, sums.cka, strict=True)
-        for other, value in zip(states, row, strict=True)
-        if not np.isnan(value)
-    ]
-    caption = (
-        "Similarity of every two layers by linear CKA, unbiased (1: the same up to rotation and "
-        f"scale), over {count_text(sums.minibatches, 'minibatch', 'minibatches')} of "
-        f"{MINIBATCH} tokens."
-    )
-    return state_matrix(name, caption, pd.DataFrame(rows), states=states, title="CKA")
-
-
-ANISOTROPY = ids.ANISOTROPY
-LEAST = 0.01  # mean cosine of which parts are told
-MOST_STATES = 40  # rows of a table of every two states
-HEADINGS = {
-    "raw": "unchanged",
-    "adjusted": "minus baseline",
-    "baseline": "random tokens",
-    "standardised": "standardised",
-    "without_outliers": "without outliers",
-}
-# Each table's metrics; what is said of the outliers has a table of its own.
-TABLES = {
-    "Similarity of tokens": (ANISOTROPY, ids.SELF_SIMILARITY, ids.INTRA_SENTENCE_SIMILARITY),
-    "Dimensions": (ids.MAXIMUM_EXPLAINABLE_VARIANCE, ids.EFFECTIVE_RANK),
-    "Cosine to the input embedding": (ids.STANDARDISED_COSINE,),
-}
+Written = Callable[[float], str]
 
 
 @dataclass(frozen=True)
-class GeometrySection:
-    """One kind of states.
+class TravelSection(StackSection):
+    """The paths of the tokens of one stack.
 
     Attributes:
-        stack, title: as files and as pages call it.
-        sample: what the numbers rest on.
-        summary: what they say, in sentences.
-        remarks: what is missing, and why.
-        figures: curves and the matrix of layers.
-        tables: the numbers by state, with their headings; titles stand below the metrics'.
-        outliers: the largest dimensions of each state; None where nobody asked.
-        cka: by state, how alike it is to every other; None where there are too many, or none.
+        paths: curves that answer the question of the page.
+        kinds: kinds of words after the last layer; ``few`` are those with few words.
+        mixing: curves of what other tokens give; ``mixing_notes`` are sentences on it.
+        observed: published observations, tested.
+        space: curves of the similarity of tokens and of the rank.
+        similarity: similarity of every two layers.
+        outliers: dimensions that make tokens alike.
+        outlier_title: title of that table.
+        numbers: all numbers of states.
     """
 
-    stack: str
-    title: str
-    sample: str
-    summary: tuple[str, ...]
-    remarks: tuple[str, ...]
-    figures: tuple[Figure, ...]
-    tables: tuple[tuple[str, PageTable], ...]
+    paths: PanelPlot | None
+    kinds: PageTable | None
+    few: PageTable | None
+    mixing: PanelPlot | None
+    mixing_notes: tuple[Sentence, ...]
+    observed: PageTable | None
+    space: PanelPlot | None
+    similarity: PageTable | None
     outliers: PageTable | None
-    cka: PageTable | None
+    outlier_title: str
+    numbers: tuple[PageTable, ...]
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """Fragments and names of the parts below the question."""
+        names = (
+            ("kinds", "kinds of words", self.kinds or self.few),
+            ("mixing", "mixing", self.mixing),
+            ("observations", "published observations", self.observed),
+            ("space", "the space", self.space),
+            ("layers", "layers and dimensions", self.similarity or self.outliers),
+            ("numbers", "all numbers", self.numbers),
+        )
+        return tuple((name, text) for name, text, there in names if there)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeometryPage(Page):
-    """The geometry of the states of all stacks.
+class GeometryPage(AnalysisPage):
+    """Paths of tokens through the layers, in all stacks that have states.
 
     Attributes:
-        sections: by stack.
-        without: kinds of attention that have no section, and why.
-        named: dimensions that the table of outliers names.
-        minibatch: tokens of a minibatch.
+        sections: by stack; the first answers the question.
+        example: a worked example of a share; empty without one.
     """
 
     template: ClassVar[str] = "geometry.html"
-    sections: tuple[GeometrySection, ...]
-    without: tuple[str, ...]
-    named: int
-    minibatch: int
+    styles = (*AnalysisPage.styles, "geometry")
+    sections: tuple[TravelSection, ...]
+    example: Sentence
 
 
 def has_geometry(results: Mapping[str, StackResults]) -> bool:
-    """Return whether a study has the geometry of token states."""
-    return bool(study_of(results).corpus_sums.geometry)
+    """Return whether a study has states of tokens, or what attention adds to them."""
+    return any(_has_states(r) for r in results.values())
+
+
+def _has_states(results: StackResults) -> bool:
+    if results.stack.crosses:  # states after cross-attention are those of the decoder
+        return False
+    metrics = (COSINE, RANK, KEPT, MIXING, HALF, MEASURED)
+    return results.stack.name in results.study.corpus_sums.geometry or any(
+        token_numbers(results, metric, "all") for metric in metrics
+    )
 
 
 def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage:
-    """The page of the geometry of states."""
+    """Return the page on how words travel."""
     study = study_of(results)
-    geometry_sums = study.corpus_sums.geometry
+    stacks = [r for r in results.values() if _has_states(r)]
+    first, *others = stacks
     return GeometryPage(
         path="geometry.html",
-        title="Representation geometry",
-        description=f"Similarity of token states in the layers of {study.manifest.model.name}, "
-        "their effective dimensions, and similarity of layers.",
-        sections=tuple(
-            _section(r, geometry_sums[name]) for name, r in results.items() if name in geometry_sums
+        title="Do words keep their identity through the layers?",
+        description=f"How far tokens move from their embedding in {study.manifest.model.name}, "
+        "what they take in from others, and the space of their states.",
+        topic="How words travel",
+        answer=identity_answer(first),
+        scope=tuple(_scope(first)),
+        questions=tuple(
+            Question(
+                r.stack.name,
+                f"And in {STACKS[r.stack.name]}?",
+                identity_answer(r),
+                "words identity layers",
+            )
+            for r in others
         ),
-        without=tuple(_without(results[name]) for name in results if name not in geometry_sums),
-        named=N_OUTLIERS,
-        minibatch=MINIBATCH,
+        absent=tuple(dict.fromkeys(text for r in results.values() for text in _absent(r))),
+        sections=tuple(map(_section, stacks)),
+        example=_example(first),
     )
 
 
-def _without(results: StackResults) -> str:
-    stack = results.stack
-    why = (
-        "no states of its own; those of the decoder are above"
-        if stack.crosses
-        else "no sentence of the sample has a token that counts"
+def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
+    own, cosine = own_tokens(results), token_numbers(results, COSINE, "all")
+    behind = int(cosine.estimates.sentences.max()) if cosine else 0
+    if own:
+        counts = [
+            f"{shares.events[-1]:,.0f} {WORD_CLASS_NAMES[kind]}"
+            for kind, shares in own.shares.items()
+            if kind in word_classes(results)[:2]
+        ]
+        more = f"; cosine: {behind:,}" if cosine and behind != own.sentences else ""
+        yield "Sentences", f"{own.sentences:,} with a page ({', '.join(counts)}){more}."
+    elif cosine:
+        yield "Sentences", f"{behind:,}."
+    yield "State", f"after the layer; bands are 95{THIN}% intervals over sentences."
+
+
+def _section(results: StackResults) -> TravelSection:
+    sums = results.study.corpus_sums.geometry.get(results.stack.name)
+    kinds = [*_kinds(results)]
+    return TravelSection(
+        stack=results.stack.name,
+        paths=path_plot(results),
+        kinds=_kinds_table(kinds, lambda n: n >= FEW_WORDS),
+        few=_kinds_table(kinds, lambda n: n < FEW_WORDS),
+        mixing=mixing_plot(results),
+        mixing_notes=tuple(mixing_sentences(results)),
+        observed=_observed(results),
+        space=space_plot(results, sums) if sums else None,
+        similarity=layer_similarity(results, sums) if sums else None,
+        outliers=outlier_table(results, sums) if sums else None,
+        outlier_title=outlier_title(sums) if sums else "",
+        numbers=tuple(number_tables(sums)) if sums else (),
     )
-    return f"{STACKS[stack.name]}: {why}"
 
 
-def _section(results: StackResults, sums: GeometrySums) -> GeometrySection:
-    stack = results.stack.name
-    return GeometrySection(
-        stack=stack,
-        title="states of the " + ("layers" if stack == "self" else stack),
-        sample=f"{count_text(sums.tokens, 'token')} of {count_text(sums.sentences, 'sentence')}",
-        summary=tuple(geometry_sentences(sums)),
-        remarks=tuple(_remarks(sums)),
-        figures=tuple(figures(results, sums)),
-        tables=tuple(_tables(sums)),
-        outliers=_outliers(sums),
-        cka=_cka(sums),
-    )
+KIND_COLUMNS = (
+    (COSINE, "cosine to input", number),
+    (KEPT, "neighbours kept", whole_percent),
+    (RANK, "tokens nearer than its own", lambda rank: number(10**rank - 1)),
+    (MIXING, "from other tokens", whole_percent),
+)
 
 
-def _cka(sums: GeometrySums) -> PageTable | None:
-    names = short_names(len(sums.weights))
-    if np.isnan(sums.cka).all() or len(names) > MOST_STATES:
-        return None
-    rows = zip(names, sums.cka, strict=True)
-    return PageTable(
-        ("Layer", *names), tuple(Row(name, tuple(map(number, map(float, r)))) for name, r in rows)
-    )
+def _kinds(results: StackResults) -> Iterator[tuple[str, float, dict[str, TokenNumbers]]]:
+    """Yield the parts of speech of the corpus with their words, most kept neighbours first."""
+    last = results.stack.n_layers - 1
+    found = []
+    for tag in UPOS:
+        numbers = {m: n for m, *_ in KIND_COLUMNS if (n := token_numbers(results, m, tag))}
+        if numbers:
+            counts = [n.estimates.events.item(last) for n in numbers.values()]
+            key = (numbers.get(KEPT) or next(iter(numbers.values()))).estimates.value[last]
+            found.append((-np.nan_to_num(key, nan=-1), tag, max(counts), numbers))
+    for _, tag, count, numbers in sorted(found, key=lambda each: each[:2]):
+        yield tag, count, numbers
 
 
-def _remarks(sums: GeometrySums) -> Iterator[str]:
-    """Why numbers are missing."""
-    there = {
-        column.metric: not np.isnan(sums.states.value[:, index]).all()
-        for index, column in enumerate(sums.columns)
-        if column.label in {"", "raw", "largest"}
-    }
-    asked = {*there} | ({CKA} if sums.products.size else set())
-    if sums.sentences < 2 and ANISOTROPY in asked:
-        yield "anisotropy, and what builds on it: the sample has one sentence only"
-    if sums.minibatches == 0 and asked & {CKA, ids.EFFECTIVE_RANK}:
-        what = "effective rank and similarity of layers"
-        yield f"{what}: they need {MINIBATCH} tokens; the sample has {sums.tokens:,}"
-    if there.get(ids.SELF_SIMILARITY) is False:
-        yield "self-similarity: no vocabulary token occurs in two sentences of the sample"
-    if there.get(ids.MAXIMUM_EXPLAINABLE_VARIANCE) is False:
-        yield "maximum explainable variance: no vocabulary token occurs in five of its sentences"
-    if sums.sentences > 1 and not sums.weights.all():
-        states = np.array(short_names(len(sums.weights)))[sums.weights == 0]
-        yield f"cosines of {', '.join(states)}: some vector there is 0, or not a finite number"
-
-
-def _tables(sums: GeometrySums) -> Iterator[tuple[str, PageTable]]:
-    for title, metrics in TABLES.items():
-        columns = [c for m in metrics for c in sums.columns if c.metric == m]
-        asked = [m for m in metrics if any(c.metric == m for c in columns)]
-        if not columns:
-            continue
-        cells = [_cells(sums, column) for column in columns]
-        yield (
-            title,
-            PageTable(
-                ("State", *(HEADINGS.get(column.label, "value") for column in columns)),
-                tuple(map(Row, _names(sums), zip(*cells, strict=True))),
-                groups=tuple(
-                    (metric_link(m, all_metrics()[m].title), sum(c.metric == m for c in columns))
-                    for m in asked
-                ),
-            ),
-        )
-
-
-def _cells(sums: GeometrySums, column: StateColumn) -> list[NumberCell]:
-    metric = all_metrics()[column.metric]
-    numbers = Estimates.of(sums.of(*column), metric.limits, metric.spread(column.label))
-    return [NumberCell.of(numbers.at(row), metric) for row in range(len(sums.weights))]
-
-
-def _names(sums: GeometrySums) -> list[str]:
-    names = state_names(len(sums.weights))
-    return [str(state) if layer is None else f"L{layer}" for layer, state in names]
-
-
-def _outliers(sums: GeometrySums) -> PageTable | None:
-    """The largest dimensions: their parts of the whole, or what they give where that is nothing."""
-    together, whole = StateColumn(OUTLIERS, "three"), StateColumn(ANISOTROPY, "raw")
-    if together not in sums.columns:
-        return None
-    missing = [NumberCell(MISSING, "", "not asked for", too_few=False)] * len(sums.weights)
-    wholes = _cells(sums, whole) if whole in sums.columns else missing
+def _kinds_table(
+    kinds: list[tuple[str, float, dict[str, TokenNumbers]]], chosen: Callable[[float], bool]
+) -> PageTable | None:
+    """Return the parts of speech with as many words as chosen, after the last layer."""
+    there = [each for each in KIND_COLUMNS if any(each[0] in found for *_, found in kinds)]
     rows = []
-    for row, (name, cell) in enumerate(zip(_names(sums), _cells(sums, together), strict=True)):
-        total = float(sums.contributions[row].sum())
-        dimensions: list[Part] = []
-        for dimension in sums.largest(row, N_OUTLIERS):
-            part = float(sums.contributions[row, dimension])
-            share = percent(part / total) if total > LEAST else number(part)
-            dimensions += [", "] * bool(dimensions)
-            dimensions += [MarkedText(str(dimension), "b"), f"\N{NO-BREAK SPACE}{share}"]
-        rows.append(Row(name, (wholes[row], words_cell(*dimensions) if dimensions else DASH, cell)))
-    return PageTable(("State", "all dimensions", "the largest", "together"), tuple(rows))
+    for tag, count, found in kinds:
+        if chosen(count):
+            cells = (
+                _kind_cell(found.get(metric), [f[metric] for *_, f in kinds if metric in f], text)
+                for metric, _, text in there
+            )
+            head = words_cell(TAG_NAMES[tag], style=f"cl c-{class_of_tag(tag)}")
+            rows.append(Row(head, (words_cell(f"{count:,.0f}", style="few"), *cells)))
+    titles = ("words", "n", *(title for _, title, _ in there))
+    return PageTable(titles, tuple(rows), style="heat") if rows else None
+
+
+def _kind_cell(
+    numbers: TokenNumbers | None, column: list[TokenNumbers], written: Written
+) -> HeatCell:
+    """Return the number of a kind after the last layer; the largest of the column is darkest."""
+    if numbers is None or np.isnan(numbers.estimates.value[-1]):
+        return HeatCell(MISSING, "q0")
+    layer = len(numbers.estimates.value) - 1
+    last = numbers.estimates.at(layer)
+    most = np.nanmax([each.estimates.value[layer] for each in column])
+    linked = numbers.linked(written(last.value), layer)
+    ends = "" if np.isnan(last.low) else f"[{written(last.low)}, {written(last.high)}]"
+    return HeatCell(linked.text, amount_class(last.value, 0.0, float(most)), linked, ends)
+
+
+def _observed(results: StackResults) -> PageTable | None:
+    """Return the table of published observations in both kinds of states."""
+    states = {ResidualPoint.POST: "after the layer", ResidualPoint.MID: "after attention"}
+    tested = {state: {s.name: s for s in observations(results, state)} for state in states}
+    names = {name: s.text for found in tested.values() for name, s in found.items()}
+    rows = tuple(
+        Row(text, tuple(_verdict(results, found.get(name)) for found in tested.values()))
+        for name, text in names.items()
+    )
+    return PageTable(("observation", *states.values()), rows, style="observed") if rows else None
+
+
+def _verdict(results: StackResults, tested: Observation | None) -> WordsCell:
+    """Return whether an observation holds, with its numbers."""
+    if tested is None:
+        return words_cell("not measured")
+    stack, (one, other), (first, second) = results.stack.name, tested.measure, tested.numbers
+    row = (
+        ("claim", OBSERVATION), ("stack", stack), ("metric", tested.metric),
+        ("label", tested.label),
+    )  # fmt: skip
+    verdict = MarkedText("holds" if tested.holds else "does not hold", "b")
+    style = "vd yes" if tested.holds else "vd"
+    if tested.layer is not None:
+        share = LinkedNumber(whole_percent(first), "tests", row)
+        return words_cell(verdict, f" {one} after layer {tested.layer}: ", share, style=style)
+    numbers = (LinkedNumber(number(each), "tests", row) for each in (first, second))
+    return words_cell(
+        verdict, f" {one}: ", next(numbers), f"; {other}: ", next(numbers), style=style
+    )
+
+
+def _example(results: StackResults) -> Sentence:
+    """Return how the share in the answer follows from counts."""
+    own, last = own_tokens(results), results.stack.n_layers - 1
+    kind = "content" if own and "content" in own.shares else "all"
+    if own is None or kind not in own.shares or np.isnan(own.shares[kind].value[last]):
+        return ()
+    share = own.shares[kind].at(last)
+    counted, found = round(share.events), round(share.value * share.events)
+    number_ = own_token_number(results, kind, last)._replace(text=percent(share.value))
+    interval = interval_text(share.low, share.high, share=True)
+    return (
+        f"Of {counted:,} {WORD_CLASS_NAMES[kind]} in {count_text(share.sentences, 'sentence')}, "
+        f"{found:,} have no nearer vocabulary token than their own after layer {last}: {found:,} / "
+        f"{counted:,} = ", number_, f" {interval}.".replace(" .", "."),
+    )  # fmt: skip
+
+
+MEASURES = {
+    COSINE: "The cosine of tokens to their input embedding is",
+    RANK: "Ranks of tokens among the vocabulary are",
+    KEPT: "Kept neighbours are",
+    MIXING: "Context mixing is",
+    MEASURED: "Attention rollout with measured mixing is",
+}
+
+
+def _absent(results: StackResults) -> Iterator[str]:
+    """Yield what was not measured of a stack, with the reason or the option."""
+    if results.stack.crosses:
+        yield "Cross-attention has no states of its own; those of the decoder are shown."
+        return
+    gaps = {
+        gap.key: f"{gap_text(gap)}."
+        for gap in results.study.manifest.gaps
+        if gap.stack in {"", results.stack.name}
+    }
+    for metric, subject in MEASURES.items():
+        if token_numbers(results, metric, "all") is None:
+            reason = gaps.get(metric) or (
+                metric in {MIXING, MEASURED} and gaps.get(MissingPart.VALUES)
+            )
+            yield reason or f"{subject} not measured here: --metrics {metric}."
+    if token_numbers(results, RANK, "all") and own_tokens(results) is None:
+        yield "Tokens nearest to themselves are counted in sentences with a page: --sentence-pages."
+    if word_classes(results)[0] != "content":
+        yield gaps.get(MissingPart.TAGS) or "Kinds of words need annotated sentences: --annotator."
+    sums = results.study.corpus_sums.geometry.get(results.stack.name)
+    if sums is None:
+        yield "The space of states is not measured here: --metrics anisotropy,effective_rank."
+    else:
+        yield from gaps_in_space(sums)

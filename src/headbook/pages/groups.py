@@ -14,6 +14,7 @@ from headbook.metrics import all_metrics
 from headbook.pages.parts.groups import (
     GroupMetric,
     difference_cell,
+    group_row,
     groups_of,
     numbers_of,
     pair_cells,
@@ -118,7 +119,8 @@ def _contrast(results: StackResults, found: _Found, family: int, *, named: bool)
     values: list[Content] = []
     for group in found.groups:
         values += [words_cell(MarkedText(group.value, "bdi"))] if named else []
-        values.append(NumberCell.of(numbers_of(group, headline).at(layer, head), headline.metric))
+        cell = NumberCell.of(numbers_of(group, headline).at(layer, head), headline.metric)
+        values.append(cell.with_row("groups", group_row(group, headline, name)))
     cells = (
         words_cell(headline.link, style="what"),
         *values,
@@ -157,8 +159,9 @@ def _size(found: PairDifferences, place: tuple[int, ...]) -> float:
 def _pair_row(
     results: StackResults, found: PairDifferences, layer: int, head: int, column: int
 ) -> Row:
-    headline, cells = pair_cells(found, layer, head, column)
-    return Row(head_link(HeadName(results.stack.name, layer, head)), (headline.link, *cells))
+    name = HeadName(results.stack.name, layer, head)
+    headline, cells = pair_cells(found, name, column)
+    return Row(head_link(name), (headline.link, *cells))
 
 
 FEW_SENTENCES = 10  # groups with fewer are not compared
@@ -209,6 +212,7 @@ class GroupsPage(Page):
     """
 
     template: ClassVar[str] = "groups.html"
+    styles = ("plots",)
     sections: tuple[GroupsSection, ...]
     few: int
     remarks: tuple[str, ...]

@@ -1,444 +1,401 @@
-"""The list of all heads, its questions, and the data that its script reads."""
+"""The page of all heads: maps by family, a line for each head, and the highest numbers."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import urlencode
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates
-from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Figure
 from headbook.charts.heads import head_scatter
-from headbook.metrics import all_metrics, head_metrics, ids
-from headbook.metrics.base import HeadMetric
-from headbook.pages.parts.grid import FIRST, number_key, offered_labels
-from headbook.pages.parts.page import Page
-from headbook.pages.parts.table import (
-    DASH,
-    MarkedText,
-    NumberCell,
-    PageTable,
-    Row,
-    WordsCell,
-    words_cell,
+from headbook.charts.theme import amount_class
+from headbook.pages.parts.atlas import MANY, many_heads, map_style
+from headbook.pages.parts.head_list import (
+    EFFECT_TITLE,
+    Column,
+    HeadEffects,
+    all_facts,
+    head_effects,
+    initial_axes,
+    initial_columns,
+    line_style,
+    list_order,
+    number_columns,
 )
-from headbook.report.ablation import head_changes, unit
-from headbook.report.findings import Link
-from headbook.report.findings.finding import choose_head, head_link, uniform_estimate
-from headbook.report.head_facts import Fact, HeadFacts, head_facts
-from headbook.report.relation_tests import tests_of_stack
-from headbook.report.relations import best_head_of_relation, relation_words
+from headbook.pages.parts.page import AnalysisPage, StackSection
+from headbook.pages.parts.table import HeatCell
+from headbook.report.ablation import main_target
+from headbook.report.answers.heads import (
+    RANKINGS,
+    RankedHead,
+    first_head,
+    heads_answer,
+    ranking_text,
+)
+from headbook.report.answers.linked_rows import head_number
+from headbook.report.families import Family, sink_tokens
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.head_facts import HeadFacts, head_facts
+from headbook.report.head_types import MIN_PART_SHARE, MIN_UNIFORM_ENTROPY, NOT_MEASURED, sink_share
 from headbook.report.results import StackResults, study_of
-from headbook.report.roles import sink_words, value_and_interval
 from headbook.report.wording import (
+    MISSING,
     STACKS,
-    VIEWS,
     capital,
     count_text,
+    head_file,
+    interval_text,
     is_share,
-    label_name,
-    p_family_wise_text,
-    percent,
-    rule_phrase,
+    number,
 )
-from headbook.schema import SinkView
-from headbook.study.ablation import AblationResults
-from headbook.study.ablation_tables import EFFECT, EXACT
-from headbook.study.sentence_data import HeadName, heads_of
-
-AXES = FIRST[:2]  # what the list's picture shows first
+from headbook.schema import HeadKey, Replacement
+from headbook.study.ablation_tables import EFFECT
+from headbook.study.ablation_tests import ATTRIBUTION
+from headbook.study.sentence_data import HeadName
 
 Results = Mapping[str, StackResults]
 
-
-@dataclass(frozen=True)
-class Column:
-    """A metric and a label as a column.
-
-    Attributes:
-        metric: whose numbers it holds; ``label`` which of them.
-        views: by stack; a stack that lacks the number is missing.
-    """
-
-    metric: HeadMetric
-    label: str
-    views: Mapping[str, SinkView]
-
-    @property
-    def key(self) -> str:
-        """How addresses and scripts call it."""
-        return number_key(self.metric, self.label)
-
-    @property
-    def title(self) -> str:
-        """Heading."""
-        about = label_name(self.label)
-        return f"{self.metric.title}: {about}" if about else self.metric.title
-
-    @property
-    def unit(self) -> str:
-        """Unit and keys, for a small line below the heading; shares say % themselves."""
-        views = " or ".join(dict.fromkeys(VIEWS[view] for view in self.views.values()))
-        return f"{self.metric.unit}, {views}" if self.metric.unit else views
-
-    def at(self, results: Results, head: HeadName) -> Estimate:
-        """A head's number; NaN where there is none."""
-        if head.stack not in self.views:
-            return NO_ESTIMATE
-        return self.numbers(results[head.stack]).at(head.layer, head.head)
-
-    def numbers(self, results: StackResults) -> Estimates:
-        """The numbers of a stack that has them. *Shape:* ``(layer, head)``."""
-        return results.heads(self.metric.id, self.views[results.stack.name], self.label)
-
-
-def number_columns(results: Results) -> tuple[Column, ...]:
-    """All columns that some stack has numbers for, in the order of metrics."""
-    there = {metric.id for r in results.values() for metric in r.metrics}
-    order = head_metrics(metric for name, metric in all_metrics().items() if name in there)
-    asked = ((metric, label) for metric in order for label in offered_labels(metric))
-    made = (Column(*pair, _views(results, *pair)) for pair in asked)
-    return tuple(column for column in made if column.views)
-
-
-def _views(results: Results, metric: HeadMetric, label: str) -> dict[str, SinkView]:
-    views = {name: r.view(metric, label) for name, r in results.items()}
-    return {name: v for name, v in views.items() if results[name].has_value(metric.id, v, label)}
-
-
-def first_columns(offered: Sequence[Column]) -> tuple[Column, ...]:
-    """Those that the page shows first; without any of them, the first one."""
-    return _columns_of(offered, FIRST) or tuple(offered[:1])
-
-
-def first_axes(offered: Sequence[Column]) -> tuple[Column, ...]:
-    """The two columns that the picture shows first; the first two where a study lacks them."""
-    named = _columns_of(offered, AXES)
-    if len(named) == len(AXES):
-        return named
-    return tuple(offered[:2]) if len(offered) > 1 else ()
-
-
-def _columns_of(offered: Sequence[Column], metrics: Sequence[str]) -> tuple[Column, ...]:
-    """The columns of some metrics that have one number a head."""
-    there = {column.metric.id: column for column in offered if not column.label}
-    return tuple(there[name] for name in metrics if name in there)
-
-
-def list_data(results: Results) -> dict[str, Any]:
-    """What the script of the list needs at once: heads in order, and which numbers there are."""
-    offered = number_columns(results)
-    return {
-        "stacks": [[name, STACKS[name]] for name in results],
-        "heads": [_data_row(facts) for r in results.values() for facts in head_facts(r)],
-        "metrics": [*_metrics(offered)],
-        "columns": [column.key for column in first_columns(offered)],
-        "axes": [column.key for column in first_axes(offered)],
-    }
-
-
-def _data_row(facts: HeadFacts) -> list[Any]:
-    summary = (facts.label, facts.attends_to, facts.relation)
-    place = (facts.name, facts.href, facts.head.stack, facts.head.layer)
-    return [*place, *map(_written, summary), int(facts.beats)]
-
-
-def _written(fact: Fact) -> list[Any]:
-    return [fact.word, fact.detail, fact.sort_value]
-
-
-def _metrics(offered: Sequence[Column]) -> Iterator[dict[str, Any]]:
-    for metric, own in groupby(offered, key=lambda column: column.metric):
-        yield {
-            "id": metric.id,
-            "title": metric.title,
-            "share": is_share(metric),
-            "labels": [[column.key, column.title, column.unit] for column in own],
-        }
-
-
-def values_data(results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
-    """For each metric a file: by column, the numbers of all heads in the order of the list.
-
-    Values are 64-bit floats, ends of intervals 32-bit ones, little-endian, as bytes; NaN where
-    there is no number. ``thin`` has a 1 where few observations stand behind the value.
-    """
-    for metric, own in groupby(number_columns(results), key=lambda column: column.metric):
-        yield metric.id, {column.key: _packed(results, column) for column in own}
-
-
-def _packed(results: Results, column: Column) -> dict[str, bytes | str]:
-    parts = [_of_stack(r, column) for r in results.values()]
-    value, low, high, effective = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return {
-        "value": value.astype("<f8").tobytes(),
-        "low": low.astype("<f4").tobytes(),
-        "high": high.astype("<f4").tobytes(),
-        "thin": "".join(map(str, np.where(effective < MIN_EFFECTIVE, 1, 0))),
-    }
-
-
-def _of_stack(results: StackResults, column: Column) -> tuple[NDArray[np.float64], ...]:
-    stack = results.stack
-    if stack.name not in column.views:
-        return (np.full(len(stack.attention_layers) * stack.n_heads, np.nan),) * 4
-    layers = [*stack.attention_layers]
-    numbers = column.numbers(results)
-    parts = (numbers.value, numbers.low, numbers.high, numbers.effective)
-    return tuple(part[layers].ravel().astype(np.float64) for part in parts)
-
-
-KEY = f"{EFFECT}/mean"
-TITLE = "Change without the head"
-
-
-def effect_choice(results: Results) -> dict[str, Any] | None:
-    """What the list's script needs to offer the column; None where no head was replaced."""
-    ablation = _ablation_of(results)
-    if ablation is None:
-        return None
-    labels = [[KEY, TITLE, f"{unit(ablation)}, mean output in its place"]]
-    return {"id": EFFECT, "title": "Importance", "share": False, "labels": labels}
-
-
-def effect_values(results: Results) -> dict[str, dict[str, bytes | str]] | None:
-    """Numbers of all heads in the order of the list; packed as those of metrics.
-
-    ``guess`` has a 1 where the value is an estimate, which has no interval.
-    """
-    ablation = _ablation_of(results)
-    if ablation is None:
-        return None
-    heads = [head for r in results.values() for head in heads_of(r.stack)]
-    places = pd.MultiIndex.from_tuples(heads)
-    frame = head_changes(ablation).set_index(["stack", "layer", "head"]).reindex(places)
-    value, low, high = (frame[name].to_numpy(float) for name in ("value", "low", "high"))
-    guess = ~np.isnan(value) & (frame["method"] != EXACT).to_numpy()
-    return {
-        KEY: {
-            "value": value.astype("<f8").tobytes(),
-            "low": low.astype("<f4").tobytes(),
-            "high": high.astype("<f4").tobytes(),
-            "thin": "0" * len(heads),
-            "guess": "".join(map(str, guess.astype(int))),
-        }
-    }
-
-
-def _ablation_of(results: Results) -> AblationResults | None:
-    study = next(iter(results.values())).study
-    return study.corpus_sums.ablation
-
-
-RELATION = ids.RELATION_ACCURACY
-# What is asked, and the metric, its label and whether its lowest value answers; the sink's name is
-# put in, and relations are named after their label.
-ASKED = (
-    ("Most attention to the previous token", ids.ATTENTION_TO, "previous", False),
-    ("Most attention to the next token", ids.ATTENTION_TO, "next", False),
-    ("Most attention to the first token", ids.ATTENTION_TO, "first", False),
-    ("Most attention to separators such as [SEP]", ids.ATTENTION_TO, "separator", False),
-    ("Most attention to punctuation", ids.ATTENTION_TO, "punctuation", False),
-    ("Most attention to other occurrences of the token", ids.ATTENTION_TO, "same_token", False),
-    ("Most attention to the rest of the token's own word", ids.ATTENTION_TO, "rest_of_word", False),
-    ("", RELATION, "obj:to_dependent", False),
-    ("", RELATION, "obj:to_head", False),
-    ("", RELATION, "nsubj:to_dependent", False),
-    ("", RELATION, "det:to_head", False),
-    ("Largest attention distance, as a ratio to uniform attention", ids.DISTANCE_RATIO, "", False),
-    ("Most attention to {sink}", ids.SINK_SHARE, "", False),
-    ("Lowest normalised entropy", ids.RELATIVE_ENTROPY, "", True),
-    ("Largest induction score", ids.INDUCTION_SCORE, "", False),
-)
+MOST_LINES, FEW_LINES = 150, 60  # heads listed without scripts; the second number if there are many
+FACT_TITLES = {
+    "verdict": "Verdict",
+    "relation": "Best relation",
+    "attends_to": "Most attention to",
+}
+MOST_IN_COLUMNS = 36  # heads of a family whose maps stand in columns of four
 
 
 @dataclass(frozen=True)
-class AnsweringHead:
-    """A head with its number.
+class FamilyMap:
+    """A head as a small map.
 
     Attributes:
-        head: with its address.
-        value, interval: the number; the interval is empty without one, the unit comes last.
-        behind: what it is set against.
-        supported: as everywhere on the site: tested family-wise, or clear of uniform attention.
+        facts: facts about the head.
+        href: address of the head's line, or of its page if it has none.
+        style: classes of the map.
+        title: name of the head with its type.
     """
 
-    head: Link
-    value: str
-    interval: str
-    behind: str
-    supported: bool
+    facts: HeadFacts
+    href: str
+    style: str
+    title: str
 
 
 @dataclass(frozen=True)
-class HeadQuestion:
-    """A question with its answers.
+class FamilyPanel:
+    """All heads of a family as small maps.
 
     Attributes:
-        text: what is asked.
-        heads: a head of each stack.
-        view: the list in the order that answers it, as addresses write it after their #.
-        column: the number that answers it.
+        family: class of the family's colour; empty for heads without a type.
+        name: name of the family.
+        view: the list filtered by the family, as addresses have it after their ``#``.
+        maps: heads, most attention to the sink last.
+    """
+
+    family: str
+    name: str
+    view: str
+    maps: tuple[FamilyMap, ...]
+
+
+@dataclass(frozen=True)
+class FamilyPanels(StackSection):
+    """The heads of a stack by family, the largest family first.
+
+    Attributes:
+        panels: families with their heads.
+        size: pixels of a map.
+        in_columns: whether the maps of a family stand in columns of four, side by side with other
+            families; else each family has a row of its own.
+    """
+
+    panels: tuple[FamilyPanel, ...]
+    size: int
+    in_columns: bool
+
+
+@dataclass(frozen=True)
+class HeadLine:
+    """A head as a line of the list.
+
+    Attributes:
+        facts: facts about the head.
+        id: fragment of the line's address.
+        style: classes of its small map.
+        cells: numbers of the shown columns.
+    """
+
+    facts: HeadFacts
+    id: str
+    style: str
+    cells: tuple[HeatCell, ...]
+
+
+@dataclass(frozen=True)
+class RankedHeads:
+    """The first head of each stack by one number.
+
+    Attributes:
+        text: what the heads do most.
+        heads: first head of each stack.
+        view: the list in the order of the number, as addresses have it after their ``#``.
+        column: the number.
     """
 
     text: str
-    heads: tuple[AnsweringHead, ...]
+    heads: tuple[RankedHead, ...]
     view: str
     column: Column
 
 
-def questions(
-    results: Results, offered: Sequence[Column], first: Sequence[Column]
-) -> Iterator[HeadQuestion]:
-    """The questions that a study has numbers for.
-
-    Args:
-        first: columns that the list shows first; those asked for come before them.
-    """
-    there = {(column.metric.id, column.label): column for column in offered}
-    for text, name, label, lowest in ASKED:
-        column = there.get((name, label))
-        answering_heads = tuple(_heads(results, column, lowest=lowest)) if column else ()
-        if column and answering_heads:
-            named = _question_text(text, label, next(iter(results.values())))
-            yield HeadQuestion(named, answering_heads, _view(column, first, lowest=lowest), column)
-
-
-def _question_text(text: str, label: str, results: StackResults) -> str:
-    return capital(text.format(sink=sink_words(results)) or relation_words(label))
-
-
-def _view(column: Column, first: Sequence[Column], *, lowest: bool) -> str:
-    keys = dict.fromkeys([column.key, *(other.key for other in first)])
-    sort = column.key if lowest else f"-{column.key}"
-    return urlencode({"columns": " ".join(keys), "sort": sort})
-
-
-def _heads(results: Results, column: Column, *, lowest: bool) -> Iterator[AnsweringHead]:
-    """The head of each stack, chosen on one half of the sentences and reported on the other."""
-    for name, r in results.items():
-        if name in column.views:
-            answering_head = _tested(r, column.label) if column.metric.id == RELATION else None
-            answering_head = answering_head or _described(r, column, lowest=lowest)
-            if answering_head is not None:
-                yield answering_head
-
-
-def _described(results: StackResults, column: Column, *, lowest: bool) -> AnsweringHead | None:
-    """The best head beside uniform attention, which its interval should leave out."""
-    metric, view = column.metric, column.views[results.stack.name]
-    best = choose_head(results, metric.id, view, column.label, lowest=lowest)
-    if best is None:
-        return None
-    even = uniform_estimate(results, metric.id, view, column.label, best.head.layer)
-    share, value = is_share(metric), best.value
-    unit = f" {metric.unit}" if metric.unit and not share else ""
-    value_text, ends = value_and_interval(value, share=share)
-    value_text, ends = (value_text, ends + unit) if ends else (value_text + unit, "")
-    clear = value.high < even.value if lowest else value.low > even.value
-    other = percent(even.value) if share else f"{even.value:.3g}"
-    behind = "" if math.isnan(even.value) else f"uniform attention: {other}"
-    behind = (behind + best.tied).strip()
-    return AnsweringHead(head_link(best.head), value_text, ends, behind, supported=bool(clear))
-
-
-def _tested(results: StackResults, label: str) -> AnsweringHead | None:
-    """The best head for a relation beside the best surface rule on the same words."""
-    tests = results.cached(tests_of_stack)
-    if tests is None or label not in tests.labels:
-        return None
-    n = tests.labels.index(label)
-    other = percent(float(tests.at_rule.value[n]))
-    rule = rule_phrase(tests.rule[n])
-    if tests.claimed[n]:
-        behind = f"best surface rule ({rule}): {other}, {p_family_wise_text(float(tests.p[n]))}"
-    elif tests.above_rule[n]:
-        behind = (
-            f"above the best surface rule ({rule}), {other}, but no more than a preference for a "
-            "class of words"
-        )
-    else:
-        behind = f"not clearly above the best surface rule ({rule}), {other}"
-    head = head_link(best_head_of_relation(tests, n, results.stack.name))
-    value, ends = value_and_interval(tests.accuracy.at(n))
-    return AnsweringHead(head, value, ends, behind, supported=bool(tests.claimed[n]))
-
-
-FACTS = ("Type", "Most attention to", "Best relation")
-MOST_ROWS = 150  # of the page; its script and the files have all heads
-
-
 @dataclass(frozen=True, kw_only=True)
-class HeadsPage(Page):
-    """The list of heads.
+class HeadsPage(AnalysisPage):
+    """The list of all heads.
 
     Attributes:
-        questions: what readers come with, and which head answers.
-        table: heads, layer by layer: some numbers, then type, what receives most attention, and
-            the best relation; ``total`` heads are in the script's data.
-        total: number of heads.
-        figures: a picture of two columns for each stack.
-        data: script with what the page's own script needs at once.
+        sections: small maps of all heads by family, by stack.
+        columns: title and unit of the numbers.
+        lines: lines of heads, those with a clear role first.
+        others: title above the lines of heads without a clear role.
+        facts: names of the facts that any head has, in the order of columns.
+        total: number of heads; scripts and files have those without a line.
+        rankings: first heads by some numbers.
+        figures: picture of two columns, by stack.
+        symbols: terms of the page with their meaning.
+        data: address of the script with the data of the list.
         values: folder with a script for each metric.
     """
 
     template: ClassVar[str] = "heads.html"
     scripts = ("numbers", "scatter", "heads_list", "heads_controls", "heads")
-    contents = False
-    questions: tuple[HeadQuestion, ...]
-    table: PageTable
+    styles: ClassVar[tuple[str, ...]] = (*AnalysisPage.styles, "heads")
+    sections: tuple[FamilyPanels, ...]
+    columns: tuple[tuple[str, str], ...]
+    lines: tuple[HeadLine, ...]
+    others: str
+    facts: tuple[str, ...]
+    fact_titles: ClassVar[Mapping[str, str]] = FACT_TITLES
     total: int
+    rankings: tuple[RankedHeads, ...]
     figures: tuple[Figure, ...]
+    symbols: tuple[tuple[str, str], ...]
     data: str = "data/headlist.js"
     values: str = "data/values/"
 
 
-def has_heads(results: Mapping[str, StackResults]) -> bool:
+def has_heads(results: Results) -> bool:
     """Return whether a study has numbers of heads."""
     return bool(number_columns(results))
 
 
 def heads_page(results: Results) -> HeadsPage:
-    """The list of heads."""
-    offered = number_columns(results)
-    first = first_columns(offered)
-    heads = [*chain.from_iterable(head_facts(r) for r in results.values())]
+    """Return the page of all heads."""
+    columns, facts, effects = number_columns(results), all_facts(results), head_effects(results)
+    initial = initial_columns(columns)
+    many = any(many_heads(r) for r in results.values())
+    order = list_order(facts, effects)[: FEW_LINES if many else MOST_LINES]
+    lines = [_line(results, facts, i, initial, effects) for i in order]
     model = study_of(results).manifest.model.name
+    titles = [(column.title, column.unit) for column in initial]
+    listed = {facts[i].href for i in order}
+    who = "All others" if any(each.has_role for each in facts) else "All heads"
     return HeadsPage(
         path="heads.html",
-        title="Heads",
-        description=f"All {count_text(len(heads), 'head')} of {model}: type, attention, "
+        title="What does each head do?",
+        description=f"All {count_text(len(facts), 'head')} of {model}: family, attention, "
         "relations and all metrics, to sort and filter.",
-        questions=tuple(questions(results, offered, first)),
-        table=PageTable(
-            (
-                "Head",
-                *(words_cell(c.title, " ", MarkedText(c.unit, "small")) for c in first),
-                *FACTS,
-            ),
-            tuple(_table_row(results, facts, first) for facts in heads[:MOST_ROWS]),
-            style="numbers finding",
+        topic="Heads",
+        answer=(heads_answer(facts, results),),
+        scope=tuple(_scope(results)),
+        absent=tuple(_absent(results, facts, effects)),
+        sections=tuple(_panels(r, listed) for r in results.values()),
+        columns=(*titles, *([(EFFECT_TITLE, effects.unit)] if effects else [])),
+        lines=tuple(lines),
+        others=f"{who}, {'largest change without the head first' if effects else 'layer by layer'}",
+        facts=tuple(
+            name for name in FACT_TITLES if any(getattr(each, name).word for each in facts)
         ),
-        total=len(heads),
-        figures=tuple(_figures(results, first_axes(offered))),
+        total=len(facts),
+        rankings=tuple(rankings(results, columns, initial)),
+        figures=tuple(_figures(results, initial_axes(columns))),
+        symbols=tuple(_symbols()),
     )
 
 
-def _table_row(results: Results, facts: HeadFacts, first: Sequence[Column]) -> Row:
-    cells = (NumberCell.of(column.at(results, facts.head), column.metric) for column in first)
-    about = map(_fact, (facts.label, facts.attends_to, facts.relation))
-    return Row(head_link(facts.head), (*cells, *about))
+def _scope(results: Results) -> Iterator[tuple[str, str]]:
+    sentences = study_of(results).manifest.counts["sentences"]
+    yield count_text(sentences, "sentence") + ",", "queries without special tokens."
+    sinks = dict.fromkeys(sink_tokens(r) for r in results.values())
+    yield "Sink:", f"{'; '.join(sinks)}."
+    yield "Compared with", "uniform attention, and for relations with the best surface rule."
 
 
-def _fact(fact: Fact) -> WordsCell:
-    behind = (" ", MarkedText(fact.detail, "small")) if fact.detail else ()
-    return words_cell(fact.word, *behind) if fact.word else DASH
+def _absent(
+    results: Results, facts: Sequence[HeadFacts], effects: HeadEffects | None
+) -> Iterator[str]:
+    if effects is None:
+        yield "Change of the output without each head, and verdicts: --importance fast or full."
+    if not any(each.relation.word for each in facts):
+        yield (
+            "Relations of heads: sentences with dependencies, from CoNLL-U files or --annotator, "
+            "and enough of them."
+        )
+    if not any(each.family for each in facts):
+        yield "Families of heads: --metrics all, or a list with sink_share and type_shares."
+
+
+def _symbols() -> Iterator[tuple[str, str]]:
+    half, even = f"{100 * MIN_PART_SHARE:.0f} %", MIN_UNIFORM_ENTROPY
+    yield (
+        "What it does",
+        "type of the attention that is left when the sink is masked and rows are renormalised: "
+        f"nearly evenly (normalised entropy of at least {even}), the same keys from every query, "
+        f"or at least {half} at one distance, within three tokens, or on other occurrences of the "
+        "token; else the two largest parts. Shares are corrected for uniform attention: "
+        "(share − u) / (1 − u), with u its share.",
+    )
+    yield "+ sink", f"at least {half} of all attention on the sink, corrected in the same way"
+    yield "Attention to the sink", "share of the attention of ordinary tokens, all keys"
+    yield (
+        "Normalised entropy",
+        "−Σ A ln A, divided by ln of the number of visible keys; 1 is uniform attention",
+    )
+    yield "Attention distance", "Σ A |i − j| / Σ A from query i to key j, in tokens"
+    yield (
+        EFFECT_TITLE,
+        "change of the output if the head's output is replaced by its mean over tokens of the same "
+        "kind; ≈ is the first-order estimate for heads that were not replaced",
+    )
+    yield (
+        "Best relation",
+        "chosen on one half of the sentences: the dependency relation that is furthest above "
+        "uniform attention; claimed only if the head beats the best surface rule on the other half",
+    )
+
+
+def _panels(results: StackResults, listed: set[str]) -> FamilyPanels:
+    """Return the small maps of a stack; heads in ``listed`` have a line in the list."""
+    groups: dict[Family | None, list[HeadFacts]] = {}
+    for facts in head_facts(results):
+        groups.setdefault(facts.family, []).append(facts)
+    stack, several = results.stack, len(results.study.manifest.stacks) > 1
+
+    def sink(facts: HeadFacts) -> float:
+        share = sink_share(results, (facts.head.layer, facts.head.head)).value
+        return 0.0 if math.isnan(share) else share
+
+    panels = []
+    for family, heads in sorted(groups.items(), key=lambda group: -len(group[1])):
+        maps = [_map(results, facts, listed) for facts in sorted(heads, key=sink)]
+        place = {"stack": stack.name} if several else {}
+        name = capital(heads[0].label.word or NOT_MEASURED)
+        panels.append(
+            FamilyPanel(
+                f"f-{family}" if family else "",
+                name,
+                urlencode({"class": heads[0].label.word, **place}),
+                tuple(maps),
+            )
+        )
+    largest = max(map(len, groups.values()))
+    small = stack.n_heads >= MANY or many_heads(results)
+    in_columns = largest <= MOST_IN_COLUMNS
+    return FamilyPanels(
+        stack.name, tuple(panels), size=24 if small else 36, in_columns=in_columns and not small
+    )
+
+
+def _map(results: StackResults, facts: HeadFacts, listed: set[str]) -> FamilyMap:
+    head = facts.head
+    role = "clear role" if facts.has_role else ""
+    return FamilyMap(
+        facts,
+        f"#{head_file(head)}" if facts.href in listed else facts.href,
+        map_style(results.stack, head.layer, head.head),
+        ", ".join(filter(None, (facts.name, facts.label.detail, role))),
+    )
+
+
+def _line(
+    results: Results,
+    facts: Sequence[HeadFacts],
+    index: int,
+    columns: Sequence[Column],
+    effects: HeadEffects | None,
+) -> HeadLine:
+    """Return the line of one head.
+
+    Args:
+        facts: facts of all heads.
+        index: place of the head among them.
+    """
+    head = facts[index].head
+    cells = [_cell(results, head, column) for column in columns]
+    if effects:
+        cells.append(_effect_cell(results, head, effects, index))
+    return HeadLine(facts[index], head_file(head), line_style(results, facts[index]), tuple(cells))
+
+
+def _cell(results: Results, head: HeadName, column: Column) -> HeatCell:
+    estimate, share = column.at(results, head), is_share(column.metric)
+    text = number(estimate.value, share=share)
+    if text == MISSING:
+        return HeatCell(text, "")
+    values = [column.numbers(results[name]).value for name in column.views]
+    low = min(0.0, *(float(np.nanmin(each)) for each in values))
+    high = max(float(np.nanmax(each)) for each in values)
+    key = HeadKey(column.metric.id, column.views[head.stack], column.label)
+    linked = head_number(text, head, key)
+    note = interval_text(estimate.low, estimate.high, share=share)
+    return HeatCell(text, amount_class(estimate.value, low, high), linked, note)
+
+
+def _effect_cell(results: Results, head: HeadName, effects: HeadEffects, index: int) -> HeatCell:
+    """Return the change without a head; its fill shows the square root of the change."""
+    value, ablation = float(effects.value[index]), study_of(results).corpus_sums.ablation
+    if math.isnan(value) or ablation is None:
+        return HeatCell(MISSING, "")
+    estimated = bool(effects.estimated[index])
+    text = f"{'≈ ' * estimated}{number(value)}"
+    row = (
+        ("stack", head.stack), ("layer", head.layer), ("head", head.head),
+        ("metric", ATTRIBUTION if estimated else EFFECT),
+        ("replacement", str(Replacement.MEAN)), ("target", main_target(ablation)), ("label", ""),
+    )  # fmt: skip
+    note = interval_text(float(effects.low[index]), float(effects.high[index])) or "estimated"
+    roots = np.sqrt(np.maximum(effects.value, 0))
+    fill = amount_class(float(roots[index]), 0.0, float(np.nanmax(roots)))
+    return HeatCell(text, fill, LinkedNumber(text, "importance", row), note)
+
+
+def rankings(
+    results: Results, columns: Sequence[Column], initial: Sequence[Column]
+) -> Iterator[RankedHeads]:
+    """Yield the rankings that a study has numbers for.
+
+    Args:
+        columns: all columns of the list.
+        initial: columns that the list shows first; that of the ranking is put before them.
+    """
+    by_key = {(column.metric.id, column.label): column for column in columns}
+    for ranking in RANKINGS:
+        column = by_key.get((ranking.metric, ranking.label))
+        if column is None:
+            continue
+        first = [first_head(results[name], ranking, view) for name, view in column.views.items()]
+        heads = tuple(head for head in first if head is not None)
+        keys = dict.fromkeys([column.key, *(other.key for other in initial)])
+        sort = column.key if ranking.lowest else f"-{column.key}"
+        if heads:
+            yield RankedHeads(
+                ranking_text(ranking, next(iter(results.values()))),
+                heads,
+                urlencode({"columns": " ".join(keys), "sort": sort}),
+                column,
+            )
 
 
 def _figures(results: Results, pair: Sequence[Column]) -> Iterator[Figure]:

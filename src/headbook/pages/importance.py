@@ -1,220 +1,389 @@
-"""What the model loses without each head: map, estimates, pruning, groups, and the heads."""
+"""What the model loses without heads: groups, a map of heads, pruning, estimates, and a table."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
-from headbook.charts import Figure
-from headbook.charts.ablation import RANDOM, compared_effects, effect_map, pruning_curves
-from headbook.pages.parts.ablation import ablation_by_layer, effect_cell, removed_table
-from headbook.pages.parts.page import Page
-from headbook.pages.parts.table import PageTable, Row, words_cell
+from headbook.charts import Plot
+from headbook.charts.ablation import (
+    GroupEffect,
+    effect_ends,
+    effect_step,
+    group_plot,
+)
+from headbook.pages.parts.ablation import (
+    direct_plot,
+    effect_cell,
+    estimates_plot,
+    layers_plot,
+    pruning_plot,
+    removed_table,
+    row_name,
+)
+from headbook.pages.parts.page import AnalysisPage, Question
+from headbook.pages.parts.table import HeatCell, PageTable, Row, words_cell
 from headbook.report.ablation import (
-    TARGET_NAMES,
+    HEAVY_NAME,
+    KEYS,
+    SINK,
     choice_text,
-    drawn_unit,
     head_changes,
     main_target,
     margin_text,
     short_verdict,
     unit,
     unit_factor,
-    verdict_target_text,
 )
-from headbook.report.findings import Finding
-from headbook.report.findings.ablation import ablation_findings
-from headbook.report.findings.finding import head_link
+from headbook.report.answers.importance import (
+    Measure,
+    change_number,
+    effect_row,
+    estimates_note,
+    harmful_note,
+    heads_answer,
+    importance_answer,
+    measure_of,
+    pruning_answer,
+    random_rank,
+    short_number,
+    sink_answer,
+    sink_rows,
+    spoken_unit,
+    verdict_counter,
+)
+from headbook.report.families import (
+    FAMILY_OF_TYPE,
+    Family,
+    families,
+    family_names,
+    sink_tokens,
+)
+from headbook.report.findings.finding import Parts, head_link
+from headbook.report.head_types import OffSinkType
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import STACKS, count_text, head_name
-from headbook.schema import AblationTarget, Replacement
-from headbook.study import ablation_tests
+from headbook.report.wording import STACKS, capital, count_text, interval_text
+from headbook.schema import Replacement
 from headbook.study.ablation import AblationReason, AblationResults
-from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT
+from headbook.study.ablation_tables import EXACT, GROUP
+from headbook.study.ablation_tests import ranked_target
 from headbook.study.sentence_data import HeadName
 
-ORDERS = {
-    "ablation_effect": "smallest effect first",
-    "reversed": "largest effect first",
-    "gradient_importance": "smallest gradient importance first",
-    "attribution_estimate": "smallest estimate first",
-    "type": "type by type",
-}
-LISTED, MOST = 20, 200  # heads of the table that are in sight, and in all
+TITLE = "What does the model lose without a head?"
+MAX_LISTED = 150  # heads of the table; the files have all of them
+MAX_LINKED = 400  # heads beyond which cells of the map are no links, to keep the page small
+MANY = 24  # heads of a layer from which on cells of the map have no room for numbers
+Results = Mapping[str, StackResults]
 
 
 @dataclass(frozen=True)
-class StackMap:
-    """One kind of attention and the map of its heads."""
+class HeadMap:
+    """Effects of all heads of a stack on fills that show their amounts.
 
-    stack: str
+    Attributes:
+        title: kind of attention; empty if the model has one stack.
+        table: a row for each layer, a column for each head.
+    """
+
     title: str
-    figure: Figure
+    table: PageTable
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportancePage(Page):
+class ImportancePage(AnalysisPage):
     """What the model loses without heads.
 
     Attributes:
-        target, unit: what changes, and the unit of all numbers.
-        each: what a change is counted by: scored tokens or sentences.
-        margin: mean change from which on a sentence counts as changed, with its unit.
-        verdict_target: target of the verdicts, in words.
-        chosen: how the heads that were replaced had been chosen; empty if all were.
-        sample: sentences behind it.
-        findings: what the numbers say.
-        maps: of all heads, by stack.
-        estimates: estimate against exact effect; none where all are exact.
-        pruned: curves; none at the fast level.
-        direct: direct against total change of the true token's logit; none without one.
-        groups: heads replaced together.
-        layers: whole layers replaced.
-        sink: whether heads that rest on the sink are among them.
-        heads, others: that were replaced, in sight and folded; the first `MOST`.
+        ablation: results that the page shows.
+        groups: groups of heads that were replaced together; None without any.
+        maps: effects of all heads, by stack.
+        ends: ends of the scale of the maps, as text.
+        sink: three ways of replacing sink heads; None without such a group.
+        pruned: curves of the change while heads are removed; None if not measured.
+        layers: effects of heads within their layers.
+        legend: classes and names of the families in that plot.
+        estimates: estimates beside exact changes; None if all heads are exact.
+        direct: direct beside total change of the true token's logit; None if not measured.
+        types: heads of each type, replaced together in three ways; None if not measured.
+        heads: heads with intervals and verdicts, the largest change first.
+        left_out: number of heads that the table leaves out.
     """
 
     template: ClassVar[str] = "importance.html"
-    target: str
-    each: str
-    unit: str
-    margin: str
-    verdict_target: str
-    chosen: str
-    sample: str
-    findings: tuple[Finding, ...]
-    maps: tuple[StackMap, ...]
-    estimates: tuple[Figure, ...]
-    pruned: tuple[Figure, ...]
-    direct: tuple[Figure, ...]
-    groups: PageTable | None
-    layers: PageTable | None
-    sink: bool
+    styles = (*AnalysisPage.styles, "importance")
+    ablation: AblationResults
+    groups: Plot | None
+    maps: tuple[HeadMap, ...]
+    ends: tuple[str, str]
+    sink: PageTable | None
+    pruned: Plot | None
+    layers: Plot
+    legend: tuple[tuple[str, str], ...]
+    estimates: Plot | None
+    direct: Plot | None
+    types: PageTable | None
     heads: PageTable
-    others: PageTable | None
+    left_out: int
+
+    @property
+    def verdicts(self) -> list[tuple[str, str, int]]:
+        """Verdicts with their names and numbers of heads, the commonest first."""
+        counts = verdict_counter(self.ablation).most_common()
+        return [(each, short_verdict(each), amount) for each, amount in counts]
+
+    @property
+    def measure(self) -> Measure:
+        """Words for what changes, and how the change is measured."""
+        return measure_of(self.ablation)
+
+    @property
+    def margin(self) -> str:
+        """Mean change from which on a sentence counts as changed, with its unit."""
+        return margin_text(self.ablation)
+
+    @property
+    def unit(self) -> str:
+        """Unit of the changes in words."""
+        return spoken_unit(self.ablation)
+
+    @property
+    def chosen(self) -> str:
+        """How the heads that were replaced had been chosen; empty if all heads were replaced."""
+        if (self.ablation.chosen != AblationReason.NOT_ABLATED).all():
+            return ""
+        return choice_text(self.ablation, self.ablation.chosen)
+
+    @property
+    def estimates_note(self) -> Parts:
+        """How well estimates agree with exact changes; empty without a random sample."""
+        return estimates_note(self.ablation)
+
+    @property
+    def harmful(self) -> Parts:
+        """Heads without which the loss is lower; empty without any."""
+        return harmful_note(self.ablation)
 
 
-def has_importance(results: Mapping[str, StackResults]) -> bool:
+def has_importance(results: Results) -> bool:
     """Return whether a study has heads that were ablated or whose effect was estimated."""
     return study_of(results).corpus_sums.ablation is not None
 
 
-def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
-    """The page of importance, where heads were replaced."""
+def importance_page(results: Results) -> ImportancePage:
+    """Return the page on importance of a study whose heads were replaced."""
     study = study_of(results)
     ablation = study.corpus_sums.ablation
     assert ablation is not None
-    table = study.importance
-    rows = (*_heads(ablation),)
-    groups = removed_table(ablation, study.head_groups)
-    titles = ("Head", f"Change, {unit(ablation)}", "Verdict")
+    changes = _with_styles(results, head_changes(ablation, ranked_target(ablation)))
+    groups, steps = study.head_groups, study.pruning
+    steps = steps[steps["target"] == main_target(ablation)]
+    steps = steps if steps["high"].notna().any() else steps[:0]
+    ends = effect_ends(changes["value"].to_list())
+    sink = _sink_rows(ablation, groups, results)
     return ImportancePage(
         path="importance.html",
-        title="Importance of heads",
-        description=f"What {study.manifest.model.name} loses when heads are replaced by their "
-        "mean output: every head, estimates and exact effects, and verdicts.",
-        target=TARGET_NAMES.get(main_target(ablation), main_target(ablation)),  # type: ignore[call-overload]
-        each="sentence" if main_target(ablation) == AblationTarget.EMBEDDING else "scored token",
-        unit=unit(ablation),
-        margin=margin_text(ablation),
-        verdict_target=verdict_target_text(ablation),
-        chosen=choice_text(ablation, ablation.chosen),
-        sample=count_text(len(ablation.content_hash), "sentence"),
-        findings=tuple(ablation_findings(ablation, study.head_groups, study.pruning)),
-        maps=tuple(_maps(results, ablation)),
-        estimates=tuple(_estimates(ablation)),
-        pruned=tuple(_pruned(ablation, study.pruning)),
-        direct=tuple(_direct(table)),
-        groups=groups,
-        layers=ablation_by_layer(ablation, study.head_groups),
-        sink=groups is not None and any("sink" in row.name for row in groups.rows),
-        heads=PageTable(titles, rows[:LISTED], "Largest change first, with 95 % intervals."),
-        others=PageTable(titles, rows[LISTED:MOST], "Smaller changes.") if rows[LISTED:] else None,
+        title=TITLE,
+        description=f"What {study.manifest.model.name} loses when the outputs of heads are "
+        "replaced: groups, single heads, and verdicts.",
+        topic="Importance of heads",
+        answer=importance_answer(ablation),
+        scope=_scope(ablation, groups),
+        questions=tuple(_questions(ablation, results, sink, steps)),
+        absent=tuple(_absent(ablation, has_pruning=not steps.empty)),
+        ablation=ablation,
+        groups=_group_plot(ablation, groups, results),
+        maps=tuple(_maps(ablation, changes, results, ends)),
+        ends=(f"{ends[0]:,.10g}", f"{ends[1]:,.10g} {spoken_unit(ablation)}"),
+        sink=removed_table(ablation, sink) if not sink.empty else None,
+        pruned=None if steps.empty else pruning_plot(ablation, steps),
+        layers=layers_plot(ablation, changes),
+        legend=_legend(results),
+        estimates=estimates_plot(ablation, changes),
+        direct=direct_plot(changes, study.importance),
+        types=removed_table(ablation, groups[~groups["group"].isin(sink["group"])]),
+        heads=_heads_table(ablation, changes),
+        left_out=max(0, len(changes) - MAX_LISTED),
     )
 
 
-def _maps(results: Mapping[str, StackResults], ablation: AblationResults) -> Iterator[StackMap]:
-    every = head_changes(ablation)
-    least, most = float(every["value"].min()), float(every["value"].max())
-    end = max(abs(least), abs(most)) or 1.0
-    domain = (-end, end) if least < 0 else (0.0, end)
+def _with_styles(results: Results, changes: pd.DataFrame) -> pd.DataFrame:
+    """Return changes of heads by stack, with the class and the name of each head's family."""
+    stacks = pd.Categorical(changes["stack"], categories=[*results], ordered=True)
+    changes = changes.iloc[np.argsort(stacks.codes, kind="stable")]
+    styles, names = [], []
+    for stack, layer, head in changes[["stack", "layer", "head"]].itertuples(index=False):
+        family = families(results[stack]).get((layer, head)) if stack in results else None
+        styles.append(f"f-{family}" if family else "c-other")
+        names.append(family_names(results[stack])[family] if family else "")
+    return changes.assign(style=styles, family=names)
+
+
+def _scope(ablation: AblationResults, groups: pd.DataFrame) -> tuple[tuple[str, str], ...]:
+    measured = (
+        count_text(len(ablation.content_hash), "sentence"),
+        "with the smallest hashes of their content. The output of a head is replaced by its mean "
+        "over the other half of them.",
+    )
+    sets = int(groups["random_sets"].max()) if len(groups) else 0
+    random = f", and {sets:,} random sets with as many heads in each layer" if sets else ""
+    return measured, ("Compared with", f"the whole model{random}.")
+
+
+def _absent(ablation: AblationResults, *, has_pruning: bool) -> Iterator[str]:
+    """Yield what was not measured, with the option that measures it."""
+    if not has_pruning:
+        yield (
+            "How many heads can go together, and heads of each type: --importance full measures it."
+        )
+    estimated = int((ablation.chosen == AblationReason.NOT_ABLATED).sum())
+    if estimated:
+        heads = count_text(estimated, "head")
+        yield f"Exact changes of {heads}, which are estimated: --importance full measures them."
+
+
+def _questions(
+    ablation: AblationResults, results: Results, sink: pd.DataFrame, steps: pd.DataFrame
+) -> Iterator[Question]:
+    """Yield the further questions: single heads, sink heads, and heads that go together."""
+    yield Question("heads", "Which heads count when replaced alone?", heads_answer(ablation))
+    if not sink.empty:
+        tokens = sink_tokens(results[sink["stack"].iloc[0]])
+        answer = sink_answer(ablation, sink, tokens)
+        yield Question("sink", f"Are the heads on {tokens} dead?", answer, "dead useless no-op")
+    if not steps.empty:
+        answer = pruning_answer(ablation, steps)
+        yield Question("pruning", "How many heads can go together?", answer, "prune removable")
+
+
+def _sink_rows(ablation: AblationResults, groups: pd.DataFrame, results: Results) -> pd.DataFrame:
+    """Return the rows of the sink heads of the first stack that has such a group."""
+    found = (sink_rows(groups, stack, ranked_target(ablation)) for stack in results)
+    return next((rows for rows in found if len(rows)), groups[:0])
+
+
+def _group_plot(ablation: AblationResults, groups: pd.DataFrame, results: Results) -> Plot | None:
+    """Return the plot of all groups but those of shared keys, the largest effect first."""
+    rows = groups[
+        (groups["target"] == ranked_target(ablation))
+        & (groups["metric"] == GROUP)
+        & (groups["replacement"] == Replacement.MEAN)
+        & ~groups["group"].str.contains(KEYS, regex=False)
+    ].sort_values("value", ascending=False, kind="stable")
+    if rows.empty:
+        return None
+    effects = [_group_effect(ablation, row, results) for row in rows.to_dict("records")]
+    parts = ["All heads of a group at once. Dot and bar: change with its 95 % interval."]
+    if rows["sum_of_single_effects"].notna().any():
+        parts.append("Upright line: sum of the changes without each of these heads alone.")
+    if rows["random_low"].notna().any():
+        parts.append("Grey: range of random sets with as many heads in each layer.")
+    return group_plot("importance-groups", " ".join(parts), effects, unit=spoken_unit(ablation))
+
+
+def _group_effect(
+    ablation: AblationResults, row: Mapping[Any, Any], results: Results
+) -> GroupEffect:
+    """Return the effect of a group in the unit of pages."""
+    factor, group = unit_factor(ablation), str(row["group"])
+    tokens = capital(sink_tokens(results[row["stack"]]))
+    names = {SINK: f"{tokens} get at least half", HEAVY_NAME: f"{tokens} get over 90 %"}
+    name = names.get(group, capital(group))
+    family = FAMILY_OF_TYPE.get(OffSinkType(group)) if group in [*OffSinkType] else None
+    family = Family.SINK if group in names else family
+    beside, supported = random_rank(row)
+    printed = change_number(ablation, row, "head_groups")
+    return GroupEffect(
+        name=f"{name} ({STACKS[row['stack']]})" if len(results) > 1 else name,
+        style=f"f-{family}" if family else "",
+        heads=int(row["heads"]),
+        value=float(row["value"]) * factor,
+        low=float(row["low"]) * factor,
+        high=float(row["high"]) * factor,
+        singles=float(row["sum_of_single_effects"]) * factor,
+        random_low=float(row["random_low"]) * factor,
+        random_high=float(row["random_high"]) * factor,
+        printed=printed._replace(text=short_number(float(row["value"]) * factor)),
+        beside=beside,
+        supported=supported and group in names,
+    )
+
+
+def _maps(
+    ablation: AblationResults,
+    changes: pd.DataFrame,
+    results: Results,
+    ends: tuple[float, float],
+) -> Iterator[HeadMap]:
+    """Yield a map of all heads for each stack."""
+    counts = verdict_counter(ablation)
+    commonest = counts.most_common(1)[0][0] if counts else ""
+    linked = len(changes) <= MAX_LINKED
     for stack in results:
-        rows = every[every["stack"] == stack].drop(columns="stack").reset_index(drop=True)
-        caption = (
-            f"Change without each head ({STACKS[stack]}), {unit(ablation)}. A line across a cell: "
-            "estimated. ○ can go alone, × harmful, ? undecided; other exact ones change the output."
-        )
-        figure = effect_map(
-            f"importance-{stack}",
-            caption,
-            rows,
-            title=f"change, {drawn_unit(ablation)}",
-            domain=domain,
-        )
-        yield StackMap(stack, STACKS[stack], figure)
+        of_stack = changes[changes["stack"] == stack]
+        rows = []
+        for layer, heads in of_stack.groupby("layer", sort=True):
+            cells = tuple(
+                _cell(ablation, row, ends, commonest, linked=linked)
+                for row in heads.sort_values("head").to_dict("records")
+            )
+            rows.append(Row(f"layer {layer}", cells))
+        numbers = sorted(of_stack["head"].unique())
+        style = "heat effects-map" + (" small" if len(numbers) >= MANY else "")
+        titles = ("layer", *(f"H{n}" for n in numbers))
+        caption = f"Change without each head, {spoken_unit(ablation)}"
+        table = PageTable(titles, tuple(rows), caption, style)
+        yield HeadMap(capital(STACKS[stack]) if len(results) > 1 else "", table)
 
 
-def _estimates(ablation: AblationResults) -> Iterator[Figure]:
-    by = unit_factor(ablation)
-    effects = ablation_tests.head_effects(ablation, main_target(ablation), Replacement.MEAN)
-    why = {AblationReason.SELECTED: "largest estimates", AblationReason.AUDIT: "picked at random"}
-    rows = pd.DataFrame(
-        {
-            "head": [head_name(head) for head in ablation_tests.head_names(effects)],
-            "series": effects["reason"].map(why),
-            "x": effects["estimate"] * by,
-            "y": effects["value"] * by,
-        }
-    ).sort_values("series", kind="stable", ignore_index=True)
-    if len(rows) > 2:
-        caption = "Estimate and exact change of each head that was replaced. Dashed: both equal."
-        titles = (f"estimate, {drawn_unit(ablation)}", f"exact change, {drawn_unit(ablation)}")
-        yield compared_effects("importance-estimates", caption, rows, titles=titles)
+def _cell(
+    ablation: AblationResults,
+    row: Mapping[Any, Any],
+    ends: tuple[float, float],
+    commonest: str,
+    *,
+    linked: bool,
+) -> HeatCell:
+    """Return the cell of a head: its change on a fill, with a ring for a rarer verdict."""
+    exact, verdict = row["method"] == EXACT, row["verdict"]
+    fill = effect_step(row["value"], ends)
+    fill += "" if exact else " estimated"
+    fill += f" ring {verdict}" if verdict and verdict != commonest else ""
+    printed = effect_row(ablation, row, exact=exact)
+    if np.isnan(row["value"]):
+        return HeatCell(printed.text.removeprefix("≈\u202f"), "q0")
+    note = f"{row_name(row)}: {printed.text} {spoken_unit(ablation)} {_change_text(row)}"
+    return HeatCell(printed.text, fill, printed if linked else None, note)
 
 
-def _direct(table: pd.DataFrame) -> Iterator[Figure]:
-    """Direct and total change of the true token's logit."""
-    keys = ["stack", "layer", "head"]
-    logits = table[(table["target"] == "logit") & (table["replacement"] == "mean")]
-    direct, total = (
-        logits[logits["metric"] == m].set_index(keys)["value"] for m in (DIRECT, EFFECT)
-    )
-    points = pd.DataFrame({"x": direct, "y": total}).dropna()
-    if len(points) > 2:
-        names = [head_name(HeadName(*each)) for each in points.index]
-        points = points.assign(head=names, series="").reset_index(drop=True)
-        caption = (
-            "Change of the true token's logit (above the mean of all) without each head: by the "
-            "residual path alone, and in all. Above the dashed line later layers make up for it."
-        )
-        titles = ("direct change of the logit", "total change of the logit")
-        yield compared_effects("importance-direct", caption, points, titles=titles)
+def _change_text(row: Mapping[Any, Any]) -> str:
+    """Return interval, verdict and family of a head in words."""
+    verdict = short_verdict(row["verdict"]) if row["method"] == EXACT else "estimated"
+    words = ", ".join(filter(None, (verdict, row["family"])))
+    return f"{interval_text(row['low'], row['high'])} {words}".strip()
 
 
-def _pruned(ablation: AblationResults, pruning: pd.DataFrame) -> Iterator[Figure]:
-    steps = pruning[pruning["target"] == main_target(ablation)]
-    if steps.empty:
-        return
-    chance = steps["order"].str.startswith("random")
-    shares = steps[chance].groupby("share")["value"]
-    band = pd.DataFrame({"value": shares.median(), "low": shares.min(), "high": shares.max()})
-    rows = steps[~chance].assign(order=lambda each: each["order"].map(ORDERS))
-    rows = pd.concat([rows, band.reset_index().assign(order=RANDOM)], ignore_index=True)
-    rows = rows[["order", "share", "value", "low", "high"]]
-    rows[["value", "low", "high"]] *= unit_factor(ablation)
-    caption = (
-        "Change as ever more heads are replaced by their mean output. Orders from one half of the "
-        "sentences, curves from the other. Bands: 95 % intervals; of random orders all 20."
-    )
-    title = f"change, {drawn_unit(ablation)}"
-    yield pruning_curves("importance-pruning", caption, rows, title=title)
+def _heads_table(ablation: AblationResults, changes: pd.DataFrame) -> PageTable:
+    """Return the table of heads, the largest change first."""
+    rows = changes.sort_values("value", ascending=False, kind="stable").head(MAX_LISTED)
+    titles = ("Head", "Family", f"Change, {unit(ablation)}", "Verdict")
+    lines = []
+    for row in rows.to_dict("records"):
+        head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))
+        exact = row["method"] == EXACT
+        verdict = short_verdict(row["verdict"]) if exact else "estimated"
+        cells = (words_cell(row["family"]), effect_cell(row), words_cell(verdict))
+        lines.append(Row(head_link(head), cells))
+    return PageTable(titles, tuple(lines), "Largest change first, with 95 % intervals.")
 
 
-def _heads(ablation: AblationResults) -> Iterator[Row]:
-    """The heads that were replaced, those of largest effect first."""
-    rows = head_changes(ablation)
-    rows = rows[rows["method"] == EXACT].sort_values("value", ascending=False, kind="stable")
-    for each in rows.to_dict("records"):
-        head = HeadName(each["stack"], int(each["layer"]), int(each["head"]))
-        yield Row(head_link(head), (effect_cell(each), words_cell(short_verdict(each["verdict"]))))
+def _legend(results: Results) -> tuple[tuple[str, str], ...]:
+    """Return classes and names of the families of heads, in the order of families."""
+    names = {
+        family: name
+        for each in results.values()
+        for family, name in family_names(each).items()
+        if family in families(each).values()
+    }
+    return tuple((f"f-{family}", names[family]) for family in Family if family in names)

@@ -1,302 +1,151 @@
-"""The overview: atlas, who does what, curves over layers, findings, facts of the run."""
+"""The overview: what the model is, claims, a live sentence, the wall of all heads, and families."""
 
-import math
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, zip_longest
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from headbook.analysis.accumulators import Estimates
-from headbook.charts.drawing import Drawing
-from headbook.charts.layers import Curve, layer_lines
-from headbook.metrics import ids
-from headbook.pages.metric import MetricPage
-from headbook.pages.parts.atlas import Atlas, atlas, many_heads
-from headbook.pages.parts.baselines import ShareWithBaseline, share_with_baseline
-from headbook.pages.parts.grid import Grids, grids
-from headbook.pages.parts.head_card import FirstCard, notable
-from headbook.pages.parts.page import Page, coverage, input_rows
+from headbook.charts import Drawing
+from headbook.charts.drawing import interval_dot
+from headbook.pages.parts.head_card import card, strongest_of
+from headbook.pages.parts.page import Page, coverage, input_names
+from headbook.pages.parts.run_facts import run_alarms, run_facts, run_warnings
+from headbook.pages.parts.wall import Lit, Wall, tile_style, wall_of
+from headbook.report.answers.claim_parts import OverviewClaim
+from headbook.report.answers.family_claim import FamilyHeads, family_heads
+from headbook.report.answers.functions import HeadFunction, head_functions
+from headbook.report.answers.head_losses import WITHOUT_HEAD, HeadLosses, head_losses, layer_losses
+from headbook.report.answers.live_sentence import (
+    LiveSentence,
+    claim_word,
+    is_right_to_left,
+    live_sentences,
+    mean_map,
+)
+from headbook.report.answers.model_kind import Purpose, purpose_of, what_it_gives
+from headbook.report.answers.overview_claims import overview_claims
+from headbook.report.families import family_names
 from headbook.report.findings import Finding, findings_of
 from headbook.report.findings.ablation import ablation_summary
-from headbook.report.findings.finding import Parts, choose_head, uniform_estimate
-from headbook.report.findings.overview import overview_lead
+from headbook.report.findings.finding import Link, LinkedNumber
 from headbook.report.relation_tests import tests_of_stack
-from headbook.report.relations import best_head_of_relation, relation_words
 from headbook.report.results import StackResults, study_of
-from headbook.report.roles import sink_words
 from headbook.report.wording import (
     STACKS,
     count_text,
+    head_name,
+    head_page,
+    number,
     number_word,
-    p_family_wise_text,
-    percent,
-    rule_phrase,
+    visible,
 )
-from headbook.schema import AttentionStack, EmbeddingSpace, ResidualPoint, Side, SinkView
+from headbook.schema import Side
 from headbook.study.manifest import Manifest
+from headbook.study.sentence_data import HeadName
 
-# Words, metric and label; the sink's name is put in.
-ASKED = (
-    ("attends to the previous token", ids.ATTENTION_TO, "previous"),
-    ("attends to the next token", ids.ATTENTION_TO, "next"),
-    ("attends to the token itself", ids.ATTENTION_TO, "self"),
-    ("attends to other occurrences of the token", ids.ATTENTION_TO, "same_token"),
-    ("attends to punctuation", ids.ATTENTION_TO, "punctuation"),
-    ("attends to {sink}", ids.SINK_SHARE, ""),
-    ("continues repeated sequences (induction)", ids.INDUCTION_SCORE, ""),
-    ("attends to a token's earlier occurrence (duplicates)", ids.DUPLICATE_SCORE, ""),
-    ("attends to the rarest word", ids.RARE_WORD_FOCUS, ""),
-)
-MOST_RELATIONS = 8
-
-
-def functions(results: StackResults) -> tuple[ShareWithBaseline, ...]:
-    """The functions of one stack, supported ones first: relations, then the rest."""
-    found = [*_relations(results), *_shares(results)]
-    return tuple(sorted(found, key=lambda each: not each.supported))
-
-
-def _relations(results: StackResults) -> Iterator[ShareWithBaseline]:
-    """Relations and directions by margin over the best surface rule on the choice half."""
-    tests = results.cached(tests_of_stack)
-    if tests is None:
-        return
-    order = np.argsort(-tests.selection_scores.margin.value, kind="stable")
-    for n in order[:MOST_RELATIONS]:
-        p, rule = float(tests.p[n]), rule_phrase(tests.rule[n])
-        value, other = tests.accuracy.at(n), float(tests.at_rule.value[n])
-        yield share_with_baseline(
-            relation_words(tests.labels[n]),
-            f"best surface rule ({rule}): {percent(other)}, "
-            + ("not tested" if np.isnan(p) else p_family_wise_text(p)),
-            value,
-            other,
-            behind=best_head_of_relation(tests, int(n), results.stack.name),
-            supported=bool(tests.claimed[n]),
-        )
-
-
-def _shares(results: StackResults) -> Iterator[ShareWithBaseline]:
-    """Shares of attention against uniform attention, head chosen on the other half."""
-    for text, metric, label in ASKED:
-        known = results.by_id.get(metric)
-        if known is None:
-            continue
-        view = results.view(known, label)
-        best = choose_head(results, metric, view, label)
-        if best is None:
-            continue
-        even = uniform_estimate(results, metric, view, label, best.head.layer).value
-        yield share_with_baseline(
-            text.format(sink=sink_words(results)),
-            f"uniform attention: {percent(float(even))}{best.tied}",
-            best.value,
-            float(even),
-            behind=best.head,
-            supported=bool(best.value.low > even),
-        )
-
-
-CLASSES = {"content": "content words", "function": "function words", "special": "special tokens",
-           "all": "all tokens"}  # fmt: skip
-DRAWN = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.COSINE_TO_INPUT, ids.VOCABULARY_RANK)
-MOST_LINES = 3
-MAX_INTERVAL = 1.25
-APART = 0.12  # of the axis, between two of its numbers
+MAX_FAMILY_TILES = 24  # heads of a family that stand as tiles in its section
+OPACITY_STEPS = 10  # of the cells of the live sentence
+FULL_WEIGHT = 0.5  # weight from which on a cell has its full colour
 
 
 @dataclass(frozen=True)
-class LayerCurve:
-    """One of the curves.
+class ClaimItem:
+    """A claim on the page.
 
     Attributes:
-        title: what is drawn.
-        picture: the curve.
-        metric: whose page has more.
-        files: name of the metric's own chart of layers, which shows other lines; empty without
-            one.
+        claim: the claim.
+        number: its number, from 1.
+        lights: how many heads it lights, in words.
+        word: token that the live sentence shows with it; -1 without one.
     """
 
+    claim: OverviewClaim
+    number: int
+    lights: str
+    word: int
+
+
+@dataclass(frozen=True)
+class LiveRow:
+    """One family in the live sentence: its name, number of heads, and the steps of its cells."""
+
+    family: str
+    name: str
+    heads: int
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LiveFigure:
+    """The live sentence of one stack.
+
+    Attributes:
+        stack, title: the stack.
+        live: the sentence.
+        words: tokens that can be chosen.
+        columns: tokens that attend to the chosen one.
+        special: which words, and which columns, are special tokens.
+        rows: the families.
+        rtl: whether the text runs from right to left.
+        strongest: the strongest head, its query and its weight, in words; empty without one.
+    """
+
+    stack: str
     title: str
-    picture: Drawing
-    metric: str
-    files: str
+    live: LiveSentence
+    words: tuple[str, ...]
+    columns: tuple[str, ...]
+    special: tuple[tuple[bool, ...], tuple[bool, ...]]
+    rows: tuple[LiveRow, ...]
+    rtl: bool
+    strongest: tuple[str, str, str] | None
 
 
-def layer_curves(results: StackResults, files: Collection[str]) -> tuple[LayerCurve, ...]:
-    """Those that a stack has numbers for.
+@dataclass(frozen=True)
+class FamilySection:
+    """One family in the list below the wall.
 
-    Args:
-        files: names of the charts that there are files of.
+    Attributes:
+        heads: the family.
+        counts: number of heads, by stack if there are several.
+        tiles: name, address and classes of the map of the first heads.
+        more: number of heads without a tile.
+        style: classes of the map of the clearest head.
+        href, example: page and name of that head.
+        pair: query and key of its strongest exemplar; empty without one.
+        weight: weight of that pair.
+        text: the exemplar, as classes and letters.
     """
-    return tuple(
-        LayerCurve(title, picture, metric, name if name in files else "")
-        for metric, title, picture in (*_attention(results), *_cosine(results), *_rank(results))
-        for name in (f"{metric}-{results.stack.name}-layers",)
-    )
+
+    heads: FamilyHeads
+    counts: str
+    tiles: tuple[tuple[str, str, str], ...]
+    more: int
+    style: str
+    href: str
+    example: str
+    pair: str
+    weight: Link | None
+    text: tuple[tuple[str, str], ...]
 
 
-Made = tuple[str, str, Drawing]
+@dataclass(frozen=True)
+class FunctionRow:
+    """A function with the picture of its share."""
 
-
-def _attention(results: StackResults) -> Iterator[Made]:
-    """What the sink receives and contributes; without it, how even attention is."""
-    what = sink_words(results)
-    if results.has_value(ids.SINK_SHARE, SinkView.RAW):
-        lines = [
-            _of(results, "attention", results.layers(ids.SINK_SHARE, SinkView.RAW)),
-            *(
-                [_of(results, "output norm", results.layers(ids.SINK_NORM_SHARE, SinkView.RAW))]
-                if results.has_value(ids.SINK_NORM_SHARE, SinkView.RAW)
-                else []
-            ),
-            _of(results, "uniform", results.uniform(ids.SINK_SHARE, SinkView.RAW), dashed=True),
-        ]
-        caption = (
-            f"Share of attention to {what}, and their share of the value-weighted norm, all heads "
-            "of a layer together"
-        )
-        yield (
-            ids.SINK_SHARE,
-            f"Attention to {what}",
-            _drawn(results, "sink", caption, lines, share=True),
-        )
-    elif results.has_value(ids.RELATIVE_ENTROPY, SinkView.RAW):
-        lines = [
-            _of(results, "attention maps", results.layers(ids.RELATIVE_ENTROPY, SinkView.RAW), 2)
-        ]
-        caption = "Normalised entropy of attention; 1 is uniform attention"
-        yield ids.RELATIVE_ENTROPY, "Normalised entropy", _drawn(results, "entropy", caption, lines)
-
-
-def _cosine(results: StackResults) -> Iterator[Made]:
-    lines = [*_by_class(results, ids.COSINE_TO_INPUT, None)]
-    if lines:
-        caption = "Cosine between a token's state after each layer and its input embedding"
-        yield (
-            ids.COSINE_TO_INPUT,
-            "Cosine to the input embedding",
-            _drawn(results, "cosine", caption, lines),
-        )
-
-
-def _rank(results: StackResults) -> Iterator[Made]:
-    for space in (EmbeddingSpace.POSITIONAL, EmbeddingSpace.RAW):
-        lines = [*_by_class(results, ids.VOCABULARY_RANK, space)]
-        if lines:
-            caption = (
-                "Number of vocabulary tokens nearer to a state than its own input token, mean of "
-                "log10(1 + rank) after each layer; 0: still the nearest"
-            )
-            yield (
-                ids.VOCABULARY_RANK,
-                "Vocabulary rank, log10(1 + rank)",
-                _drawn(results, "rank", caption, lines),
-            )
-            return
-
-
-def _by_class(results: StackResults, metric: str, space: EmbeddingSpace | None) -> Iterator[Curve]:
-    """Classes of tokens; all together where no class is known."""
-    found = 0
-    for label, name in CLASSES.items():
-        numbers = results.tokens(metric, ResidualPoint.POST, space, label)
-        if numbers is not None and (label != "all" or not found) and found < MOST_LINES:
-            found += 1
-            yield _of(results, name, numbers, 2)
-
-
-def _of(
-    results: StackResults, name: str, numbers: Estimates, digits: int = -1, *, dashed: bool = False
-) -> Curve:
-    layers = [*results.stack.attention_layers]
-    value, low, high = (part[layers] for part in numbers[:3])
-    if dashed:
-        low = high = np.full(len(layers), math.nan)
-    texts = [
-        percent(each) if digits < 0 else f"{each:.{digits}f}".replace("-", "−")
-        for each in map(float, value)
-    ]
-    return Curve(name, value, low, high, texts, dashed)
-
-
-def _drawn(
-    results: StackResults, name: str, caption: str, lines: Sequence[Curve], *, share: bool = False
-) -> Drawing:
-    stack = results.stack
-    ends = _ends(lines)
-    marks = (ends[0], 0.0, ends[1] / 2, ends[1])
-    ticks = [
-        (mark, f"{100 * mark:.0f}\u202f%" if share else f"{mark:g}".replace("-", "−"))
-        for mark in dict.fromkeys(marks)
-        if not mark or abs(mark) >= APART * (ends[1] - ends[0])
-    ]
-    caption_text = f"{caption}; {STACKS[stack.name]}. Bands: 95 % intervals, sentences as clusters."
-    return layer_lines(
-        f"overview-{name}-{stack.name}",
-        caption_text,
-        lines,
-        layers=stack.attention_layers,
-        ends=ends,
-        ticks=ticks,
-    )
-
-
-def _ends(lines: Sequence[Curve]) -> tuple[float, float]:
-    """Round ends of the axis that hold 0 and all values.
-
-    Intervals count as far as `MAX_INTERVAL` times the largest value: one wide interval must not
-    flatten all lines. What lies beyond is cut.
-    """
-    values, bands = ([part[~np.isnan(part)] for part in parts] for parts in (
-        [line.values for line in lines], [end for line in lines for end in (line.low, line.high)]
-    ))  # fmt: skip
-    most = MAX_INTERVAL * max((float(abs(value).max(initial=0)) for value in values), default=0.0)
-    known = np.concatenate([*values, *(band.clip(-most, most) for band in bands)])
-    low, high = float(known.min(initial=0)), float(known.max(initial=0))
-    return (-_round(-low) if low < 0 else 0.0), (_round(high) if high > 0 else 1.0)
-
-
-def _round(size: float) -> float:
-    """The least round number that is not smaller."""
-    ten = 10.0 ** math.floor(math.log10(size))
-    return next(step * ten for step in (1, 2, 4, 6, 8, 10) if step * ten >= size * (1 - 1e-9))
-
-
-CARDS = 6  # findings that stand there at once
-ESTIMATE = re.compile(
-    r"(?:[<>]\u202f)?[−+]?\d[\d,.]*(?:[\u202f\u00a0]%| tokens| points|\u00a0×\u202f10⁻³)?"
-    r"(?=(?: of the loss)? \[)"
-)
-CHANGE = re.compile(rf" from ({ESTIMATE.pattern}).* to ({ESTIMATE.pattern})")
+    function: HeadFunction
+    href: str
+    name: str
+    dot: Drawing
 
 
 @dataclass(frozen=True)
 class FindingGroup:
-    """What was found in one stack, or of the importance of heads."""
+    """Findings of one stack, or of the importance of heads."""
 
     title: str
     findings: tuple[Finding, ...]
-
-
-@dataclass(frozen=True)
-class FindingCard:
-    """A finding with its first estimate, or a change, in large letters; empty without one."""
-
-    estimate: str
-    finding: Finding
-
-
-@dataclass(frozen=True)
-class StackPart:
-    """What a section shows of one stack."""
-
-    title: str
-    functions: tuple[ShareWithBaseline, ...] = ()
-    curves: tuple[LayerCurve, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,14 +153,20 @@ class OverviewPage(Page):
     """The first page.
 
     Attributes:
-        lead: what the model's heads do, words and links.
-        atlases: all heads as tiles, by stack.
-        inspected: the head that the card beside the atlas begins with; None without heads.
-        stacks: who does what and curves over layers, by stack.
-        cards: findings that stand there at once.
-        findings: all of them, by stack; then those of the importance of heads.
-        grids: all heads under one metric.
-        linked: whether the cells of these are links.
+        name: name of the model.
+        purpose, gives: kind of the model, and what it does.
+        size: parameters, layers, heads and texts.
+        claims: what the numbers support.
+        unsupported: a sentence in their place; empty with claims.
+        live: live sentence by stack.
+        walls: all heads by stack.
+        losses: what the model loses without heads; None if not measured.
+        bars: what the bars of heads show; empty without any.
+        estimated: whether some of them are estimates.
+        layers: largest loss without a layer; None if not measured.
+        families: families with their heads.
+        functions: functions and their heads, by title of the stack.
+        findings: all findings, by stack; then those of the importance of heads.
         facts: what was run, as terms and values.
         notes: the author's own words, in Markdown.
         failed: the self-checks that failed.
@@ -322,20 +177,27 @@ class OverviewPage(Page):
         learned: whether a stack's softmax has a learned sink.
         annotators: who told words, tags and trees.
         counted: number of sentences, in words.
-        has_ablation: whether heads were replaced to see what the model loses.
     """
 
     template: ClassVar[str] = "index.html"
-    scripts = ("index",)
+    scripts = ("overview",)
+    styles = ("plots", "maps", "overview")
     contents = False
-    lead: Parts
-    atlases: tuple[Atlas, ...]
-    inspected: FirstCard | None
-    stacks: tuple[StackPart, ...]
-    cards: tuple[FindingCard, ...]
+    name: str
+    purpose: Purpose
+    gives: str
+    size: str
+    claims: tuple[ClaimItem, ...]
+    unsupported: str
+    live: tuple[LiveFigure, ...]
+    walls: tuple[Wall, ...]
+    losses: HeadLosses | None
+    bars: str
+    estimated: bool
+    layers: LinkedNumber | None
+    families: tuple[FamilySection, ...]
+    functions: tuple[tuple[str, tuple[FunctionRow, ...]], ...]
     findings: tuple[FindingGroup, ...]
-    grids: Grids
-    linked: bool
     facts: tuple[tuple[str, str], ...]
     notes: str
     failed: tuple[str, ...]
@@ -346,149 +208,211 @@ class OverviewPage(Page):
     annotators: str
     counted: str
     learned: bool
-    has_ablation: bool
 
 
-def overview_page(
-    results: Mapping[str, StackResults], metric_pages: Sequence[MetricPage]
-) -> OverviewPage:
-    """The first page of a study's site."""
+def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
+    """Return the first page of a study's site."""
     study = study_of(results)
     manifest = study.manifest
-    finding_groups = [
-        FindingGroup(STACKS[name], tuple(findings_of(r, r.cached(tests_of_stack))))
-        for name, r in results.items()
-    ]
-    finding_groups.append(FindingGroup("importance of heads", tuple(ablation_summary(study))))
-    measured = {name: r for name, r in results.items() if r.metrics}
-    drawn = {f.name for p in metric_pages for s in p.sections for f in s.figures}
+    claims, live = overview_claims(results), live_sentences(results)
+    losses, layers = head_losses(study), layer_losses(results.values())
+    lit: Lit = {
+        head: [n for n, claim in enumerate(claims, 1) if head in claim.heads]
+        for claim in claims
+        for head in claim.heads
+    }
+    largest = [loss for of_stack in layers.values() for loss in of_stack.values()]
     return OverviewPage(
         path="index.html",
         title=manifest.title,
-        description=f"Attention heads and token paths of {manifest.model.name} on "
-        f"{coverage(manifest)}: numbers, charts and exemplars.",
-        lead=(overview_lead(measured) if measured else ()) or (_coverage(manifest),),
-        atlases=tuple(atlas(r) for r in results.values()),
-        inspected=notable(results),
-        stacks=tuple(
-            StackPart(STACKS[name], functions(r) if r.metrics else (), layer_curves(r, drawn))
-            for name, r in results.items()
+        description=f"What the attention heads of {manifest.model.name} attend to on "
+        f"{coverage(manifest)}: claims, all heads, families and numbers.",
+        name=manifest.model.name,
+        purpose=purpose_of(study),
+        gives=what_it_gives(study),
+        size=_size(manifest),
+        claims=tuple(_claim_items(results, claims, live)),
+        unsupported="" if claims else _unsupported(manifest),
+        live=tuple(live_figure(results[each.stack], each) for each in live),
+        walls=tuple(
+            wall_of(each, losses, layers.get(each.stack.name, {}), lit) for each in results.values()
         ),
-        cards=tuple(_cards(finding_groups)),
-        findings=tuple(group for group in finding_groups if group.findings),
-        grids=grids(measured.values()),
-        linked=not any(map(many_heads, results.values())),
-        facts=tuple(_facts(manifest)),
+        losses=losses,
+        bars=WITHOUT_HEAD[losses.target] if losses else "",
+        estimated=losses is not None and not all(loss.exact for loss in losses.heads.values()),
+        layers=max(largest, key=lambda loss: loss.effect.value).value if largest else None,
+        families=tuple(_family(results, each) for each in family_heads(results)),
+        functions=tuple(
+            (STACKS[name], rows)
+            for name, each in results.items()
+            if each.metrics and (rows := tuple(map(_function_row, head_functions(each))))
+        ),
+        findings=tuple(group for group in _finding_groups(results) if group.findings),
+        facts=tuple(run_facts(manifest)),
         notes=manifest.notes,
-        alarms=tuple(_alarms(manifest)),
+        alarms=tuple(run_alarms(manifest)),
         failed=manifest.failed,
-        warnings=tuple(_warnings(manifest)),
+        warnings=tuple(run_warnings(manifest)),
         absent=tuple(dict.fromkeys(gap.what for gap in manifest.gaps)),
         sentences=bool(study.sentence_data.listed),
         annotators="; ".join(dict.fromkeys(manifest.annotators.values())),
         counted=coverage(manifest),
         learned=any(stack.learned_sink for stack in manifest.stacks),
-        has_ablation=study.corpus_sums.ablation is not None,
     )
 
 
-def _cards(groups: Sequence[FindingGroup]) -> Iterator[FindingCard]:
-    """The first findings of each group in turn."""
-    turns = zip_longest(*(group.findings for group in groups))
-    every = (each for each in chain.from_iterable(turns) if each is not None)
-    for each in islice(every, CARDS):
-        change, first = CHANGE.search(each.text), ESTIMATE.search(each.text)
-        estimates = change.groups() if change else (first[0],) if first else ()
-        yield FindingCard(" → ".join(estimates), each)
-
-
-def _coverage(manifest: Manifest) -> str:
-    """What the page is about, where no number tells more."""
-    return f"Attention heads of {manifest.model.name} on {coverage(manifest)}."
-
-
-def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    model = manifest.model
-    yield "Model", f"{model.name} · {model.architecture} · {model.kind}"
-    for stack in manifest.stacks:
-        shape = f"{len(stack.attention_layers)} layers × {stack.n_heads} heads"
-        shared = f", {stack.n_key_heads} key heads" if stack.n_key_heads < stack.n_heads else ""
-        yield STACKS[stack.name].capitalize(), shape + shared
-        if stack.learned_sink:
-            yield "Learned sink", learned_sink(manifest, stack)
-    yield "Parameters", f"{model.parameters:,} ({model.dtype})"
-    yield from input_rows(manifest)
-    if manifest.options.get("pack"):
-        joined = count_text(manifest.counts["sentences"], "passage")
-        most = f"at most {manifest.options['pack']:,} tokens each"
-        yield "Passages", f"{joined}, {most}; where pages say sentences, they mean these"
-    for side in Side:
-        tokens = manifest.count(side, "tokens")
-        if tokens:
-            special = manifest.count(side, "special")
-            name = "Tokens" if side is Side.SOURCE else "Target tokens"
-            yield name, f"{tokens:,}, of which {special:,} special"
-    yield (
-        "Annotation",
-        "; ".join(
-            name if len(manifest.annotators) == 1 else f"{side}: {name}"
-            for side, name in manifest.annotators.items()
-        ),
+def _size(manifest: Manifest) -> str:
+    """Return parameters, layers and heads, and the texts, in one line."""
+    amount = manifest.model.parameters
+    units = ((1e9, " billion"), (1e6, " million"))
+    scale, unit = next((each for each in units if amount >= each[0]), (1, ""))
+    parameters = f"{amount / scale:.3g}{unit}" if unit else f"{amount:,}"
+    shapes = dict.fromkeys(
+        f"{len(stack.attention_layers)} layers × {stack.n_heads} heads" for stack in manifest.stacks
     )
-    yield "Made", f"{manifest.created} with Headbook {manifest.headbook}".strip()
-
-
-def learned_sink(manifest: Manifest, stack: AttentionStack) -> str:
-    """What goes to a sink that is no token, in words."""
+    where = f" in each of {number_word(len(manifest.stacks))} kinds of attention"
+    shape = ", ".join(shapes) + (where if len(shapes) == 1 < len(manifest.stacks) else "")
+    tokens = sum(manifest.count(side, "tokens") for side in Side)
+    names = input_names(manifest)
     return (
-        f"{percent(manifest.learned_share(stack))} of the mass goes to the learned sink: a logit "
-        "of the softmax that stands for no token. It counts as sink; the weights of a query add "
-        "up to the rest"
+        f"{parameters} parameters · {shape} · read on {coverage(manifest)}"
+        f"{names and f' of {names}'}, {count_text(tokens, 'token')}"
     )
 
 
-def _warnings(manifest: Manifest) -> Iterator[str]:
-    model = manifest.model
-    for side in Side:
-        cut = manifest.count(side, "cut_sentences")
-        if cut:
-            lost, left_out = manifest.count(side, "cut_tokens"), manifest.count(side, "left_out")
-            more = f" and {count_text(left_out, 'character')} after them" if left_out else ""
-            yield (
-                f"{count_text(cut, f'{side} text')} longer than {model.limit:,} tokens: cut at the "
-                f"end, {count_text(lost, 'token')}{more} lost. Their pages say so."
+def _unsupported(manifest: Manifest) -> str:
+    sentences = count_text(manifest.counts["sentences"], "sentence")
+    these = "this" if manifest.counts["sentences"] == 1 else "these"
+    return (
+        f"No claim is supported by {these} {sentences}; maps and families below describe "
+        f"{'it' if manifest.counts['sentences'] == 1 else 'them'}."
+    )
+
+
+def _claim_items(
+    results: Mapping[str, StackResults],
+    claims: Sequence[OverviewClaim],
+    live: Sequence[LiveSentence],
+) -> Iterator[ClaimItem]:
+    by_stack = {each.stack: each for each in live}
+    for number_of_claim, claim in enumerate(claims, 1):
+        word = -1
+        if claim.stack in by_stack:
+            places = [(head.layer, head.head) for head in sorted(claim.heads)]
+            own = by_stack[claim.stack]
+            maps = mean_map(results[claim.stack], own, places)
+            word = claim_word(own, maps, special=claim.kind == "sink")
+        lights = f"lights {count_text(len(claim.heads), 'head')}"
+        yield ClaimItem(claim, number_of_claim, lights, word)
+
+
+def opacity_step(weight: float) -> int:
+    """Return the step of a cell's opacity, by the square root of the weight."""
+    return round(OPACITY_STEPS * float(np.sqrt(min(1.0, max(0.0, weight) / FULL_WEIGHT))))
+
+
+def live_figure(results: StackResults, live: LiveSentence) -> LiveFigure:
+    """Return the live sentence of a stack, drawn for its first word."""
+    n_queries, n_keys = live.sizes
+    names, found = family_names(results), live.strongest
+    return LiveFigure(
+        stack=live.stack,
+        title=STACKS[live.stack],
+        live=live,
+        words=live.keys.pieces[:n_keys],
+        columns=live.queries.pieces[:n_queries],
+        special=(live.keys.special[:n_keys], live.queries.special[:n_queries]),
+        rows=tuple(
+            LiveRow(
+                str(each.family),
+                names[each.family],
+                each.heads,
+                tuple(opacity_step(float(each.mean[q, live.word])) for q in range(n_queries)),
             )
-    unread = manifest.counts.get("unread_targets", 0)
-    if unread:
-        yield (
-            f"{count_text(unread, 'target')} of source-target pairs not read: {model.name} takes "
-            "one "
-            "text. They are kept as metadata."
-        )
-    written = manifest.count(Side.TARGET, "generated")
-    if written:
-        yield f"{count_text(written, 'target text')} written by the model itself (greedy decoding)."
-    if model.bits:
-        yield (
-            f"Weights are dequantised from {number_word(model.bits)} bits ({model.stored}): "
-            "numbers "
-            "are those of the quantised model, not of the original."
-        )
-    if model.unexpected:
-        yield f"The checkpoint holds weights that were not used: {_some(model.unexpected)}."
+            for each in live.families
+        ),
+        rtl=is_right_to_left(live.keys.text),
+        strongest=found
+        and (head_name(found[0]), visible(live.queries.pieces[found[1]]), number(found[2])),
+    )
 
 
-def _alarms(manifest: Manifest) -> Iterator[str]:
-    """What readers must know before they trust the numbers; most studies have nothing of it."""
-    model = manifest.model
-    if model.missing:
-        yield (
-            "The checkpoint lacks weights that this architecture has; they are random: "
-            f"{_some(model.missing)}."
-        )
-    yield from manifest.lacking
+def live_data(results: Mapping[str, StackResults]) -> dict[str, Any]:
+    """Return the live sentences as the script of the overview reads them.
+
+    Returns:
+        By stack: ``queries`` and ``keys`` (tokens), ``special`` (0 or 1, of both), ``heads``
+        (names), and ``families``: by name the bytes ``mean`` and ``weight`` (steps of 1/255) and
+        ``head`` (two bytes each, the lower first), row after row.
+    """
+    return {
+        live.stack: {
+            "queries": live.queries.pieces[: live.sizes[0]],
+            "keys": live.keys.pieces[: live.sizes[1]],
+            "special": [
+                [int(special) for special in text.special[:n]]
+                for text, n in zip((live.queries, live.keys), live.sizes, strict=True)
+            ],
+            "heads": [head_name(head) for head in live.heads],
+            "families": {
+                str(each.family): {
+                    "mean": np.rint(255 * each.mean).astype(np.uint8).tobytes(),
+                    "weight": np.rint(255 * each.weight).astype(np.uint8).tobytes(),
+                    "head": each.strongest.astype("<u2").tobytes(),
+                }
+                for each in live.families
+            },
+        }
+        for live in live_sentences(results)
+    }
 
 
-def _some(names: Sequence[str]) -> str:
-    listed = ", ".join(names[:8])
-    return listed if len(names) <= 8 else f"{listed} and {len(names) - 8:,} more"
+def _family(results: Mapping[str, StackResults], family: FamilyHeads) -> FamilySection:
+    def tile(head: HeadName) -> tuple[str, str, str]:
+        return head_name(head), head_page(head), tile_style(results[head.stack], head)
+
+    clearest = family.clearest
+    stacks = {
+        stack: sum(head.stack == stack for head in family.heads)
+        for stack in results
+        if any(head.stack == stack for head in family.heads)
+    }
+    parts = [f"{stack} {amount:,}" for stack, amount in stacks.items()]
+    exemplar = strongest_of(results[clearest.stack]).get(clearest)
+    found = card(results[clearest.stack], clearest)
+    pair, weight = "", None
+    if exemplar is not None:
+        stack = results[clearest.stack].stack
+        texts = results[clearest.stack].study.sentence_data.sentences[exemplar.index].texts
+        query = texts[stack.queries].pieces[exemplar.query]
+        key = texts[stack.keys].pieces[exemplar.key]
+        pair = visible(f"{query} → {key}")
+        weight = Link(number(exemplar.score), head_page(clearest))
+    return FamilySection(
+        heads=family,
+        counts=" · ".join(parts) if len(results) > 1 else f"{len(family.heads):,}",
+        tiles=tuple(map(tile, family.heads[:MAX_FAMILY_TILES])),
+        more=max(0, len(family.heads) - MAX_FAMILY_TILES),
+        style=tile_style(results[clearest.stack], clearest),
+        href=head_page(clearest),
+        example=head_name(clearest),
+        pair=pair,
+        weight=weight,
+        text=found.text,
+    )
+
+
+def _function_row(function: HeadFunction) -> FunctionRow:
+    share = function.share
+    dot = interval_dot(
+        share.value, share.low, share.high, function.baseline, supported=function.supported
+    )
+    name = head_name(function.head)
+    picture = Drawing(f"dot-{name}-{function.text}", function.text, dot)
+    return FunctionRow(function, head_page(function.head), name, picture)
+
+
+def _finding_groups(results: Mapping[str, StackResults]) -> Iterator[FindingGroup]:
+    for name, each in results.items():
+        yield FindingGroup(STACKS[name], tuple(findings_of(each, each.cached(tests_of_stack))))
+    yield FindingGroup("importance of heads", tuple(ablation_summary(study_of(results))))

@@ -64,6 +64,7 @@ class MethodsPage(Page):
     """
 
     template: ClassVar[str] = "methods.html"
+    styles = ("plots",)
     model: tuple[tuple[str, str], ...]
     run: tuple[tuple[str, str], ...]
     checks: PageTable
@@ -198,12 +199,13 @@ def _rows(group: PaperFigures, results: StackResults) -> Iterator[Row]:
             count_text(estimate.sentences, "sentence"),
             too_few=False,
         )
+        row = quantity.row(results)
         differs = unbroken(figure.differs)
         yield Row(
             words_cell(figure.what, differs and " ", MarkedText(differs, "small")),
             (
                 figure.value,
-                own,
+                own.with_row(*row) if row else own,
                 words_cell(*computed_from(figure, measured)),
                 words_cell(figure.where),
             ),

@@ -1,330 +1,436 @@
-"""Attention patterns: heads by type, fits, questions on sinks, ablation of types."""
+"""Attention patterns: why heads attend to the same token, and what follows for words."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from headbook.analysis.arrays import Floats
-from headbook.charts import Figure, images, mixture_bars
-from headbook.charts.theme import MIXTURE, rgba_ramp
+from headbook.charts.patterns import odds_plot, offset_plot, similarity_plot
+from headbook.charts.plots import Plot
+from headbook.charts.sinks import MAX_LINKED_HEADS, change_plot, sink_plot
+from headbook.charts.theme import amount_class
 from headbook.metrics import ids
-from headbook.pages.parts.ablation import TYPES, removed_table
-from headbook.pages.parts.page import Page, StackSection
-from headbook.pages.parts.table import PageTable, Row, words_cell
-from headbook.report.ablation import margin_text
-from headbook.report.findings import Finding
-from headbook.report.findings.ablation import answer
-from headbook.report.findings.finding import head_link
-from headbook.report.findings.patterns import PATTERN, Discussion, discussions, without
-from headbook.report.head_types import (
-    NOT_MEASURED,
-    HeadType,
-    OffSinkType,
-    Place,
-    Types,
-    head_types,
-    share_of_head,
+from headbook.pages.parts.atlas import map_style
+from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection
+from headbook.pages.parts.table import HeatCell, PageTable, Row
+from headbook.report.ablation import margin_text, verdict_target_text
+from headbook.report.answers.linked_rows import head_row, layer_row, uniform_row
+from headbook.report.answers.patterns import (
+    ODDS,
+    OUTPUTS,
+    ROWS,
+    alike_answer,
+    diagonal_answer,
+    different_outputs,
+    not_measured,
+    own_sentence_answer,
+    sink_masked_note,
 )
-from headbook.report.results import StackResults, study_of
-from headbook.report.roles import sink_claim
-from headbook.report.wording import STACKS, count_text, head_name, head_page, label_name, number
-from headbook.schema import SinkView
-from headbook.study.corpus_sums import SENTENCE_ROW
+from headbook.report.answers.sinks import (
+    SINK,
+    SINK_OUTPUT,
+    contributes_less,
+    dead_answer,
+    random_sets_note,
+    sink_answer,
+    sink_example,
+    sink_heads,
+)
+from headbook.report.families import sink_tokens
+from headbook.report.findings.finding import LinkedNumber, head_link
+from headbook.report.results import StackResults, heads_by_value, study_of
+from headbook.report.wording import (
+    MISSING,
+    count_text,
+    head_name,
+    head_page,
+    number,
+    number_word,
+    percent,
+    whole_percent,
+)
+from headbook.schema import HEAD_RULES, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 
-DEAD = "Are sink heads dead?"
+MAX_NARROW_COLUMNS = 14  # of a table that takes half of the page
+MAX_UNIFORM_SPREAD = 0.001  # over layers, of a share under uniform attention that is printed once
+MAX_MAPS = 144  # of all stacks; more heads are shown by every n-th
+DESTINATIONS = {  # labels of attention_to, with their names in the table of layers
+    "first": "first token", "separator": "separators", "punctuation": "punctuation",
+    "previous": "previous token", "next": "next token", "self": "itself",
+    "same_token": "same token elsewhere",
+}  # fmt: skip
+RULE_NAMES = {"similarity": "dips of similarity", "attention": "attention to . ! ?"}
 
 
-@dataclass(frozen=True)
-class WithoutThem:
-    """The answer for one kind of attention.
+@dataclass(frozen=True, kw_only=True)
+class PatternQuestion(Question):
+    """A question of the page with the figure that answers it.
 
     Attributes:
-        measured: whether heads were replaced at all.
-        margin: below which a change counts as none, with its unit; empty where none was.
-        findings: what the numbers say.
-        table: three lines for each type; None where no heads were replaced together.
+        figure: the chart; its caption says what is drawn.
+        why: explanation from the literature, or an inference, that the page does not test.
+        note: a sentence with further numbers; empty without one.
     """
 
-    measured: bool
-    margin: str
-    findings: tuple[Finding, ...]
-    table: PageTable | None
+    figure: Plot
+    why: str
+    note: Sentence = ()
 
 
-def without_them(results: StackResults, types: Types) -> WithoutThem:
-    """What the model loses without the heads of each type."""
-    ablation = results.study.corpus_sums.ablation
-    if ablation is None:
-        return WithoutThem(measured=False, margin="", findings=(), table=None)
-    return WithoutThem(
-        measured=True,
-        margin=margin_text(ablation),
-        findings=tuple(_findings(results, types)),
-        table=removed_table(ablation, results.study.head_groups, results.stack.name),
-    )
-
-
-def _findings(results: StackResults, types: Types) -> Iterator[Finding]:
-    """Of types as a whole where their heads were replaced together, and of each sink head."""
-    ablation, groups = results.study.corpus_sums.ablation, results.study.head_groups
-    assert ablation is not None
-    for group in TYPES:
-        yield from answer(ablation, groups, results.stack.name, group, named=False)
-        if group == "sink":
-            sinks = [place for place, kind in types.items() if kind is not None and kind.sink]
-            yield from without(results, sinks, "sink head")
-
-
-METRIC = ids.VARIABILITY  # keeps the weights between the first tokens of each sentence
-COLOURS = 16  # a picture carries its palette
-
-
-def mean_maps_of_sample(results: StackResults) -> dict[Place, Floats]:
-    """The mean weight between the first positions, by layer and head; empty where not kept.
-
-    *Shape:* ``(query, key)`` each. Positions that never look, or are never seen, are left out:
-    special tokens do not look. A pair that no sentence has is 0 as a masked one.
-    """
-    sums = results.study.corpus_sums.sampled.get(results.stack.name)
-    start = 0
-    for name, view, width in sums.columns if sums else ():
-        if (name, view) == (METRIC, SinkView.RAW):
-            payload = sums.stats.payload[..., start : start + width] if sums else None
-            break
-        start += width
-    else:
-        return {}
-    assert payload is not None
-    total = payload.sum(0, dtype=np.float64)
-    side = round(width**0.5)
-    found = {}
-    for layer in results.stack.attention_layers:
-        there = total[layer, SENTENCE_ROW].reshape(side, side)
-        rows, columns = there.any(1), there.any(0)
-        for head in range(results.stack.n_heads):
-            mean = total[layer, head].reshape(side, side) / np.maximum(there, 1)
-            found[layer, head] = mean[rows][:, columns]
-    return {cell: each for cell, each in found.items() if each.size}
-
-
-def mean_map_pictures(results: StackResults) -> Mapping[Place, str]:
-    """The same as addresses of images; colours run with the square root of the weight."""
-    palette = rgba_ramp(COLOURS)
-    return {
-        cell: images.map_preview(
-            np.rint(np.sqrt(mean_map.clip(0, 1)) * (COLOURS - 1)).astype(np.uint8), palette
-        )
-        for cell, mean_map in mean_maps_of_sample(results).items()
-    }
-
-
-MOST_ROWS = 150  # of all tables of the page; the files have them all
-MOST_HEADS = 300  # of all groups of the page
-SHARES = ("spread", "column", "offset", *MIXTURE)
-COLUMNS = ("Head", "Type", *map(label_name, SHARES), "Sink")
-MEANING = {
-    "sink": "corrected share of special tokens (causal: and of the first position) at least "
-    "50\u202f%",
-    OffSinkType.PREVIOUS: "corrected share of the previous token at least 50\u202f%",
-    OffSinkType.NEXT: "corrected share of the next token at least 50\u202f%",
-    OffSinkType.SELF: "corrected share of the token itself at least 50\u202f%",
-    OffSinkType.OFFSET: "corrected share of one offset at least 50\u202f%",
-    OffSinkType.SAME: "corrected share of other occurrences of the token at least 50\u202f%",
-    OffSinkType.WINDOW: "corrected share of the tokens within three at least 50\u202f%",
-    OffSinkType.UNIFORM: "normalised entropy at least 0.8, and no corrected share reaches "
-    "50\u202f%",
-    OffSinkType.KEYS: "the same keys from every query",
-    OffSinkType.OWN: "the query's own sentence",
-    OffSinkType.MIXED: "none of these; the two largest corrected shares are named",
-    NOT_MEASURED: "the study lacks type_shares or relative_entropy",
-}
-
-
-@dataclass(frozen=True)
-class Thumb:
-    """A head in its type.
+class MappedHead(NamedTuple):
+    """A head with its mean map.
 
     Attributes:
         name, href: the head and its page.
-        picture: mean attention by position as an image address; empty where it was not kept.
-        detail: what its type says beyond the first part.
-        numbers: spread, column and offset residual.
+        style: classes of the map; see `headbook.pages.parts.atlas.map_style`.
+        share: share of its attention on the sink.
     """
 
     name: str
     href: str
-    picture: str
-    detail: str
-    numbers: tuple[str, str, str]
-
-
-@dataclass(frozen=True)
-class TypeGroup:
-    """The heads of a type; ``left_out`` more are not shown."""
-
-    label: str
-    meaning: str
-    total: int
-    heads: tuple[Thumb, ...]
-    left_out: int
+    style: str
+    share: Sentence
 
 
 @dataclass(frozen=True)
 class PatternSection(StackSection):
-    """One kind of attention.
+    """Answers for a stack after the first.
 
     Attributes:
-        behind: how many sentences stand behind the numbers, in words.
-        without: what the model loses without the heads of each type.
-        discussions: questions with what the numbers say.
-        groups: heads by type.
-        unknown: how many heads have no type.
-        figures: mixtures.
-        even: the numbers of uniform attention.
-        table: all heads below uniform attention; ``left_out`` more are in the files.
+        answer: what its heads give to the sink.
+        figure: attention to the sink and its part of the output.
+        facts: answers to the further questions.
     """
 
-    behind: str
-    without: WithoutThem
-    discussions: tuple[Discussion, ...]
-    groups: tuple[TypeGroup, ...]
-    unknown: int
-    figures: tuple[Figure, ...]
-    even: tuple[str, ...]
-    table: PageTable
-    left_out: int
+    answer: Sentence
+    figure: Plot
+    facts: tuple[Sentence, ...]
+
+
+@dataclass(frozen=True)
+class PatternDetails(StackSection):
+    """Maps and tables of a stack.
+
+    Attributes:
+        tokens: the sink tokens by name.
+        maps: heads with their maps, most attention to the sink first.
+        which: heads that have a map, as the beginning of a heading.
+        destinations: where the attention of each layer goes.
+        outputs: heads whose outputs are less alike than their rows; None without any.
+        ends: how well rules find the ends of sentences; None without passages.
+        baselines: F1 of rules that need no model.
+    """
+
+    tokens: str
+    maps: tuple[MappedHead, ...]
+    which: str
+    destinations: PageTable | None
+    outputs: PageTable | None
+    ends: PageTable | None
+    baselines: Sentence
 
 
 @dataclass(frozen=True, kw_only=True)
-class PatternsPage(Page):
-    """Patterns in all stacks.
+class PatternsPage(AnalysisPage):
+    """Patterns of attention; the first stack answers.
 
     Attributes:
-        sections: by stack, the heads by type and what their numbers say.
-        pictured: whether there are pictures.
+        figure: attention to the sink and its part of the output, all heads.
+        why: the common explanation.
+        others: answers for the other stacks.
+        details: maps and tables of every stack.
+        tokens: sink tokens of the first stack.
+        example: a worked example.
     """
 
     template: ClassVar[str] = "patterns.html"
-    sections: tuple[PatternSection, ...]
-    pictured: bool
+    styles = (*AnalysisPage.styles, "patterns")
+    figure: Plot
+    why: str
+    questions: tuple[PatternQuestion, ...]
+    others: tuple[PatternSection, ...]
+    details: tuple[PatternDetails, ...]
+    tokens: str
+    example: Sentence
 
-
-def _with_patterns(results: Mapping[str, StackResults]) -> list[str]:
-    return [name for name, r in results.items() if r.has_value(PATTERN, SinkView.RAW, "spread")]
+    @property
+    def narrow_tables(self) -> bool:
+        """Whether two tables with a column for each layer fit side by side."""
+        tables = [part.destinations for part in self.details if part.destinations]
+        return all(len(table.columns) <= MAX_NARROW_COLUMNS for table in tables)
 
 
 def has_patterns(results: Mapping[str, StackResults]) -> bool:
-    """Return whether a study has fits of attention patterns."""
-    return bool(_with_patterns(results))
+    """Return whether a study has measured attention to the sink."""
+    return any(r.has_value(*SINK) for r in results.values())
 
 
 def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage:
-    """The page of patterns."""
-    there = _with_patterns(results)
-    sections = tuple(_section(results[name], len(there)) for name in there)
-    model = study_of(results).manifest.model.name
+    """Make the page of attention patterns."""
+    stacks = [r for r in results.values() if r.has_value(*SINK)]
+    first = stacks[0]
+    sentences = int(first.heads(*SINK).sentences.max())
+    manifest = study_of(results).manifest
     return PatternsPage(
         path="patterns.html",
-        title="Attention patterns",
-        description=f"The heads of {model} by type: sinks, positions, near-uniform and mixed, with "
-        "mean attention maps.",
-        sections=sections,
-        pictured=any(t.picture for s in sections for g in s.groups for t in g.heads),
+        topic="Attention patterns",
+        title="Why do so many heads attend to the same token?",
+        description=f"Heads of {manifest.model.name} that attend mostly to {sink_tokens(first)}: "
+        "how many there are, what they add, and whether they are dead.",
+        answer=sink_answer(first),
+        scope=(
+            ("Measured on", f"{count_text(sentences, 'sentence')}, queries without special tokens"),
+            ("Compared with", "uniform attention, and with the part of each head’s output that "
+             f"comes from {sink_tokens(first)}"),
+        ),
+        figure=_sink_figure(first),
+        why=_why_sinks(first),
+        questions=tuple(_questions(first)),
+        others=tuple(_section(r) for r in stacks[1:]),
+        details=tuple(_details(r, MAX_MAPS // len(stacks)) for r in stacks),
+        absent=tuple(dict.fromkeys(text for r in stacks for text in not_measured(r))),
+        tokens=sink_tokens(first),
+        example=sink_example(first),
+    )  # fmt: skip
+
+
+def _name(results: StackResults, part: str) -> str:
+    """Return the name of a figure; figures of one stack have no stack in their names."""
+    stack = results.stack.name
+    return f"patterns-{part}" if stack == "self" else f"patterns-{stack}-{part}"
+
+
+def _sink_figure(results: StackResults) -> Plot:
+    """Return the chart of attention to the sink and its part of the output."""
+    tokens, measured = sink_tokens(results), "their share of its output"
+    caption = (
+        f"Each pair of marks is a head: the share of its attention on {tokens} (circle), and "
+        f"{measured} (bar), by summed value-weighted norms. Solid: sink heads, at least halfway "
+        "from uniform attention to all of it."
+    )
+    if np.isfinite(results.heads(*SINK).value).sum() > MAX_LINKED_HEADS:
+        caption = (
+            f"Heads of each layer from most to least attention on {tokens} (line), and below it "
+            f"{measured}, by summed value-weighted norms (lower edge). Marks: all heads of the "
+            "layer together. From the upper line on: sink heads, at least halfway from uniform "
+            "attention to all of it."
+        )
+    return sink_plot(results, _name(results, "sinks"), caption)
+
+
+def _why_sinks(results: StackResults) -> str:
+    explanation = (
+        "Common explanation: the weights of a row sum to 1, so a head with nothing to add needs "
+        "tokens whose values are near zero (Clark et al. 2019, Kobayashi et al. 2020, Xiao et al. "
+        "2023)."
+    )
+    sinks = sink_heads(results)
+    is_small = sinks and results.has_value(*SINK_OUTPUT) and contributes_less(results, sinks, 0.5)
+    seen = "The figure shows the small contribution; it" if is_small else "This page"
+    return f"{explanation} {seen} does not test the reason."
+
+
+def _questions(results: StackResults) -> Iterator[PatternQuestion]:
+    """Yield the further questions that the study answers."""
+    if dead := dead_answer(results):
+        yield _dead_question(results, dead)
+    if diagonal := diagonal_answer(results):
+        yield PatternQuestion(
+            id="diagonal", title="Why not the diagonal?", answer=diagonal,
+            keywords="diagonal band itself own token positional head",
+            figure=offset_plot(
+                results, _name(results, "offsets"),
+                "Share of attention by the distance from query to key, all keys. Each line is a "
+                "head; marks and names: the largest shares, from 20 % on.",
+            ),
+            why="An inference, not tested here: a sink needs a value near zero for every query. A "
+            "fixed token can learn one; a token’s own value depends on its content, and the "
+            "residual stream keeps the token anyway.",
+        )  # fmt: skip
+    yield from _output_questions(results)
+
+
+def _output_questions(results: StackResults) -> Iterator[PatternQuestion]:
+    """Yield the questions on what heads write that the study answers."""
+    if alike := alike_answer(results):
+        yield PatternQuestion(
+            id="alike", title="Do all words then receive the same?", answer=alike,
+            keywords="similarity of head outputs context attention rows",
+            figure=similarity_plot(
+                results, _name(results, "alike"),
+                "Mean cosine of all pairs of tokens of a sentence, without special tokens, all "
+                "keys: of head outputs and of attention rows"
+                f"{_sample_note(results, OUTPUTS)}. Small dots: single heads.",
+            ),
+            why="Where all rows attend alike, all outputs are alike, whatever the tokens mean: "
+            "that follows from the definition. Where only the outputs are alike, the values are.",
+            note=sink_masked_note(results),
+        )  # fmt: skip
+    if own := own_sentence_answer(results):
+        yield PatternQuestion(
+            id="own-sentence", title="Do heads keep to their sentence?", answer=own,
+            keywords="passages sentence boundary segmentation odds",
+            figure=odds_plot(
+                results, _name(results, "odds"),
+                "Odds that a pair among the top 1 % of its head, by similarity of outputs, is of "
+                "one sentence, over the odds of other pairs at the same distance"
+                f"{_sample_note(results, ODDS)}. No intervals: "
+                "few passages decide these odds. Dashed: no preference.",
+            ),
+            why="Pairs of the same distance are compared because neighbours are of one sentence "
+            "anyway.",
+        )  # fmt: skip
+
+
+def _sample_note(results: StackResults, key: HeadKey) -> str:
+    """Return on how many sentences a number rests; empty if on all."""
+    return results.sample_note(int(results.layers(*key).sentences.max()), ", on")
+
+
+def _dead_question(results: StackResults, answer: Sentence) -> PatternQuestion:
+    ablation = results.study.corpus_sums.ablation
+    assert ablation is not None
+    sentences = count_text(len(ablation.content_hash), "sentence")
+    masked = "with only the sink masked: attention to " + sink_tokens(results)
+    return PatternQuestion(
+        id="dead", title="Are such heads dead?", answer=answer,
+        keywords="useless dead idle inactive unimportant no-op prunable pruning importance sink",
+        figure=change_plot(
+            results, _name(results, "dead"),
+            "Circle: change when the head is replaced by its mean over tokens of the same class. "
+            f"Diamond: {masked} left out. {sentences}; largest change first, all sink heads "
+            "together at the left where they were replaced together. Solid: measured, with 95 % "
+            "interval; hollow: estimated from slopes (attribution patching). Dashed: "
+            f"{margin_text(ablation)}, from which on a sentence counts as changed, by "
+            f"{verdict_target_text(ablation)}.",
+        ),
+        why="Replaced one at a time, heads that stand in for each other may all look small. So all "
+        "sink heads are replaced together, too.",
+        note=random_sets_note(results),
+    )  # fmt: skip
+
+
+def _section(results: StackResults) -> PatternSection:
+    """Return the answers for a stack after the first."""
+    asked = {
+        "Are such heads dead? ": dead_answer(results),
+        "Why not the diagonal? ": diagonal_answer(results),
+        "Do all tokens then receive the same? ": alike_answer(results),
+        "Do heads keep to their sentence? ": own_sentence_answer(results),
+    }
+    facts = tuple((question, *answer) for question, answer in asked.items() if answer)
+    return PatternSection(results.stack.name, sink_answer(results), _sink_figure(results), facts)
+
+
+def _details(results: StackResults, most: int) -> PatternDetails:
+    """Return maps and tables of a stack, with at most ``most`` maps."""
+    ends, baselines = _ends(results)
+    ranked = heads_by_value(results.heads(*SINK).value)
+    every = -(-len(ranked) // most)
+    return PatternDetails(
+        results.stack.name,
+        tokens=sink_tokens(results),
+        maps=tuple(_maps(results, ranked[::every])),
+        which="All heads" if every == 1 else f"One head in {number_word(every)}",
+        destinations=_destinations(results),
+        outputs=_outputs(results),
+        ends=ends,
+        baselines=baselines,
     )
 
 
-def _section(results: StackResults, n_stacks: int) -> PatternSection:
-    stack = results.stack
-    sentences = int(results.heads(PATTERN, SinkView.RAW, "spread").sentences.max())
-    types = head_types(results)
-    rows = tuple(_rows(results, types))
-    most = MOST_ROWS // n_stacks
-    even = tuple(_even(results, label, stack.attention_layers[0]) for label in SHARES)
-    first = Row("uniform attention", (words_cell(), *even, words_cell()))
-    return PatternSection(
-        stack=stack.name,
-        behind=count_text(sentences, "sentence"),
-        without=without_them(results, types),
-        discussions=tuple(discussions(results, types)),
-        groups=tuple(_groups(results, types, MOST_HEADS // n_stacks)),
-        unknown=sum(kind is None for kind in types.values()),
-        figures=tuple(_mixtures(results, sentences)),
-        even=even,
-        table=PageTable(COLUMNS, (first, *rows[:most]), style="numbers patterns"),
-        left_out=max(len(rows) - most, 0),
-    )
+def _maps(results: StackResults, places: Sequence[tuple[int, int]]) -> Iterator[MappedHead]:
+    shares = results.heads(*SINK).value
+    for place in places:
+        head = HeadName(results.stack.name, *place)
+        share = head_row(results, SINK, place, percent(float(shares[place])))
+        yield MappedHead(
+            head_name(head), head_page(head), map_style(results.stack, *place), (share,)
+        )
 
 
-def _even(results: StackResults, label: str, layer: int) -> str:
-    found = results.uniform(PATTERN, SinkView.RAW, label).value[layer]
-    return number(float(found), share=label in MIXTURE)
+def _destinations(results: StackResults) -> PageTable | None:
+    """Return the table of where each layer's attention goes, the largest shares first."""
+    layers, names = results.stack.attention_layers, _token_names(results)
+    written = percent if len(layers) < MAX_NARROW_COLUMNS - 1 else whole_percent
+    keys = [
+        key
+        for label in DESTINATIONS
+        if results.has_value(*(key := HeadKey(ids.ATTENTION_TO, SinkView.RAW, label)))
+    ]
+    if not keys:
+        return None
+    numbers = {key: results.layers(*key) for key in keys}
+    top = {key: float(np.nanmax(numbers[key].value)) for key in keys}
+    uniform = {key: results.uniform(*key).value[[*layers]].tolist() for key in keys}
+    scale = max(0.5, *top.values())
+    rows = []
+    for key in sorted(keys, key=lambda key: -top[key]):
+        cells = [
+            _heat(layer_row(results, key, layer, written(value)), value, scale)
+            for layer, value in zip(layers, numbers[key].value[[*layers]].tolist(), strict=True)
+        ]
+        even = uniform_row(results, key, layers[0], written(uniform[key][0]))
+        rows.append(Row(names[key.label], (*cells, HeatCell(even.text, "few", even))))
+    is_same = all(np.ptp(values) < MAX_UNIFORM_SPREAD for values in uniform.values())
+    title = "uniform" if is_same else f"uniform, L{layers[0]}"
+    return PageTable(("to", *layers, title), tuple(rows), style="heat")
 
 
-def _name(results: StackResults, place: Place) -> tuple[str, str]:
-    head = HeadName(results.stack.name, *place)
-    return head_name(head), head_page(head)
+def _heat(linked: LinkedNumber, value: float, top: float) -> HeatCell:
+    if math.isnan(value):
+        return HeatCell(MISSING, "q0")
+    return HeatCell(linked.text, amount_class(value, 0, top), linked)
 
 
-def _groups(results: StackResults, types: Types, most: int) -> Iterator[TypeGroup]:
-    """Types in order of size; where there are too many heads, all lose the same share."""
-    pictured = mean_map_pictures(results)
-    members: dict[str, list[tuple[Place, HeadType]]] = {}
-    for cell, each in types.items():
-        if each is not None:
-            members.setdefault(each.family or NOT_MEASURED, []).append((cell, each))
-    total = sum(map(len, members.values()))
-    for family, heads in sorted(members.items(), key=lambda item: -len(item[1])):
-        n_drawn = len(heads) if total <= most else max(len(heads) * most // total, 1)
-        thumbs = tuple(_thumb(results, *head, pictured) for head in heads[:n_drawn])
-        yield TypeGroup(family, MEANING[family], len(heads), thumbs, len(heads) - n_drawn)
+def _token_names(results: StackResults) -> Mapping[str, str]:
+    """Return the names of keys; the special tokens by which a model frames texts by their own."""
+    first, _, last = results.study.manifest.model.special_tokens.partition("…")
+    names = dict(DESTINATIONS)
+    if len(first.split()) == 1 and not results.stack.causal:
+        names["first"] = first.strip()
+    if len(last.split()) == 1:
+        names["separator"] = last.strip()
+    return names
 
 
-def _thumb(
-    results: StackResults, place: Place, found: HeadType, pictured: Mapping[Place, str]
-) -> Thumb:
-    spread, column, offset = (number(_fit(results, x, place)) for x in SHARES[:3])
-    return Thumb(
-        *_name(results, place),
-        picture=pictured.get(place, ""),
-        detail=found.detail,
-        numbers=(spread, column, offset),
-    )
+def _outputs(results: StackResults) -> PageTable | None:
+    """Return the heads whose outputs are less alike than their rows of attention."""
+    rows = []
+    for place in different_outputs(results):
+        values = {key: float(results.heads(*key).value[place]) for key in (ROWS, OUTPUTS)}
+        cells = tuple(
+            _heat(head_row(results, key, place, number(value)), value, 1)
+            for key, value in values.items()
+        )
+        rows.append(Row(head_link(HeadName(results.stack.name, *place)), cells))
+    titles = ("head", "attention rows", "outputs")
+    return PageTable(titles, tuple(rows), style="heat") if rows else None
 
 
-def _rows(results: StackResults, types: Types) -> Iterator[Row]:
-    for cell, kind in types.items():
-        if kind is not None:
-            shares = (number(_fit(results, x, cell), share=x in MIXTURE) for x in SHARES)
-            of_sink_text = " ".join(claim.text for claim in sink_claim(results, cell, kind))
-            named, of_sink = words_cell(kind.name), words_cell(of_sink_text, style="summary")
-            yield Row(head_link(HeadName(results.stack.name, *cell)), (named, *shares, of_sink))
-
-
-def _fit(results: StackResults, label: str, place: Place) -> float:
-    """One of the numbers of the fits; NaN where there is none."""
-    return share_of_head(results, PATTERN, SinkView.RAW, label, place).value
-
-
-def _mixtures(results: StackResults, sentences: int) -> Iterator[Figure]:
-    """What fixed keys, fixed distances and neither explain; none across two texts."""
-    if not results.has_value(PATTERN, SinkView.RAW, "vertical"):
-        return
-    stack, frames = results.stack, []
-    for part in MIXTURE:
-        shares = results.heads(PATTERN, SinkView.RAW, part).value
-        layer, place = np.nonzero(~np.isnan(shares))
-        heads = [_name(results, at)[0] for at in zip(layer.tolist(), place.tolist(), strict=True)]
-        columns = {"head": heads, "layer": layer, "number": place}
-        frames.append(pd.DataFrame(columns | {"share": shares[layer, place], "part": part}))
-    yield mixture_bars(
-        f"patterns-{stack.name}",
-        "Share of each head's attention explained by fixed keys (or all alike), by fixed "
-        f"distances, and by neither: one bar per head; {STACKS[stack.name]}"
-        f"{results.sample_note(sentences, ', on')}. Uniform attention is fixed keys throughout.",
-        pd.concat(frames, ignore_index=True),
-        n_heads=stack.n_heads,
-    )
+def _ends(results: StackResults) -> tuple[PageTable | None, Sentence]:
+    """Return F1 of sentence ends that heads propose, by layer, and F1 of rules without a model."""
+    keys = {rule: HeadKey(ids.SEGMENTATION, SinkView.RAW, f"f1:{rule}")
+            for rule in (*HEAD_RULES, "punctuation", "even")}  # fmt: skip
+    if not all(results.has_value(*key) for key in keys.values()):
+        return None, ()
+    layers = results.stack.attention_layers
+    rows = []
+    for rule in HEAD_RULES:
+        values = results.layers(*keys[rule]).value
+        cells = (
+            _heat(layer_row(results, keys[rule], layer, number(float(values[layer]), share=True)),
+                  float(values[layer]), 1)
+            for layer in layers
+        )  # fmt: skip
+        rows.append(Row(RULE_NAMES[rule], tuple(cells)))
+    without = [
+        layer_row(results, keys[rule], layers[0],
+                  percent(float(results.layers(*keys[rule]).value[layers[0]])))
+        for rule in ("punctuation", "even")
+    ]  # fmt: skip
+    baselines = ("every . ! ?: ", without[0], "; even distances: ", without[1])
+    return PageTable(("found by", *layers), tuple(rows), style="heat"), baselines

@@ -1,169 +1,158 @@
-"""Similar heads: map, ordered matrices, nearest heads."""
+"""The page of similar heads: groups of near doubles, nearest pairs, and an ordered matrix."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import pairwise
+from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
+from numpy.typing import NDArray
 
-from headbook.analysis.arrays import Floats, Ints
-from headbook.charts import Figure, head_points, images
-from headbook.charts.theme import rgba_ramp
-from headbook.pages.parts.nearest_heads import NEAREST, distances, nats_text
-from headbook.pages.parts.page import Page, StackSection
-from headbook.pages.parts.table import DASH, PageTable, Part, Row, WordsCell, words_cell
-from headbook.report.findings.finding import head_link
+from headbook.charts import images
+from headbook.charts.theme import amount_class, rgba_ramp
+from headbook.metrics import ids
+from headbook.pages.parts.atlas import MANY_HEADS, map_style
+from headbook.pages.parts.nearest_heads import nats_text
+from headbook.pages.parts.page import AnalysisPage, StackSection
+from headbook.pages.parts.table import HeatCell
+from headbook.report.answers.similar import similar_answer
+from headbook.report.claims.heads import MEAN_OF_PAIRS
+from headbook.report.families import first_position_is_sink, sink_tokens
+from headbook.report.findings.finding import Link, LinkedNumber, head_link
+from headbook.report.head_facts import type_words
+from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, study_of
-from headbook.report.similar_heads import HeadDistanceMatrix, head_distances, procrustes_aligned
-from headbook.report.wording import VIEWS, count_text, head_name, head_page, number, percent
+from headbook.report.similar_heads import (
+    MAX_DOUBLE_DISTANCE,
+    HeadDistanceMatrix,
+    compared_view,
+    head_distances,
+    mean_distances,
+)
+from headbook.report.wording import VIEWS, count_text
 from headbook.schema import SinkView
+from headbook.study.tables import HELLINGER
 
-SIDE = 460  # pixels of a matrix
-STRIP, GAP, MARK = 64, 6, 4  # pixels beside it that show layers; to the matrix; of a mark
+Matrices = Mapping[SinkView, HeadDistanceMatrix]
+
+NEAREST_PAIRS = 24  # pairs that the page lists, in columns of `PAIRS_IN_COLUMN`
+PAIRS_IN_COLUMN = 8
+MOST_ALONE = 15  # heads without a double that the page shows
+FILLED_DISTANCE = 0.12  # nats from which on a cell has no fill
+PALE_DISTANCE = 0.3  # nats from which on the matrix is as pale as paper
+MOST_LABELS = 90  # heads of a matrix whose rows bear names
 STEPS = 256
+STRIP = 8.0  # per cent of the matrix's width for the marks of layers, if rows have no names
+MISSING_DISTANCE, IS_BOUND = 0x7FFF, 0x8000  # of the data of the script, which are thousandths
 
 
 @dataclass(frozen=True)
-class MatrixRow:
-    """A head beside its row of a matrix, and where that begins."""
-
-    name: str
-    href: str
-    y: float
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """The distances of all heads as a picture.
+class SimilarHead:
+    """A head of the page.
 
     Attributes:
-        title: the view and the order.
-        src: the picture, a pixel for each pair.
-        side, cell: units of the whole and of a row.
-        marks: a mark for each row that shows the layer, as an SVG path.
-        rows: heads from top to bottom; empty where there are too many.
+        link: name and address.
+        style: classes of its map.
+        kind: type in words; empty if it was not measured.
+        number: distance to its nearest head; None where the page prints none.
     """
 
-    title: str
+    link: Link
+    style: str
+    kind: str
+    number: LinkedNumber | None = None
+
+
+@dataclass(frozen=True)
+class DoublesCard:
+    """A group of near doubles.
+
+    Attributes:
+        heads: heads of the group.
+        number: largest distance in the group.
+        kind: types of the heads in words, the most frequent first.
+    """
+
+    heads: tuple[SimilarHead, ...]
+    number: LinkedNumber
+    kind: str
+
+
+@dataclass(frozen=True)
+class PairLine:
+    """A pair of heads with its distance in each view."""
+
+    heads: tuple[SimilarHead, SimilarHead]
+    cells: tuple[HeatCell, ...]
+
+
+@dataclass(frozen=True)
+class OrderedMatrix:
+    """The distances of all heads as a picture, similar heads side by side.
+
+    Attributes:
+        src: address of the picture, a pixel for each pair.
+        size: number of heads.
+        labels: heads from top to bottom; empty if there are too many.
+        marks: a mark for each row that shows its layer, as an SVG path; empty if there are labels.
+        frames: first row and number of rows of each group of near doubles.
+        data: address of the script with all numbers; empty if there are too many.
+    """
+
     src: str
-    side: int
-    cell: float
+    size: int
+    labels: tuple[Link, ...]
     marks: str
-    rows: tuple[MatrixRow, ...]
-
-
-def most(found: Mapping[SinkView, HeadDistanceMatrix]) -> float:
-    """The largest distance, where the colours end."""
-    return max(float(np.nanmax(each.apart)) for each in found.values())
-
-
-def _orders(
-    found: Mapping[SinkView, HeadDistanceMatrix],
-) -> Iterator[tuple[str, str, SinkView, Ints]]:
-    """File, title, view and order of each matrix: each in its own order, and renorm as raw."""
-    views = list(found)
-    for view in views:
-        if view is not views[0]:
-            title = f"{VIEWS[view]}, in the order of {VIEWS[views[0]]}"
-            yield f"{view}-as-{views[0]}", title, view, found[views[0]].order
-        yield view, f"{VIEWS[view]}, in its own order", view, found[view].order
-
-
-def matrices(
-    stack: str, found: Mapping[SinkView, HeadDistanceMatrix], *, listed: bool
-) -> Iterator[Matrix]:
-    """The matrices of a stack.
-
-    Args:
-        listed: whether rows lead to their heads.
-    """
-    for file, title, view, order in _orders(found):
-        heads = [found[view].heads[place] for place in order]
-        cell = SIDE / len(heads)
-        yield Matrix(
-            title=title,
-            src=f"data/similar/{stack}-{file}.png",
-            side=SIDE,
-            cell=round(cell, 2),
-            marks=_marks([head.layer for head in heads], cell),
-            rows=tuple(
-                MatrixRow(head_name(h), head_page(h), round(index * cell, 2))
-                for index, h in enumerate(heads if listed else ())
-            ),
-        )
-
-
-def _marks(layers: Sequence[int], cell: float) -> str:
-    """A mark for each row: left for the first layer, right for the last."""
-    first, depth = min(layers), max(1, max(layers) - min(layers))
-    places = [(STRIP - GAP - MARK) * (layer - first) / depth - STRIP for layer in layers]
-    return "".join(
-        f"M{x:.1f},{row * cell:.2f}h{MARK}v{cell:.2f}h-{MARK}z" for row, x in enumerate(places)
-    )
-
-
-def matrix_pictures(results: StackResults) -> Iterator[tuple[str, bytes]]:
-    """File names and PNGs of a stack's matrices."""
-    found = results.cached(head_distances)
-    largest = most(found) if found else 1.0
-    for file, _, view, order in _orders(found):
-        value = found[view].apart[np.ix_(order, order)]
-        cells = np.rint(np.nan_to_num(value) / (largest or 1) * (STEPS - 1)).astype(np.uint8)
-        picture = images.inked(cells, rgba_ramp(STEPS))
-        yield f"{results.stack.name}-{file}.png", picture
-
-
-CLOSEST = 15  # pairs that the table shows
-MOST_HEADS = 150  # of all stacks; with more, neither lists of heads nor rows that lead to them
-NAMED = 12  # heads that a sentence names
-NEAR = 0.05  # part of all pairs that the text calls near
+    frames: tuple[tuple[int, int], ...]
+    data: str
 
 
 @dataclass(frozen=True)
 class SimilarSection(StackSection):
-    """One kind of attention.
+    """The similar heads of one stack.
 
     Attributes:
-        summary: what the distances say, in sentences.
-        figure: the map.
-        matrices: pictures; ``low`` and ``high`` are the ends of their colours,
-            in ``unit``, empty where not all pairs were compared; beside them a
-            strip ``strip`` units wide shows layers, ``first`` to ``last``.
-        closest: by view, the pairs nearest to each other.
-        nearest: for each head by view its nearest heads; None where there are too many.
+        views: names of the views that were compared, the one of the groups first.
+        cropped: whether maps leave out the first position, which belongs to the sink.
+        groups: groups of near doubles, the tightest first.
+        pairs: nearest pairs, in columns.
+        matrix: distances of all heads.
+        means: mean distance within a layer, and between layers.
+        alone: heads without a double, the furthest from all others first.
+        bounded: whether some distances are upper bounds.
+        left_out: names of heads with too few rows in common with another head.
     """
 
-    summary: tuple[str, ...]
-    figure: Figure
-    matrices: tuple[Matrix, ...]
-    low: str
-    high: str
-    unit: str
-    strip: int
-    first: int
-    last: int
-    closest: tuple[PageTable, ...]
-    nearest: PageTable | None
+    views: tuple[str, ...]
+    cropped: bool
+    groups: tuple[DoublesCard, ...]
+    pairs: tuple[tuple[PairLine, ...], ...]
+    matrix: OrderedMatrix
+    means: tuple[tuple[str, LinkedNumber], ...]
+    alone: tuple[SimilarHead, ...]
+    bounded: bool
+    left_out: tuple[Link, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimilarPage(Page):
-    """Which heads are alike, in all stacks that were compared.
+class SimilarPage(AnalysisPage):
+    """Which heads attend alike, in all stacks that were compared.
 
     Attributes:
         sections: by stack.
-        nearest: how many heads are listed beside each.
+        limit: distance below which two heads are near doubles, in nats.
+        pale: distance from which on the matrix is pale, in nats.
     """
 
     template: ClassVar[str] = "similar.html"
+    scripts = ("similar",)
+    styles: ClassVar[tuple[str, ...]] = (*AnalysisPage.styles, "similar")
     sections: tuple[SimilarSection, ...]
-    nearest: int
+    limit: str = f"{MAX_DOUBLE_DISTANCE:.2f}"
+    pale: str = f"{PALE_DISTANCE:g}"
 
 
-def _compared(
-    results: Mapping[str, StackResults],
-) -> dict[str, Mapping[SinkView, HeadDistanceMatrix]]:
+def _compared(results: Mapping[str, StackResults]) -> dict[str, Matrices]:
     return {name: each for name, r in results.items() if (each := r.cached(head_distances))}
 
 
@@ -173,155 +162,196 @@ def has_similar(results: Mapping[str, StackResults]) -> bool:
 
 
 def similar_page(results: Mapping[str, StackResults]) -> SimilarPage:
-    """The page of similar heads."""
-    found = _compared(results)
-    total = sum(len(next(iter(each.values())).heads) for each in found.values())
+    """Return the page of similar heads."""
+    compared = _compared(results)
+    first, matrices = next(iter(compared.items()))
+    matrix = matrices[compared_view(matrices)]
     model = study_of(results).manifest.model.name
     return SimilarPage(
         path="similar.html",
-        title="Similar heads",
-        description=f"Which heads of {model} attend alike: a map, an ordered matrix and the most "
-        "similar heads of each, with all keys and with the sink masked.",
-        sections=tuple(
-            _section(results[name], each, listed=total <= MOST_HEADS)
-            for name, each in found.items()
-        ),
-        nearest=NEAREST,
+        title="Which heads attend alike?",
+        description=f"Near doubles among the heads of {model}, the nearest pairs, and the "
+        "divergence of every two heads.",
+        topic="Similar heads",
+        answer=(similar_answer(results[first], matrix),),
+        scope=tuple(_scope(results[first], matrices)),
+        sections=tuple(_section(results[name], each) for name, each in compared.items()),
     )
 
 
-def _section(
-    results: StackResults, found: Mapping[SinkView, HeadDistanceMatrix], *, listed: bool
-) -> SimilarSection:
-    stack = results.stack.name
+def _scope(results: StackResults, matrices: Matrices) -> Iterator[tuple[str, str]]:
+    view = compared_view(matrices)
+    matrix = matrices[view]
+    yield (
+        "Jensen–Shannon divergence",
+        "of the rows of two heads: 0 nats alike, 0.69 no key in common; "
+        f"{count_text(matrix.sentences, 'sentence')}.",
+    )
+    if view is SinkView.RENORM:
+        yield "Sink masked", f"({sink_tokens(results)}), or a shared sink would decide."
+
+
+def _section(results: StackResults, matrices: Matrices) -> SimilarSection:
+    view = compared_view(matrices)
+    matrix = matrices[view]
+    heads = _heads(results, matrix)
+    lines = [
+        PairLine((heads[one], heads[other]), _cells(matrices, one, other))
+        for one, other in matrix.closest(NEAREST_PAIRS)
+    ]
+    starts = [*range(0, len(lines), PAIRS_IN_COLUMN), len(lines)]
+    missing = np.setdiff1d(np.arange(len(heads)), matrix.complete).tolist()
     return SimilarSection(
-        stack=stack,
-        summary=tuple(_summary(found)),
-        figure=_map(results, found),
-        matrices=tuple(matrices(stack, found, listed=listed)),
-        low=number(0),
-        high=number(most(found)),
-        unit=_unit(found),
-        strip=STRIP,
-        first=results.stack.attention_layers[0],
-        last=results.stack.attention_layers[-1],
-        closest=tuple(_closest(found, view) for view in found),
-        nearest=_nearest(found) if listed else None,
+        stack=results.stack.name,
+        views=tuple(VIEWS[each] for each in _views(matrices)),
+        cropped=view is SinkView.RENORM and first_position_is_sink(results),
+        groups=tuple(_card(matrix, view, heads, each.heads, each.pair) for each in matrix.doubles),
+        pairs=tuple(tuple(lines[start:end]) for start, end in pairwise(starts)),
+        matrix=_ordered(results, matrix),
+        means=tuple(_means(results, matrix, view)),
+        alone=tuple(_alone(matrix, view, heads)),
+        bounded=matrix.roots is not None,
+        left_out=tuple(heads[index].link for index in missing),
     )
 
 
-def _summary(found: Mapping[SinkView, HeadDistanceMatrix]) -> Iterator[str]:
-    """What the numbers say; each sentence rests on pairs that all views have."""
-    first = next(iter(found.values()))
-    pairs = np.triu_indices(len(first.heads), 1)
-    values = {view: each.apart[pairs] for view, each in found.items()}
-    unit = _unit(found)
-    there = ~np.isnan([*values.values()]).any(0)
-    values = {view: value[there] for view, value in values.items()}
-    same = (first.layers[pairs[0]] == first.layers[pairs[1]])[there]
-    for view, apart in values.items():
-        if same.any() and not same.all():
-            yield (
-                f"Mean divergence, {VIEWS[view]}: {nats_text(apart[same].mean())}{unit} within a "
-                "layer, "
-                f"{nats_text(apart[~same].mean())} between layers."
-            )
-    if {SinkView.RAW, SinkView.RENORM} <= values.keys() and there.sum() > 1:
-        yield _without_sink(values[SinkView.RAW], values[SinkView.RENORM], unit)
-    for view, each in found.items():
-        rest = np.setdiff1d(np.arange(len(each.heads)), each.complete)
-        names = ", ".join(head_name(each.heads[place]) for place in rest[:NAMED])
-        more = f" and {len(rest) - NAMED} more" if len(rest) > NAMED else ""
-        if len(rest):
-            yield (
-                f"Not on the map and last in the matrix ({VIEWS[view]}), with too few rows in "
-                f"common with some other head: {names}{more}."
-            )
+def _views(matrices: Matrices) -> list[SinkView]:
+    """Return the views that were compared, the one of the groups first."""
+    first = compared_view(matrices)
+    return [first, *(view for view in matrices if view is not first)]
 
 
-def _unit(found: Mapping[SinkView, HeadDistanceMatrix]) -> str:
-    """Of what map, order and matrix rest on, with a space before it; Hellinger's has none."""
-    return " nats" if next(iter(found.values())).roots is None else ""
+def _heads(results: StackResults, matrix: HeadDistanceMatrix) -> list[SimilarHead]:
+    types = head_types(results)
+    heads = []
+    for head in matrix.heads:
+        kind = types.get((head.layer, head.head))
+        style = map_style(results.stack, head.layer, head.head)
+        heads.append(SimilarHead(head_link(head), style, type_words(kind) if kind else ""))
+    return heads
 
 
-def _without_sink(raw: Floats, renorm: Floats, unit: str) -> str:
-    """Whether pairs that are near with the sink are near without it."""
-    amount = max(1, round(NEAR * len(raw)))
-    near = np.argsort(raw, kind="stable")[:amount]
-    # All heads of a text of one or two tokens may be the same.
-    before, after = (float(each[near].mean() / (each.mean() or 1)) for each in (raw, renorm))
-    lost = (after - before) / (1 - before) if before < 1 else 0.0
-    verdict = (
-        "mostly due to the shared sink"
-        if lost >= 1 / 2
-        else "partly due to the shared sink"
-        if lost >= 1 / 10
-        else "not due to the sink"
+def _number(matrix: HeadDistanceMatrix, view: SinkView, one: int, other: int) -> LinkedNumber:
+    """Return the distance of two heads, or an upper bound of it, with its row."""
+    one, other = sorted((one, other))
+    first, second = matrix.heads[one], matrix.heads[other]
+    is_bound = bool(np.isnan(matrix.value[one, other])) and matrix.roots is not None
+    text = nats_text(float(matrix.bounds[one, other]))
+    row = (
+        ("stack", first.stack), ("layer", first.layer), ("head", first.head),
+        ("other_layer", second.layer), ("other_head", second.head),
+        ("metric", HELLINGER if is_bound else ids.HEAD_DISTANCE), ("view", str(view)),
+    )  # fmt: skip
+    return LinkedNumber(f"{'≤ ' * is_bound}{text}", "pairs", row)
+
+
+def _cells(matrices: Matrices, one: int, other: int) -> tuple[HeatCell, ...]:
+    cells = []
+    for view in _views(matrices):
+        matrix = matrices[view]
+        distance, number = float(matrix.bounds[one, other]), _number(matrix, view, one, other)
+        note = f"{int(matrix.rows[one, other]):,} query tokens that count in both heads"
+        fill = amount_class(max(0.0, FILLED_DISTANCE - distance), 0.0, 1.25 * FILLED_DISTANCE)
+        known = not np.isnan(distance)
+        cells.append(HeatCell(number.text, fill if known else "", number if known else None, note))
+    return tuple(cells)
+
+
+def _card(
+    matrix: HeadDistanceMatrix,
+    view: SinkView,
+    heads: Sequence[SimilarHead],
+    members: Sequence[int],
+    pair: tuple[int, int],
+) -> DoublesCard:
+    kinds = [heads[index].kind.removesuffix(" + sink") for index in members]
+    most = sorted(dict.fromkeys(filter(None, kinds)), key=lambda kind: -kinds.count(kind))
+    of_group = tuple(heads[index] for index in sorted(members))
+    return DoublesCard(of_group, _number(matrix, view, *pair), " / ".join(most[:2]))
+
+
+def _means(
+    results: StackResults, matrix: HeadDistanceMatrix, view: SinkView
+) -> Iterator[tuple[str, LinkedNumber]]:
+    metric = ids.HEAD_DISTANCE if matrix.roots is None else HELLINGER
+    for label, mean in mean_distances(matrix).items():
+        if label and not np.isnan(mean):
+            row = (
+                ("claim", MEAN_OF_PAIRS), ("stack", results.stack.name),
+                ("metric", metric), ("view", str(view)), ("label", label),
+            )  # fmt: skip
+            yield label, LinkedNumber(nats_text(mean), "tests", row)
+
+
+def _alone(
+    matrix: HeadDistanceMatrix, view: SinkView, heads: Sequence[SimilarHead]
+) -> Iterator[SimilarHead]:
+    """Yield heads that are in no group, with the distance to their nearest head."""
+    grouped = {index for group in matrix.doubles for index in group.heads}
+    nearest = {index: matrix.nearest(index, 1) for index in matrix.complete.tolist()}
+    pairs = [(index, near[0]) for index, near in nearest.items() if near and index not in grouped]
+    pairs.sort(key=lambda pair: -matrix.value[pair])
+    for index, other in pairs[:MOST_ALONE]:
+        head = heads[index]
+        yield SimilarHead(head.link, head.style, head.kind, _number(matrix, view, index, other))
+
+
+def _ordered(results: StackResults, matrix: HeadDistanceMatrix) -> OrderedMatrix:
+    order, size = matrix.order.tolist(), len(matrix.heads)
+    row = {index: place for place, index in enumerate(order)}
+    frames = [sorted(row[index] for index in group.heads) for group in matrix.doubles]
+    named = size <= MOST_LABELS
+    stack = results.stack.name
+    return OrderedMatrix(
+        src=f"data/similar/{stack}.png",
+        size=size,
+        labels=tuple(head_link(matrix.heads[index]) for index in order) if named else (),
+        marks="" if named else _layer_marks([matrix.heads[index].layer for index in order]),
+        frames=tuple((rows[0], len(rows)) for rows in frames),
+        data=f"data/similar/{stack}.js" if size <= MANY_HEADS else "",
     )
-    return (
-        f"Most similar {count_text(amount, 'pair')} of {len(raw):,}, all keys: "
-        f"{nats_text(raw[near].mean())}{unit}, {percent(before)} of the mean of all pairs. Sink "
-        "masked "
-        f"and renormalised: {nats_text(renorm[near].mean())}{unit}, {percent(after)} of the mean; "
-        "their "
-        f"similarity is {verdict}."
+
+
+def _layer_marks(layers: Sequence[int]) -> str:
+    """Return a mark for each row: left for the first layer, right for the last."""
+    first, depth = min(layers), max(1, max(layers) - min(layers))
+    return "".join(
+        f"M{0.8 * (layer - first) / depth:.3f},{row}h.2v1h-.2z" for row, layer in enumerate(layers)
     )
 
 
-def _map(results: StackResults, found: Mapping[SinkView, HeadDistanceMatrix]) -> Figure:
-    panels = {view: f"{VIEWS[view]}: {percent(each.plane.share)}" for view, each in found.items()}
-    first = next(iter(found.values()))
-    frames = []
-    for view, each in found.items():
-        points = procrustes_aligned(each.plane, first.plane)
-        heads = [each.heads[head] for head in each.plane.heads]
-        frame = pd.DataFrame({"head": map(head_name, heads), "layer": [h.layer for h in heads]})
-        frames.append(frame.assign(panel=panels[view], x=points[:, 0], y=points[:, 1]))
-    measure = "divergences" if first.roots is None else "squared Hellinger distances"
-    turn = " The second map is turned to match the first." if len(found) > 1 else ""
-    caption = (
-        "Each point is a head (layer.head, where it has room; colour: layer); similar heads are "
-        "close. Two dimensions lose part of the distances below; beside the keys, the share of the "
-        "variation that they hold. Classical scaling of the square roots of mean "
-        f"{measure}{results.sample_note(first.sentences, ' over')}.{turn}"
-    )
-    rows = pd.concat(frames, ignore_index=True)
-    name = f"similar-{results.stack.name}"
-    layers = results.stack.attention_layers
-    return head_points(name, caption, rows, panels=[*panels.values()], layers=layers)
+def matrix_picture(results: StackResults) -> bytes | None:
+    """Return the picture of a stack's matrix as a PNG; None if heads were not compared."""
+    matrices = results.cached(head_distances)
+    if not matrices:
+        return None
+    matrix = matrices[compared_view(matrices)]
+    distances = matrix.bounds[np.ix_(matrix.order, matrix.order)]
+    similarity = np.nan_to_num(1 - distances / PALE_DISTANCE).clip(0, 1)
+    cells = np.rint(similarity * (STEPS - 1)).astype(np.uint8)
+    return images.inked(cells, rgba_ramp(STEPS))
 
 
-def _nearest(found: Mapping[SinkView, HeadDistanceMatrix]) -> PageTable:
-    """For each head its nearest heads, by view."""
-    heads = next(iter(found.values())).heads
-    rows = (
-        Row(head_link(head), tuple(_near(each, index) for each in found.values()))
-        for index, head in enumerate(heads)
-    )
-    return PageTable(("Head", *_views(found)), tuple(rows), "With divergence in nats.")
+def matrix_data(results: StackResults) -> dict[str, Any] | None:
+    """Return the numbers of a stack's matrix for scripts; None without numbers, or with too many.
+
+    ``values`` has the distances of each view in thousandths of a nat, 16 bits each, in the order of
+    the matrix; the highest bit marks upper bounds, and 0x7FFF missing distances.
+    """
+    matrices = results.cached(head_distances)
+    if not matrices or len(next(iter(matrices.values())).heads) > MANY_HEADS:
+        return None
+    matrix = matrices[compared_view(matrices)]
+    heads, order = _heads(results, matrix), matrix.order
+    return {
+        "heads": [[*heads[index].link, heads[index].style, heads[index].kind] for index in order],
+        "values": [_thousandths(matrices[view], order) for view in _views(matrices)],
+    }
 
 
-def _near(found: HeadDistanceMatrix, index: int) -> WordsCell:
-    parts: list[Part] = []
-    for other in found.nearest(index, NEAREST):
-        parts += [", "] * bool(parts)
-        parts += [head_link(found.heads[other]), f" {nats_text(found.value[index, other])}"]
-    return words_cell(*parts) if parts else DASH
-
-
-def _closest(found: Mapping[SinkView, HeadDistanceMatrix], view: SinkView) -> PageTable:
-    """The pairs nearest to each other."""
-    heads = found[view].heads
-    rows = (
-        Row(
-            words_cell(head_link(heads[one]), " and ", head_link(heads[other])),
-            distances(found, one, other),
-        )
-        for one, other in found[view].closest(CLOSEST)
-    )
-    caption = f"Most similar pairs, {VIEWS[view]} (nats)."
-    return PageTable(("Pair", *_views(found)), tuple(rows), caption)
-
-
-def _views(found: Mapping[SinkView, HeadDistanceMatrix]) -> list[str]:
-    return [VIEWS[view] for view in found]
+def _thousandths(matrix: HeadDistanceMatrix, order: NDArray[np.int64]) -> bytes:
+    cells = np.ix_(order, order)
+    bounds = matrix.bounds[cells]
+    steps = np.where(np.isnan(bounds), MISSING_DISTANCE, np.rint(1000 * np.nan_to_num(bounds)))
+    is_bound = np.isnan(matrix.value[cells]) & ~np.isnan(bounds)
+    return (steps.astype(np.uint16) | np.where(is_bound, IS_BOUND, 0).astype(np.uint16)).tobytes()

@@ -1,388 +1,352 @@
-"""Parts of speech at both ends of attention."""
+"""Which kinds of words receive attention: parts of speech by layer and by head."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from functools import partial
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from headbook.analysis.accumulators import Estimates
+from headbook.analysis.accumulators import HELD_OUT, Estimate
 from headbook.analysis.arrays import Floats
-from headbook.charts import Figure, tag_heads, tag_layers
-from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.page import Page, StackSection, gap_text
-from headbook.pages.parts.table import (
-    DASH,
-    Content,
-    MarkedText,
-    NumberCell,
-    PageTable,
-    Row,
-    WordsCell,
-    words_cell,
+from headbook.charts import Drawing, Plot, ratio_grid
+from headbook.charts.plots import Scale, Series, layer_plot
+from headbook.charts.theme import fills_between, ratio_class
+from headbook.metrics import all_metrics
+from headbook.pages.parts.page import AnalysisPage, StackSection, gap_text
+from headbook.pages.parts.table import HeatCell
+from headbook.report.answers.speech import (
+    METRICS,
+    RATIO,
+    SHARE,
+    VIEWS,
+    Direction,
+    best_head,
+    frequent_tags,
+    head_ratios,
+    layer_ratios,
+    n_words_of_tag,
+    received_number,
+    side_of,
+    speech_answer,
+    tag_name,
+    tags_of,
+    word_class,
 )
-from headbook.report.findings import HELD_OUT, SELECTION
-from headbook.report.findings.finding import head_link
-from headbook.report.head_types import TAG_VIEW, much_to_sink
-from headbook.report.relations import TAG_NAMES
+from headbook.report.claims.heads import GIVEN_BY_TAG
+from headbook.report.findings.finding import Link, LinkedNumber, Parts, head_link
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import (
     FEW_WORDS,
     MISSING,
-    STACKS,
-    VIEWS,
+    count_text,
     head_name,
+    interval_text,
     number,
     percent,
-    tie_note,
-    tied_places,
 )
-from headbook.schema import Side, SinkView
+from headbook.schema import HIGHEST
 from headbook.study.manifest import Manifest, MissingPart
 from headbook.study.sentence_data import HeadName, heads_of
 
-MOST_CELLS, FEWEST_TAGS = 8_000, 4  # of the map of all heads
-RATIO, SHARE, GIVEN = ids.POS_RECEIVED_RATIO, ids.POS_RECEIVED, ids.POS_GIVEN
-
-Take = Callable[
-    [str, SinkView, str], Estimates
-]  # one of the tables of `StackResults`, or half of one
-
-
-class Direction(StrEnum):
-    """The two ends of attention."""
-
-    LOOKED_AT = "attention received"
-    LOOKING = "attention given"
+MOST_LINES = 14  # parts of speech in the figure
+MOST_LINKED = 150  # marks of the figure that lead to their rows; with more, tables alone do
+MOST_TABLE_CELLS = 400  # cells of a table by layer
+MOST_CELLS = 720  # cells of heads with numbers, of all stacks together
+MOST_GRIDS = 18  # parts of speech of a stack of which heads are shown
+TICKS = (1 / 8, 1 / 4, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)  # ratios on the axis
+HEIGHT = 430.0  # pixels of the figure
+LONG_NAME = 15  # letters of a name that fits the narrower column of labels
+ROW_VIEW = str(VIEWS[Direction.RECEIVED])
 
 
-METRICS = {Direction.LOOKED_AT: (RATIO, SHARE), Direction.LOOKING: (GIVEN,)}
-# Renormalised, every word would give as much.
-VIEW = {Direction.LOOKED_AT: TAG_VIEW, Direction.LOOKING: SinkView.NOSINK}
+class TagRow(NamedTuple):
+    """Words of one part of speech: their ratios to uniform attention by layer.
 
-
-def side_of(results: StackResults, direction: Direction) -> Side:
-    """The texts whose words are counted."""
-    return results.stack.keys if direction is Direction.LOOKED_AT else results.stack.queries
-
-
-def tags_of(results: StackResults, direction: Direction) -> list[str]:
-    """The tags of the corpus that have numbers, most frequent first."""
-    tags = results.labels(METRICS[direction][0])
-    words = {tag: n_words_of_tag(results, direction, tag) for tag in tags}
-    there = [
-        tag
-        for tag in tags
-        if words[tag]
-        and all(results.has_value(m, VIEW[direction], tag) for m in METRICS[direction])
-    ]
-    return sorted(there, key=lambda tag: -words[tag])
-
-
-def tag_share(direction: Direction, take: Take, tag: str) -> Estimates:
-    """Share of the attention that goes to words of a tag, or comes from them."""
-    return take(SHARE if direction is Direction.LOOKED_AT else GIVEN, VIEW[direction], tag)
-
-
-def over_chance(direction: Direction, take: Take, even: Take, tag: str) -> Estimates:
-    """Attention to words of a tag, or from them, over what uniform attention would give.
-
-    Of words that look, the share is divided by that of uniform attention in the layer. The two vary
-    together from sentence to sentence, so that the interval, which takes the latter as given, is
-    rather too wide.
-
-    Args:
-        take: what to measure, ``(layer, head)`` or ``(layer,)``.
-        even: uniform attention, ``(layer,)``.
+    Attributes:
+        name: the words as a plural.
+        kind: their class, as the palette names it.
+        words: number of words with the tag.
+        cells: ratios by layer.
     """
-    if direction is Direction.LOOKED_AT:
-        return take(RATIO, VIEW[direction], tag)
-    given, uniform = (part(GIVEN, VIEW[direction], tag) for part in (take, even))
-    chance = uniform.value
-    chance = np.where(chance > 0, chance, np.nan)
-    chance = chance.reshape(-1, *[1] * (given.value.ndim - 1))
-    value, low, high = (part / chance for part in given[:3])
-    return given._replace(value=value, low=low, high=high)
+
+    name: str
+    kind: str
+    words: str
+    cells: tuple[HeatCell, ...]
 
 
-def n_words_of_tag(results: StackResults, direction: Direction, tag: str) -> int:
-    """How many words of the corpus have the tag."""
-    return results.study.manifest.count(side_of(results, direction), f"tag.{tag}")
+class HeadGrid(NamedTuple):
+    """Ratios of attention received by words of one part of speech, by head.
 
-
-def cautious(numbers: Estimates, words: int) -> Estimates:
-    """Numbers behind which there are no more observations than words with the tag.
-
-    Many words may look at the same few; so few of them are too few, in however many sentences.
+    Attributes:
+        name, kind: the words, and their class.
+        head: link to the head with the largest ratio on the half that chooses; None if unknown.
+        most: its ratio on the other half.
+        rows: layers with their cells; empty if a picture shows them.
+        picture: all heads as fills; None if the rows show them.
     """
-    events = np.minimum(numbers.events, words)
-    effective = np.where(events < FEW_WORDS, 0, numbers.effective)
-    return numbers._replace(events=events, effective=effective)
 
-
-def observations(results: StackResults, direction: Direction, tag: str) -> Floats:
-    """How many words stand behind each head of a layer. *Shape:* ``(layer,)``.
-
-    A layer's heads see the same words, which are no more for being seen by many heads.
-    """
-    heads = cautious(
-        tag_share(direction, results.heads, tag), n_words_of_tag(results, direction, tag)
-    )
-    most: Floats = heads.events.max(-1)
-    return most
-
-
-def table(results: StackResults, direction: Direction, tag: str, name: str) -> pd.DataFrame:
-    """Numbers of a tag as charts want them.
-
-    Args:
-        name: ``layers`` or ``heads``.
-
-    Returns:
-        Columns as for `headbook.charts.tag_layers`; ``number`` is a head's place in its layer.
-    """
-    take: Take = getattr(results, name)
-    ratio, part = (
-        over_chance(direction, take, results.uniform, tag),
-        tag_share(direction, take, tag),
-    )
-    cells = np.nonzero(~np.isnan(ratio.value))
-    behind = observations(results, direction, tag)[cells[0]]
-    columns: dict[str, Any] = dict(zip(("layer", "number"), cells, strict=False))
-    parts = {"ratio": ratio.value, "low": ratio.low, "high": ratio.high, "share": part.value}
-    columns |= {column: values[cells] for column, values in parts.items()}
-    columns |= {"words": behind.round(), "thin": behind < FEW_WORDS}
-    return pd.DataFrame(columns).assign(tag=tag, way=str(direction))
-
-
-def _caption(results: StackResults, what: str, directions: Sequence[Direction]) -> str:
-    keys = " and ".join(dict.fromkeys(VIEWS[VIEW[direction]] for direction in directions))
-    return (
-        f"{what}, ratio to uniform attention; {STACKS[results.stack.name]}, {keys}. Blue: "
-        f"above uniform attention, orange: below, grey: fewer than {FEW_WORDS} words."
-    )
-
-
-def layer_map(results: StackResults, directions: Sequence[Direction]) -> Figure:
-    """Parts of speech by layer, all ways side by side."""
-    tags = dict.fromkeys(tag for direction in directions for tag in tags_of(results, direction))
-    frames = [
-        table(results, direction, t, "layers")
-        for direction in directions
-        for t in tags_of(results, direction)
-    ]
-    meanings = {
-        Direction.LOOKED_AT: "attention to words of each tag",
-        Direction.LOOKING: "attention from them",
-    }
-    what = " and ".join(meanings[direction] for direction in directions)
-    return tag_layers(
-        f"speech-{results.stack.name}-layers",
-        _caption(results, f"By layer, all heads: {what}", directions),
-        pd.concat(frames, ignore_index=True),
-        tags=[*tags],
-    )
-
-
-def head_map(results: StackResults, direction: Direction) -> Figure:
-    """Parts of speech by head, one way; of very many heads the most frequent ones alone."""
-    stack = results.stack
-    tags = tags_of(results, direction)[: max(FEWEST_TAGS, MOST_CELLS // len(heads_of(stack)))]
-    rows = pd.concat([table(results, direction, tag, "heads") for tag in tags], ignore_index=True)
-    names = [
-        head_name(HeadName(stack.name, int(layer), int(row)))
-        for layer, row in zip(rows["layer"], rows["number"], strict=True)
-    ]
-    what = "to" if direction is Direction.LOOKED_AT else "from"
-    which = "each tag" if tags == tags_of(results, direction) else "the most frequent tags"
-    return tag_heads(
-        f"speech-{stack.name}-heads",
-        _caption(
-            results, f"All heads, layer by layer: attention {what} words of {which}", [direction]
-        ),
-        rows.assign(head=names),
-        tags=tags,
-        n_heads=stack.n_heads,
-    )
-
-
-TWICE = 2.0
-HEADS = ("Tag", "words", "of all words", "head", "ratio to uniform attention", "share")
+    name: str
+    kind: str
+    head: Link | None
+    most: LinkedNumber | None
+    rows: tuple[tuple[int, tuple[HeatCell, ...]], ...]
+    picture: Drawing | None
 
 
 @dataclass(frozen=True)
-class DirectionSection:
-    """The parts of speech of words that are looked at, or of words that look.
+class SpeechStack(StackSection):
+    """Parts of speech in one stack.
 
     Attributes:
-        direction: which of the two, in words.
-        received: whether these words are looked at.
-        heads: how often each occurs, and the head with the highest ratio, chosen on one half of
-            the sentences and reported on the other.
-        layers: heads together, by layer.
+        plot: attention received by layer; None if no part of speech has enough words.
+        layers: numbers of the layers with attention.
+        received, given: parts of speech with enough words, the farthest from uniform attention
+            first.
+        few: parts of speech with fewer words, attention received.
+        low, fills, high: the scale of fills of both tables.
+        grids: parts of speech by head.
+        left_out: number of parts of speech with enough words that are not shown everywhere.
+        worked: a ratio as a computation.
     """
 
-    direction: str
-    received: bool
-    heads: PageTable
-    layers: PageTable
-
-
-@dataclass(frozen=True)
-class SpeechSection(StackSection):
-    """One kind of attention.
-
-    Attributes:
-        figures: maps over layers and over heads.
-        directions: tables.
-    """
-
-    figures: tuple[Figure, ...]
-    directions: tuple[DirectionSection, ...]
+    plot: Plot | None
+    layers: tuple[int, ...]
+    received: tuple[TagRow, ...]
+    given: tuple[TagRow, ...]
+    few: tuple[TagRow, ...]
+    low: str
+    fills: tuple[str, ...]
+    high: str
+    grids: tuple[HeadGrid, ...]
+    left_out: int
+    worked: Parts
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpeechPage(Page):
+class SpeechPage(AnalysisPage):
     """Parts of speech in all stacks.
 
     Attributes:
-        sections: by stack; none without tags.
-        remarks: what is missing, and why.
+        stacks: stacks with parts of speech on either side.
+        few_words: words below which a part of speech is folded.
     """
 
     template: ClassVar[str] = "speech.html"
-    sections: tuple[SpeechSection, ...]
-    remarks: tuple[str, ...]
+    styles = (*AnalysisPage.styles, "speech")
+    few_words: ClassVar[int] = FEW_WORDS
+    stacks: tuple[SpeechStack, ...]
 
 
 def speech_page(results: Mapping[str, StackResults]) -> SpeechPage:
-    """The page of parts of speech."""
+    """Return the page of parts of speech."""
     manifest = study_of(results).manifest
-    directions = {name: [w for w in Direction if tags_of(r, w)] for name, r in results.items()}
+    tagged = [r for r in results.values() if any(tags_of(r, each) for each in Direction)]
+    first = next(iter(results.values()))
     return SpeechPage(
         path="speech.html",
-        title="Parts of speech",
+        title="Which kinds of words receive attention?",
+        topic="Parts of speech",
         description=f"Attention of the heads of {manifest.model.name} to and from parts of speech, "
         "against uniform attention.",
-        sections=tuple(
-            _section(r, directions[name]) for name, r in results.items() if directions[name]
-        ),
-        remarks=tuple(
-            dict.fromkeys(
-                remark
-                for name, r in results.items()
-                for direction in Direction
-                if direction not in directions[name]
-                for remark in _remarks(manifest, r, direction)
-            )
-        ),
+        answer=speech_answer(first),
+        scope=tuple(_scope(first)),
+        absent=tuple(dict.fromkeys(text for r in results.values() for text in _absent(r))),
+        stacks=tuple(_stack(r, MOST_CELLS // len(tagged)) for r in tagged),
     )
 
 
-def _remarks(manifest: Manifest, results: StackResults, direction: Direction) -> Iterator[str]:
-    """Why a table is missing: the texts have no tags, or nobody asked for the metric."""
-    side, found = side_of(results, direction), False
-    for gap in manifest.gaps:
-        if gap.key == MissingPart.TAGS and gap.stack and manifest.stack(gap.stack).keys is side:
-            found = True
-            yield gap_text(gap)
-    lacking = [m for m in METRICS[direction] if m not in results.by_id]
-    if lacking and not found:
-        yield f"words {direction}: this study was made without {' and '.join(lacking)} (--metrics)"
-    elif not found:
-        yield f"words {direction}: no word that counts has a part of speech"
+def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
+    tags = tags_of(results, Direction.RECEIVED)
+    if tags:
+        words = sum(n_words_of_tag(results, Direction.RECEIVED, tag) for tag in tags)
+        sentences = count_text(results.study.manifest.counts["sentences"], "sentence")
+        yield f"{sentences},", f"{words:,} words with a tag; special tokens masked as keys."
+        yield "Compared with", "uniform attention: equal weights on all visible keys (1×)."
 
 
-def _section(results: StackResults, directions: list[Direction]) -> SpeechSection:
-    stack = results.stack
-    return SpeechSection(
-        stack=stack.name,
-        figures=(layer_map(results, directions), head_map(results, directions[0])),
-        directions=tuple(_direction(results, direction) for direction in directions),
+def _absent(results: StackResults) -> Iterator[str]:
+    """Yield what a stack lacks: texts without tags, or metrics that were not chosen."""
+    manifest: Manifest = results.study.manifest
+    for direction in Direction:
+        if tags_of(results, direction):
+            continue
+        side = side_of(results, direction)
+        gaps = [
+            gap_text(gap)
+            for gap in manifest.gaps
+            if gap.key == MissingPart.TAGS and gap.stack and manifest.stack(gap.stack).keys is side
+        ]
+        lacking = [metric for metric in METRICS[direction] if metric not in results.by_id]
+        if gaps:
+            yield from (f"{gap}." for gap in gaps)
+        elif lacking:
+            titles = ", ".join(all_metrics()[metric].title for metric in lacking)
+            yield f"{titles}: measured with --metrics {','.join(lacking)}."
+        else:
+            yield f"Words, {direction}: no word that counts has a part of speech."
+
+
+def _stack(results: StackResults, most_cells: int) -> SpeechStack:
+    received, given = (frequent_tags(results, direction) for direction in Direction)
+    few = [tag for tag in tags_of(results, Direction.RECEIVED) if tag not in received]
+    ratios = [layer_ratios(results, Direction.RECEIVED, tag).value for tag in received]
+    ratios += [layer_ratios(results, Direction.GIVEN, tag).value for tag in given]
+    low, high = (float(end(ratios)) if ratios else 1.0 for end in (np.nanmin, np.nanmax))
+    n_heads, n_layers = len(heads_of(results.stack)), len(results.stack.attention_layers)
+    n_rows = max(1, MOST_TABLE_CELLS // n_layers)
+    grids = tuple(_grids(results, received, with_numbers=len(received) * n_heads <= most_cells))
+    return SpeechStack(
+        stack=results.stack.name,
+        plot=_plot(results, received[:MOST_LINES]) if received else None,
+        layers=results.stack.attention_layers,
+        received=tuple(_rows(results, Direction.RECEIVED, received[:n_rows])),
+        given=tuple(_rows(results, Direction.GIVEN, given[:n_rows])),
+        few=tuple(_rows(results, Direction.RECEIVED, few)),
+        low=f"{number(low)}×",
+        fills=fills_between(ratio_class(low), ratio_class(high)),
+        high=f"{number(high)}×, of uniform attention",
+        grids=grids,
+        left_out=len(received) - min(len(grids), n_rows),
+        worked=_worked(results, received) if received else (),
     )
 
 
-def _direction(results: StackResults, direction: Direction) -> DirectionSection:
-    received = direction is Direction.LOOKED_AT
-    tags = tags_of(results, direction)
-    return DirectionSection(
-        direction,
-        received,
-        PageTable(
-            (*HEADS, "of all attention" if received else "uniform attention", "heads above 2×"),
-            tuple(_rows(results, direction, tags)),
-            f"{direction.capitalize()} by part of speech.",
-            "numbers speech",
-        ),
-        PageTable(
-            ("Tag", *results.stack.attention_layers),
-            tuple(Row(_named(tag), tuple(_layers(results, direction, tag))) for tag in tags),
-            "Ratio to uniform attention, and the share of attention.",
-        ),
-    )
+def _rows(results: StackResults, direction: Direction, tags: Sequence[str]) -> Iterator[TagRow]:
+    """Yield parts of speech with their ratios, the farthest from uniform attention first."""
+    ratios = {tag: layer_ratios(results, direction, tag) for tag in tags}
+    for tag in sorted(tags, key=lambda tag: -_distance(ratios[tag].value)):
+        cells = tuple(
+            _cell(results, direction, tag, layer, ratios[tag].at(layer))
+            for layer in results.stack.attention_layers
+        )
+        words = f"{n_words_of_tag(results, direction, tag):,}"
+        yield TagRow(tag_name(tag), word_class(tag), words, cells)
 
 
-def _named(tag: str) -> str:
-    """The name before the code, where the tag is a universal one."""
-    return f"{TAG_NAMES[tag]} ({tag})" if tag in TAG_NAMES else tag
+def _distance(ratios: Floats) -> float:
+    """Return how far the farthest ratio is from 1, in octaves."""
+    known = ratios[ratios > 0]
+    return float(np.abs(np.log2(known)).max()) if len(known) else 0.0
 
 
-def _rows(results: StackResults, direction: Direction, tags: Sequence[str]) -> Iterator[Row]:
-    total = sum(
-        n_words_of_tag(results, direction, tag) for tag in results.labels(METRICS[direction][0])
-    )
-    for tag in tags:
-        count = n_words_of_tag(results, direction, tag)
-        share = number(count / total if total else np.nan, share=True)
-        best, twice = _best(results, direction, tag), _twice(results, direction, tag)
-        yield Row(_named(tag), (f"{count:,}", share, *best, twice))
-
-
-def _best(results: StackResults, direction: Direction, tag: str) -> tuple[Content, ...]:
-    """A head, its ratio and its share of the attention to ordinary keys.
-
-    Beside these: of words that are looked at, the share of all its attention, and that of the sink
-    where it is large; of words that look, the share that uniform attention would give.
-    """
-    first, other = (partial(results.split, half) for half in (SELECTION, HELD_OUT))
-    evens = [partial(half, of="uniform") for half in (first, other)]
-    count = n_words_of_tag(results, direction, tag)
-    ratios = cautious(over_chance(direction, first, evens[0], tag), count).trusted
-    heads = [HeadName(results.stack.name, *place) for place in tied_places(ratios, number)]
-    if not heads:
-        return (DASH,) * 4
-    head, *others = heads
-    cell, note = (head.layer, head.head), tie_note([head_name(other) for other in others])
-    if direction is Direction.LOOKED_AT:
-        beside, sink = other(SHARE, SinkView.RAW, tag).at(*cell), much_to_sink(results, cell)
+def _cell(
+    results: StackResults, direction: Direction, tag: str, layer: int, ratio: Estimate
+) -> HeatCell:
+    if np.isnan(ratio.value):
+        return HeatCell(MISSING, "q0")
+    text, interval = number(ratio.value), interval_text(ratio.low, ratio.high)
+    if direction is Direction.RECEIVED:
+        link = received_number(results, tag, layer, text)
     else:
-        beside, sink = evens[1](GIVEN, VIEW[direction], tag).at(cell[0]), np.nan
-    apart = "" if np.isnan(sink) else f" (sink {percent(sink)})"
-    return (
-        words_cell(head_link(head), note) if note else head_link(head),
-        NumberCell.of(over_chance(direction, other, evens[1], tag).at(*cell), all_metrics()[RATIO]),
-        NumberCell.of(tag_share(direction, other, tag).at(*cell), all_metrics()[SHARE]),
-        number(beside.value, share=True) + apart,
+        metric, view = METRICS[direction][0], str(VIEWS[direction])
+        row = (
+            ("claim", GIVEN_BY_TAG), ("stack", results.stack.name), ("layer", layer),
+            ("metric", metric), ("view", view), ("label", tag),
+        )  # fmt: skip
+        link = LinkedNumber(text, "tests", row)
+    return HeatCell(text, ratio_class(ratio.value), link, f"{text} {interval}" * bool(interval))
+
+
+def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
+    """Draw attention received by layer, a line for each part of speech."""
+    layers = [*results.stack.attention_layers]
+    numbers = {tag: layer_ratios(results, Direction.RECEIVED, tag) for tag in tags}
+    values = np.concatenate([each.value[layers] for each in numbers.values()])
+    linked = len(values) <= MOST_LINKED
+    known = values[values > 0]
+    low, high = min(known.min(initial=1.0), 0.8) / 1.05, max(known.max(initial=1.0), 1.25) * 1.05
+    scale = Scale(float(low), float(high), HEIGHT, top=16, log=True)
+    series = [
+        Series(
+            tag_name(tag).replace("conjunctions", "conj."),
+            word_class(tag),
+            each.value[layers],
+            each.low[layers],
+            each.high[layers],
+            [f"{number(value)}×" for value in each.value[layers].tolist()],
+            [received_number(results, tag, layer, "").href for layer in layers] if linked else (),
+            hollow=bool(np.isnan(each.low[layers]).all()),
+        )
+        for tag, each in numbers.items()
+    ]
+    nothing = np.full(len(layers), np.nan)
+    weak = " Hollow: too few sentences for an interval." * any(line.hollow for line in series)
+    caption = (
+        "Attention that words of a kind receive as keys, all heads of a layer, as a multiple of "
+        "uniform attention (dashed); log scale. ● content words, ■ function words, ▲ punctuation"
+        f"{', ○ other words' if any(word_class(tag) == 'other' for tag in tags) else ''}. Kinds "
+        f"with at least {FEW_WORDS} words{', the most frequent' * (len(tags) == MOST_LINES)}.{weak}"
     )
+    plot = layer_plot(
+        f"speech-{results.stack.name}",
+        caption,
+        [line._replace(low=nothing, high=nothing) for line in series],
+        [str(layer) for layer in layers],
+        scale=scale,
+        ticks=[(tick, f"{tick:g}×") for tick in TICKS if low <= tick <= high],
+        baselines=[(1.0, "")],
+        label_width=160 if max(len(line.name) for line in series) <= LONG_NAME else 200,
+    )
+    intervals = [np.concatenate([getattr(s, end) for s in series]) for end in ("low", "high")]
+    return replace(plot, rows=plot.rows.assign(low=intervals[0], high=intervals[1]))
 
 
-def _twice(results: StackResults, direction: Direction, tag: str) -> str:
-    """Heads whose interval lies above twice chance, among those with enough observations."""
-    numbers = over_chance(direction, results.heads, results.uniform, tag)
-    numbers = cautious(numbers, n_words_of_tag(results, direction, tag))
-    enough = (numbers.events >= FEW_WORDS) & ~np.isnan(numbers.low)
-    above = enough & (numbers.low > TWICE)
-    return f"{above.sum():,} of {enough.sum():,}" if enough.any() else MISSING
+def _grids(results: StackResults, tags: Sequence[str], *, with_numbers: bool) -> Iterator[HeadGrid]:
+    """Yield parts of speech by head, the largest ratio first."""
+    ratios = {tag: head_ratios(results, tag) for tag in tags}
+    order = sorted(tags, key=lambda tag: -float(np.nanmax(ratios[tag])))
+    for tag in order[:MOST_GRIDS]:
+        best = best_head(results, tag)
+        link = most = None
+        if best is not None:
+            link = head_link(HeadName(results.stack.name, *best))
+            value = results.split(HELD_OUT, RATIO, VIEWS[Direction.RECEIVED], tag).at(*best)
+            most = LinkedNumber(
+                f"{number(value.value)}×", "tests",
+                (("claim", HIGHEST), ("stack", results.stack.name), ("metric", RATIO),
+                 ("view", ROW_VIEW), ("label", tag), ("split", "held_out")),
+            )  # fmt: skip
+        name = tag_name(tag)
+        yield HeadGrid(
+            name, word_class(tag), link, most,
+            tuple(_grid_rows(results, tag, ratios[tag], best)) if with_numbers else (),
+            None if with_numbers else ratio_grid(f"heads-{tag}", name, ratios[tag], best),
+        )  # fmt: skip
 
 
-def _layers(results: StackResults, direction: Direction, tag: str) -> Iterator[WordsCell]:
-    ratio = over_chance(direction, results.layers, results.uniform, tag).value
-    part = tag_share(direction, results.layers, tag).value
-    events = observations(results, direction, tag)
+def _grid_rows(
+    results: StackResults, tag: str, ratios: Floats, best: tuple[int, int] | None
+) -> Iterator[tuple[int, tuple[HeatCell, ...]]]:
+    stack = results.stack.name
     for layer in results.stack.attention_layers:
-        thin = " thin" if events[layer] < FEW_WORDS else ""
-        given = MarkedText(number(float(part[layer]), share=True), "small")
-        yield words_cell(number(float(ratio[layer])), " ", given, style=f"number{thin}")
+        cells = []
+        for head, value in enumerate(ratios[layer].tolist()):
+            if np.isnan(value):
+                cells.append(HeatCell(MISSING, "q0"))
+                continue
+            row = (
+                ("stack", stack), ("layer", layer), ("head", head), ("metric", RATIO),
+                ("view", ROW_VIEW), ("label", tag),
+            )  # fmt: skip
+            fill = ratio_class(value) + " top1" * ((layer, head) == best)
+            name = head_name(HeadName(stack, layer, head))
+            link = LinkedNumber(f"{value:.1f}", "heads", row)
+            cells.append(HeatCell(link.text, fill, link, f"{name}: {number(value)}×"))
+        yield layer, tuple(cells)
+
+
+def _worked(results: StackResults, tags: Sequence[str]) -> Parts:
+    """Return the largest ratio of all layers as a computation."""
+    numbers = {tag: layer_ratios(results, Direction.RECEIVED, tag) for tag in tags}
+    tag = max(tags, key=lambda each: float(np.nanmax(numbers[each].value)))
+    layer = int(np.nanargmax(numbers[tag].value))
+    view, ratio = VIEWS[Direction.RECEIVED], numbers[tag].at(layer)
+    share = results.layers(SHARE, view, tag).value[layer]
+    uniform = results.uniform(SHARE, view, tag).value[layer]
+    interval = interval_text(ratio.low, ratio.high)
+    return (
+        f"{tag_name(tag)} in layer {layer}: {percent(float(share))} of the attention, under "
+        f"uniform attention {percent(float(uniform))}: {number(ratio.value)}×"
+        f"{f' {interval}' if interval else ''}.",
+    )

@@ -1,478 +1,416 @@
-"""Relations, induced trees and split words."""
+"""Which heads follow grammar: relations against surface rules, an example, layers, trees."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.trees import best_trees, equalised, gold_phrases, phrase_scores
-from headbook.charts import Arc, Drawing, Figure, arc_diagram, bracket_diagram
-from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.page import Page, StackSection, gap_text
-from headbook.pages.parts.relations import layer_figure, relation_table, verdict
-from headbook.pages.parts.sentence_maps import text_data
-from headbook.pages.parts.table import DASH, NumberCell, PageTable, Row, layer_table
-from headbook.report.findings import HELD_OUT, SELECTION
-from headbook.report.findings.finding import head_link
-from headbook.report.relation_counts import VIEW
-from headbook.report.relation_tests import RelationTests, tests_of_stack
-from headbook.report.relations import best_head_of_relation
-from headbook.report.results import StackResults, heads_by_value, study_of
-from headbook.report.word_attention import (
-    WordLink,
-    n_words,
-    tree_words,
-    word_attention,
-    word_links,
-    word_names,
+from headbook.analysis.multiple_testing import ALPHA
+from headbook.charts import Drawing, Plot
+from headbook.charts.syntax import (
+    RelationLine,
+    TreePoint,
+    relation_plot,
+    relation_row,
+    share_axis,
+    tree_plot,
 )
+from headbook.charts.theme import fills_between, points_class
+from headbook.metrics import all_metrics, ids
+from headbook.pages.parts.page import AnalysisPage, Sentence, StackSection, gap_text
+from headbook.pages.parts.relations import (
+    SyntaxExample,
+    example_of,
+    examples_of_labels,
+    relation_table,
+)
+from headbook.pages.parts.table import PageTable
+from headbook.report.answers.linked_rows import relation_number
+from headbook.report.answers.syntax import (
+    seldom_relations,
+    split_words,
+    syntax_answer,
+    worked_example,
+)
+from headbook.report.claims.heads import BEST_TREE, JOINT_TREE
+from headbook.report.claims.relations import BEST_OF_LAYER
+from headbook.report.findings import HELD_OUT
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.relation_counts import METRIC, VIEW
+from headbook.report.relation_tests import RelationTests, tests_of_stack
+from headbook.report.relations import arrow_words, best_head_of_relation, points_text
+from headbook.report.results import StackResults, study_of
+from headbook.report.roles import estimate
+from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
 from headbook.report.wording import (
     DIRECTIONS,
-    VIEWS,
     count_text,
     head_name,
-    head_page,
-    number,
-    sentence_page,
+    p_family_wise_text,
+    percent,
+    rule_phrase,
+    whole_percent,
+    whole_points,
 )
-from headbook.schema import SinkView, relation_of, universal_relation
+from headbook.schema import relation_of
 from headbook.study.manifest import Manifest, MissingPart
-from headbook.study.sentence_data import HeadName, StoredSentence, StoredText
+from headbook.study.sentence_data import HeadName
 
-PIECES, REST = ids.ATTENTION_TO, "rest_of_word"
-TOP = 5  # heads of the table of pieces
-
-
-@dataclass(frozen=True)
-class Trees:
-    """One kind of trees.
-
-    Attributes:
-        metric: its name in tables; ``title`` as pages call it.
-        baselines: trees that no head made, by name.
-        table: each layer's own tree, where there is one, and the head chosen on one half of the
-            sentences, with its number on the other.
-    """
-
-    metric: str
-    title: str
-    baselines: tuple[tuple[str, NumberCell], ...]
-    table: PageTable
+MOST_ROWS = 24  # relations before the others are folded
+MOST_CELLS = 450  # of the tables by layer, of all stacks together
+MANY_LAYERS = 12  # from more on, the tables by layer stand one below the other
+METRICS = (METRIC, ids.RELATION_ACCURACY_FAR, *TREES)
+CAPTION = (
+    "Share of words whose strongest other word is the right one: best head (dot) and best surface "
+    "rule (tick). Bars are 95 % intervals. Arrows run from query to key. Sorted by difference in "
+    "points."
+)
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """Words that the tokenizer cuts.
+class RelationRow:
+    """A relation in one direction: the best head against the best surface rule.
 
     Attributes:
-        words, split, share: all words, those of several pieces, and their share.
-        view: of the numbers.
-        heads: those that look most at the rest of the word; None where none has enough words.
-        layers: heads together, by layer.
-        compared: whether the study has the numbers of words by other rules.
+        line: what is drawn.
+        relation: name of the relation in the annotation.
+        example: a query and its key from a sentence with a page; empty without one.
+        points: difference of head and rule, with its unit.
+        rule: the best rule in words.
     """
 
-    words: str
-    split: str
-    share: str
-    view: str
-    heads: PageTable | None
-    layers: PageTable
-    compared: bool
-
-
-SENSITIVITY = ids.PIECE_SENSITIVITY
-KINDS = {
-    ids.PHRASE_TREES: ("f1", "joint", ("right_branching", "left_branching", "balanced", "ceiling")),
-    ids.DEPENDENCY_TREES: ("uas", "", ("chain",)),
-}
-CHOSEN = "Highest heads, chosen on one half of the sentences and reported on the other."
-COUNTED = {"f1": "Bracket F1", "uas": "Undirected attachment score"}
-
-
-def trees_of(results: StackResults) -> Iterator[Trees]:
-    """The kinds of trees that the stack has numbers for, all from the reporting half."""
-    for name, (own, joint, baselines) in KINDS.items():
-        if not results.has_value(name, VIEW, own):
-            continue
-        metric, take = all_metrics()[name], partial(results.split, HELD_OUT, name, VIEW)
-        first = results.stack.attention_layers[0]
-        yield Trees(
-            metric=name,
-            title=metric.title,
-            baselines=tuple(
-                (label.replace("_", "-"), NumberCell.of(take(label).at(first, 0), metric))
-                for label in baselines
-            ),
-            table=PageTable(
-                ("Layer", *["all heads, mean attention"][: len(joint)], "best head", "its score"),
-                tuple(_layers(results, name, own, joint)),
-                COUNTED[own],
-                "numbers trees",
-            ),
-        )
-
-
-def best_head(
-    results: StackResults, name: str, label: str, layer: int | None = None
-) -> HeadName | None:
-    """The head with the highest number on the choice half, of a layer or of all."""
-    every = heads_by_value(results.split(SELECTION, name, VIEW, label).trusted)
-    cells = (cell for cell in every if layer is None or cell[0] == layer)
-    return next((HeadName(results.stack.name, *cell) for cell in cells), None)
-
-
-def _layers(results: StackResults, name: str, own: str, joint: str) -> Iterator[Row]:
-    metric, take = all_metrics()[name], partial(results.split, HELD_OUT, name, VIEW)
-    for layer in results.stack.attention_layers:
-        head = best_head(results, name, own, layer)
-        together = [NumberCell.of(take(joint).at(layer, 0), metric)] if joint else []
-        value = NumberCell.of(take(own).at(layer, head.head), metric) if head else DASH
-        yield Row(f"L{layer}", (*together, head_link(head) if head else DASH, value))
-
-
-def pieces_of(results: StackResults) -> Pieces | None:
-    """What becomes of split words; None where no word is known or nothing was measured."""
-    stack, view = results.stack, results.stack.default_view
-    count = partial(results.study.manifest.count, stack.queries)
-    if stack.crosses or not count("words") or not results.has_value(PIECES, view, REST):
-        return None
-    layers = results.layers(PIECES, view, REST)
-    metric, heads = all_metrics()[PIECES], tuple(_piece_heads(results, view))
-    return Pieces(
-        words=f"{count('words'):,}",
-        split=f"{count('split_words'):,}",
-        share=number(count("split_words") / count("words"), share=True),
-        view=VIEWS[view],
-        heads=PageTable(("Head", "rest of word", "uniform attention"), heads, CHOSEN)
-        if heads
-        else None,
-        layers=layer_table(
-            stack.attention_layers,
-            [("rest of word", layers, metric)],
-            "All heads of a layer, all sentences.",
-            "L",
-        ),
-        compared=SENSITIVITY in results.by_id,
-    )
-
-
-def _piece_heads(results: StackResults, view: SinkView) -> Iterator[Row]:
-    """Chosen on one half of the sentences, reported on the other."""
-    first, other = (results.split(half, PIECES, view, REST) for half in (SELECTION, HELD_OUT))
-    even = results.split(HELD_OUT, PIECES, view, REST, of="uniform").value
-    for layer, position in heads_by_value(first.trusted)[:TOP]:
-        value = NumberCell.of(other.at(layer, position), all_metrics()[PIECES])
-        head = HeadName(results.stack.name, layer, position)
-        yield Row(head_link(head), (value, number(float(even[layer]), share=True)))
-
-
-MOST_WORDS = 20  # of a sentence that fits a window
-LEAST_WEIGHT = 0.1  # of an arc
-LEAST_WORDS = 3  # of a sentence that has phrases
-PHRASES = ids.PHRASE_TREES, VIEW, "f1"
-
-
-@dataclass(frozen=True)
-class Phrases:
-    """The phrase tree of a head beside the phrases of the dependency tree.
-
-    Attributes:
-        head, href: the head and its page.
-        drawing: the words between both trees.
-        both, found, gold: brackets in both trees, of the head's, and of the dependency tree's.
-    """
-
-    head: str
-    href: str
-    drawing: Drawing
-    both: int
-    found: int
-    gold: int
-
-
-@dataclass(frozen=True)
-class SyntaxExample:
-    """A sentence, a relation and a head.
-
-    Attributes:
-        rule: how they were chosen.
-        sentence, sentence_href: number of the sentence, and its page with the head open.
-        relation, direction: the label in two parts, as words.
-        head, href: the head and its page.
-        found, asked: how many of the words it finds there.
-        drawing: the tree above the words, the head's attention below.
-        phrases: None where the study has none.
-    """
-
-    rule: str
-    sentence: int
-    sentence_href: str
+    line: RelationLine
     relation: str
-    direction: str
+    example: tuple[str, ...]
+    points: LinkedNumber
+    rule: str
+
+    @property
+    def svg(self) -> str:
+        """The row's marks as an element."""
+        return relation_row(self.line, "")
+
+
+class MarginCell(NamedTuple):
+    """The best head of a layer for a relation: its difference from the rule.
+
+    Attributes:
+        number: the difference in points; None in a layer without heads.
+        head: number of the head in its layer, as ``H8``.
+        fill: class of the fill, and ``top1`` for a supported difference.
+        note: the difference with its interval.
+    """
+
+    number: LinkedNumber | None
     head: str
-    href: str
-    found: int
-    asked: int
-    drawing: Drawing
-    phrases: Phrases | None
+    fill: str
+    note: str
 
 
-class _Listed(NamedTuple):
-    """A listed sentence with its text and its attention in one stack."""
+class MarginTable(NamedTuple):
+    """Differences of the best heads of all layers, for relations in one direction.
 
-    sentence: StoredSentence
-    text: StoredText
-    maps: NDArray[np.uint8]
+    Attributes:
+        title: the direction.
+        rows: relations, each with its name in the annotation and a cell for each layer.
+    """
 
-    def weights(self, head: HeadName, *, causal: bool) -> NDArray[np.float64]:
-        """One head's attention between words. *Shape:* ``(word, word)``."""
-        return word_attention(self.maps[head.layer, head.head], self.text, causal=causal)
-
-
-def example_of(results: StackResults, tests: RelationTests) -> SyntaxExample | None:
-    """The example of a stack; None without a ranked relation or a listed sentence with a tree."""
-    listed = list(_listed(results))
-    if not tests.labels or not listed:
-        return None
-    clear = tests.claimed
-    number = tests.best_label(clear if clear.any() else np.ones_like(clear))
-    assert number is not None
-    label, head = tests.labels[number], best_head_of_relation(tests, number, results.stack.name)
-    seen = [(each, _links(each, head, label, results)) for each in listed]
-    best, found = max(seen, key=lambda each: sum(link.found for link in each[1]))
-    which = " among those that are claimed" if clear.any() else ""
-    return SyntaxExample(
-        rule=f"the relation and direction with the largest difference on the choice half{which}, "
-        "its best head, and "
-        f"the listed sentence of at most {MOST_WORDS} words (else of any length) with the highest "
-        "accuracy of that head; the first of equals.",
-        sentence=best.sentence.number,
-        sentence_href=_view(best, head, found),
-        relation=relation_of(label)[0],
-        direction=DIRECTIONS[relation_of(label)[1]],
-        head=head_name(head),
-        href=head_page(head),
-        found=sum(link.found for link in found),
-        asked=len(found),
-        drawing=_arcs(results, best, head, found),
-        phrases=_phrases(results, best),
-    )
+    title: str
+    rows: tuple[tuple[str, str, tuple[MarginCell, ...]], ...]
 
 
-def _view(best: _Listed, head: HeadName, found: Sequence[WordLink]) -> str:
-    """The sentence's page with the head open, words without the sink, at a word that it finds."""
-    page = sentence_page(best.sentence.number)
-    if not found:
-        return page
-    link = max(found, key=lambda each: each.found)
-    units = text_data(best.text)["units"]
-    q, k = (units[best.text.words.index(word)] for word in (link.query, link.key))
-    state = f"view=nosink&units=words&at={head.stack}&heads={head.layer}.{head.head}"
-    return f"{page}#{state}&q={q}&k={k}"
+class MarginLegend(NamedTuple):
+    """The fills of differences with the smallest and the largest one."""
+
+    low: str
+    fills: tuple[str, ...]
+    high: str
 
 
-def _listed(results: StackResults) -> Iterator[_Listed]:
-    """Listed sentences with a tree: those that fit a window or, where there is none, all."""
-    sentence_data, stack = results.study.sentence_data, results.stack
-    found = [
-        _Listed(sentence, sentence.texts[stack.queries], sentence_data.maps[stack.name, index])
-        for index, sentence in sentence_data.sentences.items()
-        if sentence.listed and (stack.name, index) in sentence_data.maps
-    ]
-    found = [listed for listed in found if listed.text.heads]
-    short = [listed for listed in found if n_words(listed.text) <= MOST_WORDS]
-    yield from short or found
+class TreeFigure(NamedTuple):
+    """Scores of induced trees by layer.
 
+    Attributes:
+        title: which trees.
+        score: name of the score.
+        note: meaning of filled marks, and trees that are not drawn.
+        plot: the chart.
+    """
 
-def _links(best: _Listed, head: HeadName, label: str, results: StackResults) -> list[WordLink]:
-    causal = results.stack.causal
-    return word_links(best.weights(head, causal=causal), best.text, label, causal=causal)
-
-
-def _arcs(
-    results: StackResults, best: _Listed, head: HeadName, found: Sequence[WordLink]
-) -> Drawing:
-    """The tree above the words, the head's attention below; what it finds is marked."""
-    words = word_names(best.text)
-    pairs = {frozenset(link[:2]) for link in found}
-    tree = [
-        Arc(above, word, None, frozenset((above, word)) in pairs, universal_relation(relation))
-        for word, (above, relation) in enumerate(
-            zip(best.text.heads[: len(words)], best.text.relations, strict=False)
-        )
-        if 0 <= above < len(words) and above != word
-    ]
-    weights = best.weights(head, causal=results.stack.causal)
-    hits = {link[:2] for link in found if link.found}
-    query = [
-        Arc(a, b, float(weights[a, b]), (a, b) in hits)
-        for a, b in np.argwhere(weights >= LEAST_WEIGHT).tolist()
-        if a != b
-    ]
-    caption = (
-        f"Sentence {best.sentence.number}. Above: its dependency tree, arrows from head to "
-        f"dependent. Below: attention of head {head_name(head)}, arrows from query to key, as wide "
-        f"as the weight (sink masked); weights under {LEAST_WEIGHT:.0%} and of words to themselves "
-        "left out. Orange: the relation, and where the head attends along it."
-    )
-    return arc_diagram(f"syntax-{results.stack.name}-tree", caption, words, tree, query)
-
-
-def _phrases(results: StackResults, best: _Listed) -> Phrases | None:
-    """The tree of the best head over the sentence, and the phrases of the dependency tree."""
-    head = best_head(results, ids.PHRASE_TREES, "f1") if results.has_value(*PHRASES) else None
-    places, heads = tree_words(best.text)
-    if head is None or len(places) < LEAST_WORDS:
-        return None
-    weights = best.weights(head, causal=results.stack.causal)[np.ix_(places, places)]
-    tree = best_trees(equalised(phrase_scores(weights)), late=True)
-    pairs, gold = (
-        [(a, b) for a, b in np.argwhere(x).tolist()] for x in (tree, gold_phrases(heads))
-    )
-    names = word_names(best.text)
-    caption = (
-        f"Sentence {best.sentence.number} without punctuation. Above: phrases of its dependency "
-        f"tree. Below: the phrase tree induced from head {head_name(head)}. Thick and blue: "
-        "brackets in both."
-    )
-    return Phrases(
-        head=head_name(head),
-        href=head_page(head),
-        drawing=bracket_diagram(
-            f"syntax-{results.stack.name}-phrases",
-            caption,
-            [names[place] for place in places],
-            gold,
-            pairs,
-        ),
-        both=len({*pairs} & {*gold}),
-        found=len(pairs),
-        gold=len(gold),
-    )
-
-
-METRICS = (ids.RELATION_ACCURACY, ids.RELATION_ACCURACY_FAR, *KINDS, ids.ATTENTION_TO)
+    title: str
+    score: str
+    note: str
+    plot: Plot
 
 
 @dataclass(frozen=True)
-class Relations:
-    """Relations that heads find.
+class SyntaxStack(StackSection):
+    """Relations and trees of one stack.
 
     Attributes:
-        behind: how many sentences stand behind the choice and the report, in words.
-        verdict: how many relations have a head that beats the best surface rule.
-        table: by margin.
-        left_out: relations with too few words, in words; may be empty.
-        figure: margins by layer; None without rows.
-        example: a sentence; None where none can be shown.
+        plot: all relations as one chart, for papers; None if no relation was tested.
+        claimed, rows, more: relations that are claimed, others, and those that are folded.
+        example: a claimed relation in a sentence; None without one.
+        margins: tables by layer; ``left_out`` relations are not in them.
+        legend: their fills; None without tables.
+        layers: numbers of the layers with attention.
+        trees: scores of induced trees by layer.
+        numbers: all numbers of the tests; None if no relation was tested.
+        worked: the computation for the first relation, in words.
+        seldom: relations with too few sentences for a test.
     """
 
-    behind: str
-    verdict: str
-    table: PageTable
-    left_out: str
-    figure: Figure | None
+    plot: Plot | None
+    claimed: tuple[RelationRow, ...]
+    rows: tuple[RelationRow, ...]
+    more: tuple[RelationRow, ...]
     example: SyntaxExample | None
-
-
-@dataclass(frozen=True)
-class SyntaxSection(StackSection):
-    """One kind of attention.
-
-    Attributes:
-        relations: None where the study did not measure any.
-        trees: phrase trees and dependency trees.
-        pieces: None where no words are known.
-    """
-
-    relations: Relations | None
-    trees: tuple[Trees, ...]
-    pieces: Pieces | None
+    margins: tuple[MarginTable, ...]
+    left_out: int
+    legend: MarginLegend | None
+    layers: tuple[int, ...]
+    trees: tuple[TreeFigure, ...]
+    numbers: PageTable | None
+    worked: str
+    seldom: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class SyntaxPage(Page):
-    """Syntax in all stacks that look within one text.
+class SyntaxPage(AnalysisPage):
+    """Grammar in all stacks that attend within one text.
 
     Attributes:
-        sections: by stack; none without trees and words.
-        remarks: what is missing, and why.
+        stacks: stacks with relations or trees.
+        words: how many words are split into several tokens; empty if unknown.
+        alpha: level of the tests.
+        axis: axis below the relations.
     """
 
     template: ClassVar[str] = "syntax.html"
-    sections: tuple[SyntaxSection, ...]
-    remarks: tuple[str, ...]
+    styles = (*AnalysisPage.styles, "syntax")
+    stacks: tuple[SyntaxStack, ...]
+    words: Sentence
+    alpha: ClassVar[float] = ALPHA
+    axis: ClassVar[Drawing] = share_axis()
 
 
 def syntax_page(results: Mapping[str, StackResults]) -> SyntaxPage:
-    """The page of syntax."""
+    """Return the page of syntax."""
     manifest = study_of(results).manifest
     within = [r for r in results.values() if not r.stack.crosses]
-    sections = [_section(r) for r in within]
+    tested = [r for r in within if r.cached(tests_of_stack)]
+    first = (tested or within)[0]
+    stacks = (_stack(r, MOST_CELLS // len(within)) for r in within)
     return SyntaxPage(
         path="syntax.html",
-        title="Syntax: relations and trees",
+        title="Which heads follow grammar?",
+        topic="Syntax",
         description=f"Which heads of {manifest.model.name} attend along dependency relations more "
         "often than the best surface rule, and trees induced from their attention.",
-        sections=tuple(s for s in sections if s.relations or s.trees or s.pieces),
-        remarks=tuple(dict.fromkeys(remark for r in within for remark in _remarks(manifest, r))),
+        answer=syntax_answer(first, first.cached(tests_of_stack)),
+        scope=tuple(_scope(first)),
+        absent=tuple(dict.fromkeys(text for r in within for text in _absent(manifest, r))),
+        stacks=tuple(s for s in stacks if s.plot or s.trees or s.seldom),
+        words=split_words(first),
     )
 
 
-def _remarks(manifest: Manifest, results: StackResults) -> Iterator[str]:
-    """Why something is missing: the texts have no trees, or nobody asked for the metric."""
+def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
+    sample = results.study.corpus_sums.heads[results.stack.name].strongest_words
+    if results.cached(tests_of_stack) is None or sample is None:
+        return
+    reporting = int(sample.half.sum())
+    yield (
+        count_text(len(sample.half), "sentence"),
+        f"with their trees: {len(sample.half) - reporting:,} choose head and rule, "
+        f"{reporting:,} report.",
+    )
+    yield (
+        "Compared with",
+        "the best surface rule on the same words: a fixed distance, or the next, previous or "
+        "nearest word of a class.",
+    )
+
+
+def _absent(manifest: Manifest, results: StackResults) -> Iterator[str]:
     for gap in manifest.gaps:
         if gap.key == MissingPart.TREE and gap.stack == results.stack.name:
-            yield gap_text(gap)
-    lacking = [m for m in METRICS if m not in results.by_id]
+            yield f"{gap_text(gap)}."
+    lacking = [metric for metric in METRICS if metric not in results.by_id]
     if lacking:
-        yield f"{', '.join(lacking)} (not chosen with --metrics)"
+        titles = ", ".join(all_metrics()[metric].title for metric in lacking)
+        yield f"{titles}: measured with --metrics {','.join(lacking)}."
 
 
-def _section(results: StackResults) -> SyntaxSection:
-    tests = results.cached(tests_of_stack)
-    return SyntaxSection(
-        stack=results.stack.name,
-        relations=None if tests is None else _relations(results, tests),
-        trees=tuple(trees_of(results)),
-        pieces=pieces_of(results),
+def _stack(results: StackResults, most_cells: int) -> SyntaxStack:
+    tests, name = results.cached(tests_of_stack), results.stack.name
+    trees = tuple(_tree_plots(results))
+    layers = results.stack.attention_layers
+    if tests is None or not tests.labels:
+        seldom = seldom_relations(results, ()) if tests else ""
+        return SyntaxStack(
+            name, None, (), (), (), None, (), 0, None, layers, trees, None, "", seldom
+        )
+    order = sorted(range(len(tests.labels)), key=lambda n: -tests.margin.value[n])
+    examples = examples_of_labels(results)
+    rows = {n: _row(results, tests, n, examples) for n in order}
+    others = [rows[n] for n in order if not tests.claimed[n]]
+    claimed = [rows[n] for n in order if tests.claimed[n]]
+    best = np.nanmax(tests.layer_margin.value, axis=0)
+    listed = [*map(int, np.argsort(-best, kind="stable")[: max(1, most_cells // len(layers))])]
+    return SyntaxStack(
+        stack=name,
+        plot=relation_plot(f"syntax-{name}", CAPTION, [row.line for row in (*claimed, *others)]),
+        claimed=tuple(claimed),
+        rows=tuple(others[:MOST_ROWS]),
+        more=tuple(others[MOST_ROWS:]),
+        example=example_of(results, tests) if claimed else None,
+        margins=tuple(_margin_tables(results, tests, listed)),
+        left_out=len(order) - len(listed),
+        legend=margin_legend(tests.layer_margin.value[:, listed]),
+        layers=layers,
+        trees=trees,
+        numbers=relation_table(results, tests),
+        worked=worked_example(results, tests, order[0]),
+        seldom=seldom_relations(results, tests.labels),
     )
 
 
-def _relations(results: StackResults, tests: RelationTests) -> Relations:
-    sample = results.study.corpus_sums.heads[results.stack.name].strongest_words
-    assert sample is not None, "there are tests"
-    second = int(sample.half.sum())
-    first = len(sample.half) - second
-    behind = (
-        f"{count_text(first, 'sentence')} to choose, {count_text(second, 'sentence')} to report"
+def _row(
+    results: StackResults,
+    tests: RelationTests,
+    n: int,
+    examples: Mapping[str, tuple[str, ...]],
+) -> RelationRow:
+    label, head = tests.labels[n], best_head_of_relation(tests, n, results.stack.name)
+    accuracy, rule = tests.accuracy.at(n), float(tests.at_rule.value[n])
+    points = relation_number(
+        results, tests, n, f"{whole_points(float(tests.margin.value[n]))} points"
     )
-    return Relations(
-        behind=behind,
-        verdict=verdict(tests),
-        table=relation_table(results, tests, behind),
-        left_out=_left_out(results, tests),
-        figure=layer_figure(results, tests) if tests.labels else None,
-        example=example_of(results, tests),
+    words = (
+        f"{head_name(head)}, {arrow_words(label)} ({relation_of(label)[0]}): {estimate(accuracy)} "
+        f"of {count_text(round(accuracy.events), 'word')}; best surface rule "
+        f"({rule_phrase(tests.rule[n])}): "
+        f"{percent(rule)}"
+    )
+    if not np.isnan(tests.p[n]):
+        words += f"; {p_family_wise_text(float(tests.p[n]))}"
+    claimed = bool(tests.claimed[n])
+    line = RelationLine(
+        arrow_words(label), head_name(head), accuracy, rule, claimed, words, points.href
+    )
+    return RelationRow(
+        line, relation_of(label)[0], examples.get(label, ()), points, rule_phrase(tests.rule[n])
     )
 
 
-def _left_out(results: StackResults, tests: RelationTests) -> str:
-    """Relations that occur, but too seldom, by direction."""
-    there = [
-        x
-        for x in results.labels(ids.RELATION_ACCURACY)
-        if results.has_value(ids.RELATION_ACCURACY, VIEW, x)
-    ]
-    directions: dict[str, list[str]] = {}
-    for relation, way in map(relation_of, (x for x in there if x not in tests.labels)):
-        directions.setdefault(relation, []).append(DIRECTIONS[way])
-    groups: dict[str, list[str]] = {}
-    for relation, found in directions.items():
-        name = "both directions" if len(found) == len(DIRECTIONS) else found[0]
-        groups.setdefault(name, []).append(relation)
-    return "; ".join(f"{name}: {', '.join(names)}" for name, names in groups.items())
+def _margin_tables(
+    results: StackResults, tests: RelationTests, listed: Sequence[int]
+) -> Iterator[MarginTable]:
+    supported = tests.layer_supported
+    for direction, title in DIRECTIONS.items():
+        rows = tuple(
+            (
+                arrow_words(tests.labels[n]),
+                relation_of(tests.labels[n])[0],
+                tuple(
+                    _margin_cell(results, tests, n, layer, supported=bool(supported[layer, n]))
+                    for layer in results.stack.attention_layers
+                ),
+            )
+            for n in listed
+            if relation_of(tests.labels[n])[1] == direction
+        )
+        if rows:
+            yield MarginTable(f"From {title.replace(' → ', ' to ')}", rows)
+
+
+def _margin_cell(
+    results: StackResults, tests: RelationTests, n: int, layer: int, *, supported: bool
+) -> MarginCell:
+    margin, label = tests.layer_margin.at(layer, n), tests.labels[n]
+    if np.isnan(margin.value):
+        return MarginCell(None, "", "q0", "")
+    head = int(tests.layer_head[layer, n])
+    row = (
+        ("claim", BEST_OF_LAYER), ("stack", results.stack.name), ("layer", layer), ("head", head),
+        ("label", label),
+    )  # fmt: skip
+    known = not np.isnan(margin.low)
+    ends = f" [{points_text(margin.low)}, {points_text(margin.high)}]" if known else ""
+    return MarginCell(
+        LinkedNumber(whole_points(margin.value), "tests", row),
+        f"H{head}",
+        points_class(100 * margin.value) + " top1" * supported,
+        f"{head_name(HeadName(results.stack.name, layer, head))}: {points_text(margin.value)} "
+        f"points{ends}",
+    )
+
+
+def margin_legend(margins: NDArray[np.float64]) -> MarginLegend | None:
+    """Return the fills from that of the smallest difference to that of the largest."""
+    if np.isnan(margins).all():
+        return None
+    low, high = float(np.nanmin(margins)), float(np.nanmax(margins))
+    fills = fills_between(points_class(100 * low), points_class(100 * high))
+    return MarginLegend(whole_points(low), fills, f"{whole_points(high)} points")
+
+
+TREE_TITLES = {
+    ids.DEPENDENCY_TREES: (
+        "Dependency trees from the best head of each layer",
+        "undirected attachment",
+    ),
+    ids.PHRASE_TREES: ("Phrase trees from all heads of a layer together", "bracket F1"),
+}
+
+
+def _tree_plots(results: StackResults) -> Iterator[TreeFigure]:
+    for metric, (title, score) in TREE_TITLES.items():
+        if not results.has_value(metric, VIEW, TREES[metric].own):
+            continue
+        plain = plain_trees(results, metric, HELD_OUT)
+        limit = max(tree.limit for tree in plain)
+        points = [*_tree_points(results, metric, limit)]
+        if np.isnan(limit) or not points:
+            continue
+        baselines = [(plain[0].score.value, plain[0].name.removesuffix(" trees"))]
+        if TREES[metric].ceiling:
+            best = results.split(HELD_OUT, metric, VIEW, TREES[metric].ceiling)
+            baselines.append((best.at(points[0].layer, 0).value, "ceiling"))
+        others = [f"{tree.name} {percent(tree.score.value)}" for tree in plain[1:]]
+        beaten = "every tree without attention" if others else plain[0].name
+        note = f"Filled: the interval lies above that of {beaten}" + (
+            f"; {' and '.join(others)} are not drawn." if others else "."
+        )
+        name = f"syntax-{results.stack.name}-{metric.replace('_', '-')}"
+        caption = f"{title}: {score}. {note}"
+        plot = tree_plot(name, caption, points, baselines, "")
+        yield TreeFigure(title, score, note, plot)
+
+
+def _tree_points(results: StackResults, metric: str, limit: float) -> Iterator[TreePoint]:
+    """Yield the score of each layer on the held-out split: of all heads, else of the best head."""
+    labels, best = TREES[metric], best_heads_of_layers(results, metric)
+    scores = results.split(HELD_OUT, metric, VIEW, labels.joint or labels.own)
+    for layer in results.stack.attention_layers:
+        head = 0 if labels.joint else best.get(layer)
+        if head is None:
+            continue
+        score = scores.at(layer, head)
+        if np.isnan(score.value):
+            continue
+        name = f"L{layer}" if labels.joint else f"L{layer}·H{head}"
+        number = LinkedNumber(
+            whole_percent(score.value), "tests",
+            (("claim", JOINT_TREE if labels.joint else BEST_TREE), ("stack", results.stack.name),
+             ("layer", layer), ("metric", metric), ("label", labels.joint or labels.own)),
+        )  # fmt: skip
+        words = f"layer {layer}" if labels.joint else head_name(
+            HeadName(results.stack.name, layer, head)
+        )  # fmt: skip
+        yield TreePoint(
+            layer, name, score, bool(score.low > limit), f"{words}: {estimate(score)}", number.href
+        )

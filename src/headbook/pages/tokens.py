@@ -1,276 +1,237 @@
-"""Mean paths of token types, and occurrences side by side."""
+"""Whether words stay the same in every sentence, and mean paths of all vocabulary tokens."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import ClassVar
 
 import numpy as np
-import pandas as pd
 
-from headbook.charts import Figure, occurrence_paths
-from headbook.pages.parts.page import Page, StackSection
-from headbook.pages.parts.table import PageTable, Row, words_cell
+from headbook.charts.axes import even_places
+from headbook.charts.plots import Plot
+from headbook.charts.theme import amount_class
+from headbook.metrics import ids
+from headbook.pages.parts.page import AnalysisPage, Question, StackSection, gap_text
+from headbook.pages.parts.recurring_words import (
+    ComparedWord,
+    LevelWord,
+    compared_layers,
+    compared_words,
+    levels,
+    shared_plot,
+)
+from headbook.pages.parts.table import HeatCell, PageTable, Row, words_cell
+from headbook.report.answers.tokens import sameness_answer
+from headbook.report.findings.finding import LinkedNumber
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import STACKS, first_option, number, sentence_page, visible
-from headbook.schema import CONTENT, AttentionStack, EmbeddingSpace, ResidualPoint
-from headbook.study.sentence_data import StoredText
-from headbook.study.study import Study
-from headbook.study.token_sums import PATH_METRIC, PATH_STATES, TokenTypeSums
+from headbook.report.shared_neighbours import classes_by_name, shared_neighbours
+from headbook.report.wording import SPACES, STACKS, STATES, count_text, number, visible
+from headbook.schema import ResidualPoint
+from headbook.study.token_sums import PATH_STATES, TokenTypeSums
 
-MOST_DRAWN = 6  # types that a page draws
-MAX_OCCURRENCES = 4  # occurrences of a type
-AROUND = 4  # tokens of context on either side
-HALF = 5  # of ten nearest entries
-NEAR = 3  # entries that are named
-
-# By sentence and position, the nearest entries after each layer.
-Places = dict[tuple[int, int], list[frozenset[str]]]
+MAX_TYPES = 120  # rows of the table of all stacks together; the file has all types
+MAX_LAYERS, MAX_LAYERS_HALF = 12, 7  # columns of tables of types, and of those of half a page
+MIN_OCCURRENCES = 3  # of a type in the tables of nearest and farthest
+MAX_EXTREME = 16  # rows of each of them
 
 
 @dataclass(frozen=True)
-class Occurrence:
-    """One token in its sentence.
+class WordSection(StackSection):
+    """Words and vocabulary tokens of one stack.
 
     Attributes:
-        name, href: its sentence, and that sentence's page.
-        before, token, after: some of the text around it.
-        nearest: the entries nearest to its last state.
+        plot: shared neighbours by layer; None without words in several sentences.
+        levels: words at each number of shared tokens after all layers.
+        compared: words with the nearest tokens of two occurrences, after the layers ``layers``.
+        layers: layers of that list.
+        far, near: vocabulary tokens whose states leave their embedding farthest, and least.
+        types: the most frequent vocabulary tokens; None without any.
+        n_types: number of all vocabulary tokens of the corpus.
+        state: name of the states of these tables.
     """
 
-    name: str
-    href: str
-    before: str
-    token: str
-    after: str
-    nearest: str
-
-
-@dataclass(frozen=True)
-class ComparedType:
-    """A type whose occurrences go different ways.
-
-    Attributes:
-        name: the type.
-        figure: the paths.
-        occurrences: what is compared.
-        partings: of every two the first layer after which they share fewer than half of their ten
-            nearest entries, and how many they share after the last.
-    """
-
-    name: str
-    figure: Figure
-    occurrences: tuple[Occurrence, ...]
-    partings: PageTable
-
-
-def compared_types(study: Study, stack: AttentionStack) -> tuple[ComparedType, ...]:
-    """Content words that occur in several listed sentences, those that part most first."""
-    nearest = study.nearest[study.nearest["stack"] == stack.name]
-    if nearest.empty:
-        return ()
-    space = first_option(nearest["space"], EmbeddingSpace)
-    chosen = nearest[(nearest["state"] == str(ResidualPoint.POST)) & (nearest["space"] == space)]
-    many = {p: group for p, group in _groups(study, stack, chosen).items() if len(group) > 1}
-    by_cell = chosen.groupby(["sentence", "position"])
-    places = {cell: _entries(by_cell.get_group(cell)) for group in many.values() for cell in group}
-
-    def together(piece: str) -> float:
-        pairs = combinations(many[piece], 2)
-        return float(np.mean([len(places[a][-1] & places[b][-1]) for a, b in pairs]))
-
-    first = sorted(many, key=lambda piece: (together(piece), piece))[:MOST_DRAWN]
-    made = [(piece, {at: places[at] for at in many[piece]}) for piece in first]
-    return tuple(
-        _compared(study, stack, chosen, *pair, number=number) for number, pair in enumerate(made)
-    )
-
-
-def _groups(
-    study: Study, stack: AttentionStack, rows: pd.DataFrame
-) -> dict[str, list[tuple[int, int]]]:
-    """Sentence and position of the first occurrences of content words, each of a sentence."""
-    groups: dict[str, list[tuple[int, int]]] = {}
-    for sentence, position in rows[["sentence", "position"]].drop_duplicates().to_numpy().tolist():
-        if not _content(study, stack, sentence, position):
-            continue
-        group = groups.setdefault(_text(study, stack, sentence).pieces[position], [])
-        if sentence not in {known for known, _ in group} and len(group) < MAX_OCCURRENCES:
-            group.append((sentence, position))
-    return groups
-
-
-def _text(study: Study, stack: AttentionStack, sentence: int) -> StoredText:
-    return study.sentence_data.sentences[sentence - 1].texts[stack.queries]
-
-
-def _content(study: Study, stack: AttentionStack, sentence: int, position: int) -> bool:
-    """Whether a token is a content word of one piece."""
-    text = _text(study, stack, sentence)
-    whole = text.words.count(text.words[position]) == 1
-    return whole and text.tags[position] in CONTENT
-
-
-def _entries(rows: pd.DataFrame) -> list[frozenset[str]]:
-    """The nearest entries of a token after each layer."""
-    return [frozenset(series) for _, series in rows.groupby("layer")["neighbour"]]
-
-
-def _compared(
-    study: Study,
-    stack: AttentionStack,
-    nearest: pd.DataFrame,
-    name: str,
-    places: Places,
-    *,
-    number: int,
-) -> ComparedType:
-    name, title = visible(name.strip()), STACKS[stack.name]
-    caption = f"Cosine of “{name}” to its input embedding after each layer, by sentence ({title})."
-    return ComparedType(
-        name=name,
-        figure=occurrence_paths(
-            f"occurrences-{stack.name}-{number}", caption, *_paths(study, stack, places)
-        ),
-        occurrences=tuple(_occurrence(study, stack, nearest, *cell) for cell in places),
-        partings=PageTable(
-            ("Occurrences", "diverge after layer", "neighbours shared at the end"),
-            tuple(_partings(places)),
-            f"Where occurrences of “{name}” diverge.",
-        ),
-    )
-
-
-def _paths(study: Study, stack: AttentionStack, places: Places) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of a figure, and its steps."""
-    tokens = study.tokens
-    mine = tokens[
-        (tokens["stack"] == stack.name)
-        & (tokens["metric"] == PATH_METRIC)
-        & (tokens["state"] == str(ResidualPoint.POST))
-    ]
-    found = mine[[pair in places for pair in zip(mine["sentence"], mine["position"], strict=True)]]
-    frame = pd.DataFrame(
-        {
-            "occurrence": [f"sentence {n}" for n in found["sentence"]],
-            "step": found["layer"].astype(int).astype(str).to_numpy(),
-            "value": found["value"].to_numpy(np.float32),
-        }
-    )
-    steps = sorted({int(layer) for layer in found["layer"]})
-    start = frame.drop_duplicates("occurrence").assign(
-        step=str(ResidualPoint.PRE), value=np.float32(1)
-    )
-    return pd.concat([start, frame], ignore_index=True), [
-        str(ResidualPoint.PRE),
-        *map(str, steps),
-    ]
-
-
-def _occurrence(
-    study: Study, stack: AttentionStack, nearest: pd.DataFrame, sentence: int, position: int
-) -> Occurrence:
-    text = _text(study, stack, sentence)
-    start, end = text.spans[position]
-    before = text.spans[max(0, position - AROUND)][0]
-    after = text.spans[min(len(text.spans) - 1, position + AROUND)][1]
-    mine = nearest[(nearest["sentence"] == sentence) & (nearest["position"] == position)]
-    last = mine[(mine["layer"] == mine["layer"].max()) & (mine["rank"] <= NEAR)]
-    return Occurrence(
-        name=f"sentence {sentence}",
-        href=sentence_page(sentence),
-        before=visible(text.text[before:start]),
-        token=visible(text.text[start:end]),
-        after=visible(text.text[end : max(end, after)]),
-        nearest=", ".join(map(visible, last["neighbour"])),
-    )
-
-
-def _partings(places: Places) -> Iterator[Row]:
-    for one, other in combinations(places, 2):
-        shared = [len(a & b) for a, b in zip(places[one], places[other], strict=True)]
-        apart = next((layer for layer, n in enumerate(shared) if n < HALF), None)
-        layer = "never" if apart is None else str(apart)
-        yield Row(f"sentence {one[0]}, sentence {other[0]}", (layer, f"{shared[-1]} of 10"))
-
-
-MAX_TYPES = 120  # rows of the table; the file has all types
-COLUMNS = 12  # layers that it has room for
-
-
-@dataclass(frozen=True)
-class StackTypes(StackSection):
-    """The types of one stack.
-
-    Attributes:
-        total: how many types there are.
-        state: which state is shown: mid or out.
-        table: the most frequent types: occurrences, sentences with at least one, mean cosine to
-            the input after each layer that is shown, deviation over occurrences after the last.
-        compared: types whose occurrences go different ways.
-    """
-
-    total: int
+    plot: Plot | None
+    levels: tuple[tuple[int, tuple[LevelWord, ...]], ...]
+    compared: tuple[ComparedWord, ...]
+    layers: tuple[int, ...]
+    far: PageTable | None
+    near: PageTable | None
+    types: PageTable | None
+    n_types: int
     state: str
-    table: PageTable
-    compared: tuple[ComparedType, ...]
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """Fragments and names of the parts below the question."""
+        names = (
+            ("becomes", "what a word becomes", self.compared),
+            ("paths", "nearest to their embedding", self.near),
+            ("all", "all tokens", self.types),
+        )
+        return tuple((name, text) for name, text, there in names if there)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TypesPage(Page):
-    """Token types.
+class TypesPage(AnalysisPage):
+    """Words in several sentences, and vocabulary tokens.
 
     Attributes:
-        stacks: by stack.
-        data: script with all types.
+        sections: by stack; the first answers the question.
+        data: script with all vocabulary tokens.
+        example: a worked example; empty without one.
     """
 
     template: ClassVar[str] = "tokens.html"
     scripts = ("tokens",)
-    stacks: tuple[StackTypes, ...]
+    styles = (*AnalysisPage.styles, "tokens")
+    sections: tuple[WordSection, ...]
     data: str
+    example: str
 
 
 def has_types(results: Mapping[str, StackResults]) -> bool:
-    """Return whether a study has sums of vocabulary tokens."""
-    return bool(study_of(results).corpus_sums.types)
+    """Return whether a study has paths of vocabulary tokens, or nearest tokens of words."""
+    return any(map(_has_words, results.values()))
+
+
+def _has_words(results: StackResults) -> bool:
+    types = results.study.corpus_sums.types.get(results.stack.name)
+    return bool(types and len(types.ids)) or shared_neighbours(results) is not None
 
 
 def types_page(results: Mapping[str, StackResults]) -> TypesPage:
-    """The page of token types."""
+    """Return the page of words and vocabulary tokens."""
     study = study_of(results)
-    types = study.corpus_sums.types
+    stacks = [r for r in results.values() if _has_words(r)]
+    sections = tuple(_section(r, MAX_TYPES // len(stacks)) for r in stacks)
+    first, *others = stacks
+    compared = sections[0].compared
     return TypesPage(
         path="tokens.html",
-        title="Tokens",
-        description="The mean path of every token type of the corpus, and occurrences of the same "
-        "token side by side.",
-        stacks=tuple(_stack(results[name], sums) for name, sums in types.items() if len(sums.ids)),
+        title="Does a word stay the same in every sentence?",
+        description="Nearest vocabulary tokens of a word in several sentences, and the mean path "
+        f"of every vocabulary token, in {study.manifest.model.name}.",
+        topic="Tokens",
+        answer=sameness_answer(first),
+        scope=tuple(_scope(first)),
+        questions=tuple(
+            Question(r.stack.name, f"And in {STACKS[r.stack.name]}?", sameness_answer(r))
+            for r in others
+        ),
+        absent=tuple(dict.fromkeys(text for r in stacks for text in _absent(r))),
+        sections=sections,
         data="data/types.js",
+        example=compared[0].example(first.stack.n_layers - 1) if compared else "",
     )
 
 
-def _stack(results: StackResults, sums: TokenTypeSums) -> StackTypes:
-    state = drawn_state(sums)
-    layers, order = _layers(sums), by_frequency(sums)[:MAX_TYPES]
-    return StackTypes(
+def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
+    found = shared_neighbours(results)
+    if found is None:
+        return
+    pages = len({sentence for sentence, _ in found.nearest})
+    yield (
+        "Words",
+        f"of one token: {len(found.words):,} occur in at least two of "
+        f"{count_text(pages, 'sentence')} with a page.",
+    )
+    yield "Nearest", f"by cosine to {SPACES[found.space]}, state after the layer."
+
+
+def _absent(results: StackResults) -> Iterator[str]:
+    """Yield what was not measured of a stack, with the reason or the option."""
+    where = "" if results.stack.name == "self" else f" in {STACKS[results.stack.name]}"
+    if shared_neighbours(results) is None:
+        gap = next((g for g in results.study.manifest.gaps if g.key == ids.NEAREST_TOKENS), None)
+        measured = (results.study.nearest["stack"] == results.stack.name).any()
+        if measured:
+            yield f"Shared neighbours{where} need a word of one token in two sentences with a page."
+        elif gap:
+            yield f"{gap_text(gap)}."
+        else:
+            yield (
+                f"Nearest vocabulary tokens{where} are not measured here: --metrics "
+                "nearest_tokens, for sentences with a page (--sentence-pages)."
+            )
+    if results.stack.name not in results.study.corpus_sums.types:
+        yield f"Paths of vocabulary tokens{where} are not measured here: --metrics cosine_to_input."
+
+
+def _section(results: StackResults, max_types: int) -> WordSection:
+    found = shared_neighbours(results)
+    sums = results.study.corpus_sums.types.get(results.stack.name)
+    types = sums if sums is not None and len(sums.ids) else None
+    far, near = _extremes(results, types) if types else (None, None)
+    return WordSection(
         stack=results.stack.name,
-        total=len(sums.ids),
-        state=state,
-        table=PageTable(
-            ("Token", "occurrences", "sentences", *layers, "spread"),
-            tuple(
-                Row(words_cell(name, foreign=True), tuple(cells))
-                for name, *cells in _rows(sums, order, layers, state)
-            ),
-            "Cosine to the input embedding by layer.",
+        plot=shared_plot(results, found) if found else None,
+        levels=levels(found) if found else (),
+        compared=tuple(compared_words(results, found)) if found else (),
+        layers=tuple(compared_layers(results)),
+        far=far,
+        near=near,
+        types=_frequent(types, max_types) if types else None,
+        n_types=len(types.ids) if types else 0,
+        state=STATES[drawn_state(types)] if types else "",
+    )
+
+
+def _extremes(
+    results: StackResults, sums: TokenTypeSums
+) -> tuple[PageTable, PageTable] | tuple[None, None]:
+    """Return the types with the lowest and with the highest cosine after all layers."""
+    at = PATH_STATES.index(drawn_state(sums))
+    last = sums.mean[:, -1, at]
+    order = np.lexsort((sums.ids, last))
+    order = order[(sums.count[order] >= MIN_OCCURRENCES) & ~np.isnan(last[order])]
+    if len(order) < 2:
+        return None, None
+    half = (len(order) + 1) // 2
+    lowest, highest = order[:half][:MAX_EXTREME], order[half:][::-1][:MAX_EXTREME]
+    return (
+        _path_table(results, sums, lowest.tolist(), "Leave their embedding farthest"),
+        _path_table(results, sums, highest.tolist(), "Stay nearest to it"),
+    )
+
+
+def _path_table(
+    results: StackResults, sums: TokenTypeSums, order: Sequence[int], caption: str
+) -> PageTable:
+    """Return the mean cosine of some types by layer, with heat."""
+    classes, layers = classes_by_name(results), even_places(sums.total.shape[1], MAX_LAYERS_HALF)
+    state = drawn_state(sums)
+    rows = []
+    for place in order:
+        name = visible(sums.names[place])
+        kind = classes.get(sums.names[place].strip("␣▁ ").lower(), "other")
+        cells = []
+        for layer in layers:
+            value = float(sums.mean[place, layer, PATH_STATES.index(state)])
+            row = (
+                ("stack", results.stack.name), ("entry", int(sums.ids[place])), ("layer", layer),
+                ("state", str(state)),
+            )  # fmt: skip
+            linked = LinkedNumber(number(value), "types", row)
+            cells.append(HeatCell(linked.text, amount_class(value, 0.0, 1.0), linked))
+        head = words_cell(name, style=f"cl c-{kind}", foreign=True)
+        rows.append(Row(head, (words_cell(f"{sums.count[place]:,}", style="few"), *cells)))
+    return PageTable(("token", "n", *layers), tuple(rows), caption, style="heat")
+
+
+def _frequent(sums: TokenTypeSums, most: int) -> PageTable:
+    """Return the most frequent types with their mean cosine by layer."""
+    layers, order = _layers(sums), by_frequency(sums)[:most]
+    return PageTable(
+        ("Token", "occurrences", "sentences", *layers, "spread"),
+        tuple(
+            Row(words_cell(name, foreign=True), tuple(cells))
+            for name, *cells in _rows(sums, order, layers, drawn_state(sums))
         ),
-        compared=compared_types(results.study, results.stack),
+        "Cosine to the input embedding by layer",
     )
 
 
 def types_data(types: Mapping[str, TokenTypeSums]) -> dict[str, list[list[str]]]:
-    """By stack, the cells of a row for every type, the most frequent first."""
+    """Return by stack the cells of a row for every type, the most frequent first."""
     found = {}
     for name, sums in types.items():
         layers = _layers(sums)
@@ -279,20 +240,18 @@ def types_data(types: Mapping[str, TokenTypeSums]) -> dict[str, list[list[str]]]
 
 
 def _layers(sums: TokenTypeSums) -> list[int]:
-    """The layers that a table has room for."""
-    n_layers = sums.total.shape[1]
-    chosen = np.linspace(0, n_layers - 1, min(n_layers, COLUMNS)).round().astype(int)
-    return list(map(int, np.unique(chosen)))
+    """Return the layers that a table has room for."""
+    return even_places(sums.total.shape[1], MAX_LAYERS)
 
 
 def drawn_state(sums: TokenTypeSums) -> ResidualPoint:
-    """The state that pages show: out, where it was read."""
+    """Return the state that pages show: after the layer if it was read, else after attention."""
     out = PATH_STATES.index(ResidualPoint.POST)
     return ResidualPoint.MID if np.isnan(sums.total[..., out]).all() else ResidualPoint.POST
 
 
 def by_frequency(sums: TokenTypeSums) -> list[int]:
-    """Places of all types, the most frequent first."""
+    """Return the places of all types, the most frequent first."""
     return [int(place) for place in np.lexsort((sums.ids, -sums.count))]
 
 

@@ -15,8 +15,9 @@ from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.forward import observe_states, run_forward
 from headbook.model.load import Model
 from headbook.passes.batch_sums import BucketAccumulator, TokenAccumulator, TokenTypeAccumulator
+from headbook.passes.class_flows import ClassFlowAccumulator
 from headbook.passes.head_sums import HeadAccumulator
-from headbook.schema import MILLION, AttentionStack, ResidualPoint, Side
+from headbook.schema import MILLION, AttentionStack, ResidualPoint, Side, SinkView
 from headbook.study.buckets import SentenceSet
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.groups import Facets
@@ -53,12 +54,20 @@ class CorpusPass:
             name: HeadAccumulator(stack, self.heads, batch, self.facets, self.buckets.get(name))
             for name, stack in stacks.items()
         }
+        class_flows = {
+            name: ClassFlowAccumulator(stack, batch)
+            for name, stack in stacks.items()
+            if not stack.crosses
+        }
         view_masks = ViewMasks(batch, stacks)
 
         learned_sinks: Counter[str] = Counter()
 
         def on_attention(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:
             heads[place.stack].add(place.layer, attention, view_masks)
+            if place.stack in class_flows:
+                scope = view_masks.get(place.stack, attention)[SinkView.NOSINK]
+                class_flows[place.stack].add(place.layer, attention.weights, scope)
             if stacks[place.stack].learned_sink:
                 learned_sinks.update(count_learned_sink(stacks[place.stack], batch, attention))
 
@@ -84,6 +93,7 @@ class CorpusPass:
             types={name: accumulator.sums() for name, accumulator in types.items()},
             counts=count_batch(batch) + learned_sinks,
             texts=SentenceSet.of(batch.text_hash, batch.index) if self.buckets else None,
+            class_flows={name: accumulator.sums() for name, accumulator in class_flows.items()},
         )
 
 

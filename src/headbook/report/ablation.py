@@ -1,19 +1,22 @@
 """Ablation numbers in the unit of pages, groups of heads to ablate, and interactions of heads."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from headbook.ablation.head_sets import HeadGroup
+from headbook.analysis.accumulators import HELD_OUT, SELECTION
+from headbook.analysis.intervals import signed_ratio_interval
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, interval_text, number, number_word, percent
 from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
-from headbook.study.ablation import AblationReason, AblationResults
+from headbook.study.ablation import AblationReason, AblationResults, HeadSet, HeadSetKind
 from headbook.study.ablation_tables import EFFECT, ESTIMATED, EXACT, INTERACTION
 from headbook.study.ablation_tests import ATTRIBUTION, COSINE_TARGETS, AblationVerdict
 from headbook.study.sentence_data import HeadName, heads_of
@@ -155,13 +158,17 @@ def choice_text(ablation: AblationResults, reasons: Iterable[int]) -> str:
     )
 
 
-def head_changes(ablation: AblationResults) -> pd.DataFrame:
+def head_changes(ablation: AblationResults, target: str = "") -> pd.DataFrame:
     """Return the effect of replacing each head by its mean, in the unit of pages, a row for a head.
 
     Columns ``stack, layer, head, value, low, high, method, verdict``. Estimates have neither
     interval nor verdict. Verdicts are those of the target by which heads are ranked.
+
+    Args:
+        ablation: results of all heads.
+        target: target whose changes are returned; empty for the main target.
     """
-    target, factor = main_target(ablation), unit_factor(ablation)
+    target, factor = target or main_target(ablation), unit_factor(ablation)
     frame = pd.DataFrame(ablation.heads).assign(
         value=ablation_tests.estimated_effects(ablation, target, Replacement.MEAN) * factor,
         low=np.nan, high=np.nan, method=ESTIMATED, verdict="",
@@ -259,6 +266,48 @@ HEAVY_NAME = "over 90 % of attention on the sink"
 LAYER, KEYS, SINK = "layer ", " keys ", "sink"  # parts of the names of groups
 REPLACEMENTS = (Replacement.MEAN, Replacement.WITHOUT_SINK, Replacement.ZERO)
 """Replacements of types and sink heads; together the three show whether sink heads are dead."""
+
+LAYER_GROUP = re.compile(rf"{LAYER}(\d+)")
+
+
+class LayerRatio(NamedTuple):
+    """Ratio of the two largest effects of whole layers, on sentences that did not choose them.
+
+    Attributes:
+        first, second: layers of the largest effects on the selection half.
+        value, low, high: ratio of their effects on the held-out half, with its 95 % interval.
+        clear: whether the effect of the first layer is clearly above that of every other layer.
+    """
+
+    first: HeadSet
+    second: HeadSet
+    value: float
+    low: float
+    high: float
+    clear: bool
+
+
+def layer_ratio(ablation: AblationResults) -> LayerRatio | None:
+    """Return the ratio of the two largest effects of whole layers; None without two layers.
+
+    Effects are those of the target by which heads are ranked, with heads replaced by their means.
+    """
+    layers = [
+        index
+        for index in ablation.select(HeadSetKind.GROUP, Replacement.MEAN)
+        if LAYER_GROUP.fullmatch(ablation.sets[index].name)
+    ]
+    changes = ablation.changes[ablation_tests.ranked_target(ablation)][:, layers]
+    selecting = changes[ablation.half == SELECTION].sum(0)
+    reported = changes[ablation.half == HELD_OUT]
+    if len(layers) < 2 or not len(reported) or np.isnan(selecting).any():
+        return None
+    best, *others = np.argsort(-selecting, kind="stable")
+    largest = np.broadcast_to(reported[:, [best]], reported[:, others].shape)
+    value, low, high = signed_ratio_interval(largest, reported[:, others])
+    first, second = (ablation.sets[layers[place]] for place in (best, others[0]))
+    clear = bool((low > 1).all())
+    return LayerRatio(first, second, float(value[0]), float(low[0]), float(high[0]), clear)
 
 
 def head_groups(results: Mapping[str, StackResults]) -> list[HeadGroup]:

@@ -1,4 +1,4 @@
-"""The facts that the list of heads shows: type, most attended kind of key, and best relation."""
+"""The facts that the list of heads shows: what a head does, its best relation, and its verdict."""
 
 import math
 from collections.abc import Iterator
@@ -8,7 +8,19 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
-from headbook.report.head_types import NOT_MEASURED, Place, Types, head_types, share_of_head
+from headbook.report.ablation import head_changes, short_verdict
+from headbook.report.answers.linked_rows import claim_number, head_number
+from headbook.report.families import Family, families, family_names, first_position_is_sink
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.head_types import (
+    KEY_NAMES,
+    MIN_PART_SHARE,
+    NOT_MEASURED,
+    PART_NAMES,
+    HeadType,
+    OffSinkType,
+    share_of_head,
+)
 from headbook.report.relation_counts import METRIC, VIEW, words_of
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import (
@@ -19,8 +31,9 @@ from headbook.report.relations import (
     relation_words,
 )
 from headbook.report.results import StackResults
+from headbook.report.roles import Role, best_relation, roles_by_head
 from headbook.report.wording import head_name, head_page, number, rule_phrase
-from headbook.schema import SinkView
+from headbook.schema import HELD_OUT_SPLIT, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName, heads_of
 
 KEY_KINDS = {
@@ -28,8 +41,6 @@ KEY_KINDS = {
     "next": "next token",
     "self": "the token itself",
     "first": "first token",
-    "separator": "separators",
-    "special": "other special tokens",
     "punctuation": "punctuation",
     "same_token": "other occurrences of the token",
     "same_word": "other subword tokens of the word",
@@ -39,17 +50,19 @@ MIN_SHARE_ABOVE_UNIFORM = 0.01  # a smaller excess of attention names no kind of
 
 @dataclass(frozen=True)
 class Fact:
-    """A word about a head, with the numbers that support the word.
+    """A word about a head, with what supports the word.
 
     Attributes:
         word: the word that readers filter by; empty if nothing is known.
-        detail: numbers printed beside the word.
+        detail: further words.
         sort_value: number by which heads with the same word are sorted; None without one.
+        number: number printed beside the word; None without one.
     """
 
     word: str = ""
     detail: str = ""
     sort_value: float | None = None
+    number: LinkedNumber | None = None
 
 
 @dataclass(frozen=True)
@@ -59,20 +72,71 @@ class HeadFacts:
     Attributes:
         head: stack, layer and number of the head.
         name, href: name of the head and address of its page.
-        label: type of the head.
-        attends_to: the kind of key whose attention is furthest above uniform attention.
-        relation: the relation that the head finds best, with the best surface rule beside it.
-        beats: whether the relation is claimed: the head beats that rule family-wise, and does more
-            than prefer a class of words.
+        family: family of the head; None if its type was not measured.
+        label: family by name, with the type and further evidence on the role.
+        attends_to: the kind of key outside the sink whose attention is furthest above uniform.
+        relation: the relation that is claimed for the head, else the one that it finds best.
+        beats: whether the relation is claimed: the head beats the best surface rule family-wise,
+            and does more than prefer a class of words.
+        verdict: verdict by ablation; empty for heads that were not replaced.
+        has_role: whether the head has a clear role; see `has_clear_role`.
     """
 
     head: HeadName
     name: str
     href: str
+    family: Family | None
     label: Fact
     attends_to: Fact
     relation: Fact
     beats: bool
+    verdict: Fact
+    has_role: bool
+
+
+TYPE_WORDS = {
+    OffSinkType.PREVIOUS: "previous token",
+    OffSinkType.NEXT: "next token",
+    OffSinkType.SELF: "the token itself",
+    OffSinkType.SAME: "other occurrences of the token",
+    OffSinkType.WINDOW: "within three tokens",
+    OffSinkType.UNIFORM: "nearly evenly",
+    OffSinkType.KEYS: "same keys from every query",
+    OffSinkType.OWN: "own sentence",
+    OffSinkType.NOT_MEASURED: NOT_MEASURED,
+    OffSinkType.NONE: "nothing else",
+}
+
+
+def type_words(head_type: HeadType) -> str:
+    """Return the type of a head outside the sink in words, with the sink if it gets most."""
+    shares = head_type.shares
+    words = TYPE_WORDS.get(head_type.rest, "")
+    match head_type.rest:
+        case OffSinkType.OFFSET:
+            side = "back" if head_type.offset < 0 else "ahead"
+            words = f"the token {abs(head_type.offset)} positions {side}"
+        case OffSinkType.KEYS if shares.keys:
+            best = max(shares.keys, key=lambda kind: shares.keys[kind])
+            words = f"same keys: {KEY_NAMES[best]}" if best != "other" else words
+        case OffSinkType.MIXED:
+            parts = " + ".join(PART_NAMES[part] for part in shares.largest[:2])
+            words = parts or "nothing clear"
+    return f"{words} + sink" if head_type.sink else words
+
+
+def has_clear_role(role: Role) -> bool:
+    """Check whether a head has a clear role.
+
+    It serves a dependency relation, or attends to repeated tokens, or gives at least half of its
+    attention to one place with the whole interval above that, and less than half to the sink.
+    """
+    if role.claim("relation") or role.claim("repetition"):
+        return True
+    position = role.claim("position")
+    if position is None or role.type is None or role.type.sink:
+        return False
+    return role.type.rest is not OffSinkType.WINDOW and position.value.low >= MIN_PART_SHARE
 
 
 def head_facts(results: StackResults) -> tuple[HeadFacts, ...]:
@@ -81,69 +145,91 @@ def head_facts(results: StackResults) -> tuple[HeadFacts, ...]:
 
 
 def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
-    types, relations = head_types(results), _best_relations(results)
-    return tuple(
-        _facts_of_head(results, head, types, relations) for head in heads_of(results.stack)
-    )
+    relations, verdicts = _best_relations(results), _verdicts(results)
+    facts = []
+    for head in heads_of(results.stack):
+        cell, role = (head.layer, head.head), results.cached(roles_by_head)[head]
+        claimed = _claimed_relation(results, head)
+        best = relations.at(*cell) if relations else None
+        facts.append(
+            HeadFacts(
+                head=head,
+                name=head_name(head),
+                href=head_page(head),
+                family=families(results).get(cell),
+                label=_label(results, head, role),
+                attends_to=_attends_to(results, head),
+                relation=claimed or (_unclaimed_relation(best) if best else Fact()),
+                beats=claimed is not None,
+                verdict=Fact(short_verdict(verdicts.get(head, ""))),
+                has_role=has_clear_role(role),
+            )
+        )
+    return tuple(facts)
 
 
-def _facts_of_head(
-    results: StackResults, head: HeadName, types: Types, relations: HeadRelations | None
-) -> HeadFacts:
-    cell = head.layer, head.head
-    head_type, best = types.get(cell), relations.at(*cell) if relations else None
-    tests = results.cached(tests_of_stack) if best else None
-    beats = best is not None and tests is not None and tests.claims(best.label, cell)
-    return HeadFacts(
-        head=head,
-        name=head_name(head),
-        href=head_page(head),
-        label=Fact(head_type.family or NOT_MEASURED, head_type.detail) if head_type else Fact(),
-        attends_to=_attends_to(results, cell),
-        relation=_relation_fact(best, beats=beats) if best else Fact(),
-        beats=beats,
-    )
+def _verdicts(results: StackResults) -> dict[HeadName, str]:
+    """Return the verdict of each head that was replaced; empty without ablation."""
+    ablation = results.study.corpus_sums.ablation
+    if ablation is None:
+        return {}
+    rows = head_changes(ablation)
+    heads = zip(rows["stack"], rows["layer"], rows["head"], strict=True)
+    return {HeadName(*head): verdict for head, verdict in zip(heads, rows["verdict"], strict=True)}
 
 
-def _attends_to(results: StackResults, place: Place) -> Fact:
+def _label(results: StackResults, head: HeadName, role: Role) -> Fact:
+    if role.type is None:
+        return Fact()
+    family = families(results).get((head.layer, head.head))
+    name = family_names(results)[family] if family else NOT_MEASURED
+    claims = [role.claim(kind) for kind in ("rule", "class", "repetition")]
+    further = [claim.short for claim in claims if claim is not None]
+    return Fact(name, "; ".join([type_words(role.type), *further]))
+
+
+def _attends_to(results: StackResults, head: HeadName) -> Fact:
     """Return the kind of key whose share is furthest above uniform attention, among all keys.
 
-    The first token and separators are not counted as special tokens once more.
+    Special tokens are no such kind, nor is the first token if it belongs to the sink.
     """
+    place, first_is_sink = (head.layer, head.head), first_position_is_sink(results)
     shares, excess = {}, {}
     for kind in KEY_KINDS:
         share = share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, kind, place).value
-        if not math.isnan(share):
+        if not math.isnan(share) and not (kind == "first" and first_is_sink):
             uniform = results.uniform(ids.ATTENTION_TO, SinkView.RAW, kind).value[place[0]]
             shares[kind], excess[kind] = share, share - float(uniform)
-    if "special" in shares:
-        shares["special"] -= shares.get("first", 0) + shares.get("separator", 0)
-        excess["special"] -= excess.get("first", 0) + excess.get("separator", 0)
-    ranked = sorted(
-        (kind for kind in excess if excess[kind] >= MIN_SHARE_ABOVE_UNIFORM),
-        key=lambda kind: -excess[kind],
-    )
-    if not ranked:
+    best = max(excess, key=lambda kind: excess[kind], default="")
+    if not best or excess[best] < MIN_SHARE_ABOVE_UNIFORM:
         return Fact()
-    texts = [number(shares[kind], share=True) for kind in ranked[:2]]
-    detail = f"{texts[0]}, {KEY_KINDS[ranked[1]]} {texts[1]}" if ranked[1:] else texts[0]
-    return Fact(KEY_KINDS[ranked[0]], detail, shares[ranked[0]])
+    column = HeadKey(ids.ATTENTION_TO, SinkView.RAW, best)
+    share_text = head_number(number(shares[best], share=True), head, column)
+    return Fact(KEY_KINDS[best], "", shares[best], share_text)
 
 
-def _relation_fact(best: HeadRelation, *, beats: bool) -> Fact:
-    rule = rule_phrase(best.rule)
-    rule_accuracy = number(best.at_rule.value, share=True)
-    if beats:
-        interval = f"[{points_text(best.margin.low)}, {points_text(best.margin.high)}]"
-        comparison = (
-            f"{points_text(best.margin.value)} points {interval} over {rule} ({rule_accuracy})"
-        )
-    else:
-        comparison = f"not clearly above {rule} ({rule_accuracy})"
-    accuracy = best.accuracy.value
+def _claimed_relation(results: StackResults, head: HeadName) -> Fact | None:
+    """Return the relation that is claimed for a head, with its accuracy on the held-out split."""
+    tests = results.cached(tests_of_stack)
+    n = best_relation(tests, (head.layer, head.head))
+    if tests is None or n is None:
+        return None
+    accuracy, rule = float(tests.accuracy.value[n]), rule_phrase(tests.rule[n])
     return Fact(
-        relation_words(best.label), f"{number(accuracy, share=True)}, {comparison}", accuracy
-    )
+        relation_words(tests.labels[n]),
+        f"{points_text(float(tests.margin.value[n]))} points over {rule}",
+        accuracy,
+        claim_number(
+            number(accuracy, share=True), "relation", head.stack,
+            HeadKey(METRIC, VIEW, tests.labels[n]),
+            split=HELD_OUT_SPLIT, layer=head.layer, head=head.head,
+        ),
+    )  # fmt: skip
+
+
+def _unclaimed_relation(best: HeadRelation) -> Fact:
+    rule = f"not clearly above {rule_phrase(best.rule)}"
+    return Fact(relation_words(best.label), rule, best.accuracy.value)
 
 
 def _best_relations(results: StackResults) -> HeadRelations | None:

@@ -21,6 +21,9 @@ from headbook.schema import UPOS, AblationTarget, HeadKey, Replacement, SinkView
 from headbook.study import ablation_tests
 from headbook.study.ablation_tables import DIRECT, EFFECT, REPAIR
 from headbook.study.sentence_data import HeadName
+from headbook.study.tables import RowKey, row_of_head
+
+TableRow = tuple[str, RowKey]  # name of a table, and what identifies a row
 
 
 class Quantity(ABC):
@@ -47,6 +50,10 @@ class Quantity(ABC):
             if all(results.has_value(*column) for column in self.columns)
             else NO_ESTIMATE
         )
+
+    def row(self, results: StackResults) -> TableRow | None:
+        """Return table and row that hold the value; None if the value is computed from several."""
+        return None
 
     @property
     def share(self) -> bool:
@@ -97,6 +104,11 @@ class AtHead(OfColumn):
         exists = self.layer < heads.value.shape[0] and self.head < heads.value.shape[1]
         return heads.at(self.layer, self.head) if exists else NO_ESTIMATE
 
+    def row(self, results: StackResults) -> TableRow:
+        """Return the head's row in the table of heads."""
+        head = HeadName(results.stack.name, self.layer, self.head)
+        return "heads", row_of_head(head, self.column)
+
 
 @dataclass(frozen=True)
 class MeanOver(OfColumn):
@@ -135,8 +147,17 @@ class Largest(OfColumn):
 
     def compute(self, results: StackResults) -> Estimate:
         """Return the largest number of any head."""
-        heads = results.heads(*self.column)
-        return heads.at(*divmod(int(np.nanargmax(heads.value)), heads.value.shape[1]))
+        return results.heads(*self.column).at(*self._place(results))
+
+    def row(self, results: StackResults) -> TableRow:
+        """Return the row of the head with the largest number."""
+        head = HeadName(results.stack.name, *self._place(results))
+        return "heads", row_of_head(head, self.column)
+
+    def _place(self, results: StackResults) -> tuple[int, int]:
+        values = results.heads(*self.column).value
+        layer, head = np.unravel_index(np.nanargmax(values), values.shape)
+        return int(layer), int(head)
 
 
 @dataclass(frozen=True)
@@ -303,6 +324,13 @@ class AtReplaced(AblationQuantity):
         row = rows.iloc[0]
         interval = float(row["value"]), float(row["low"]), float(row["high"])
         return Estimate(*interval, int(row["n_sentences"]), float(row["n_observations"]))
+
+    def row(self, results: StackResults) -> TableRow:
+        """Return the head's row in the table of importance."""
+        head = HeadName(results.stack.name, self.layer, self.head)._asdict()
+        keys = {"metric": self.metric, "replacement": str(Replacement.MEAN)}
+        keys |= {"target": str(AblationTarget.LOGIT), "label": self.label}
+        return "importance", (*head.items(), *keys.items())
 
 
 @dataclass(frozen=True)

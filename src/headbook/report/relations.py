@@ -325,6 +325,12 @@ def ends_of(label: str) -> RelationEnds:
     return RelationEnds(f"{article} {query}", f"its {key}")
 
 
+def arrow_words(label: str) -> str:
+    """Return a relation as an arrow from query to key: ``direct object → its verb``."""
+    relation_ends = ends_of(label)
+    return f"{relation_ends.query.partition(' ')[2]} → {relation_ends.key}"
+
+
 def relation_words(label: str) -> str:
     """Return a relation as a phrase: ``from a direct object to its verb (obj)``."""
     relation_ends = ends_of(label)

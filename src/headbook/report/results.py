@@ -10,7 +10,7 @@ import numpy as np
 from headbook.analysis.accumulators import Estimates, RatioSums
 from headbook.analysis.arrays import Floats
 from headbook.memory import CachedByFunction
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import HeadMetric
 from headbook.report.wording import count_text
 from headbook.schema import (
@@ -25,6 +25,9 @@ from headbook.schema import (
 )
 from headbook.study.corpus_sums import HeadTable
 from headbook.study.study import Study
+
+# Metrics whose labels are parts of speech.
+TAG_METRICS = frozenset({ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN})
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,12 +103,28 @@ class StackResults(CachedByFunction):
         return self.view(metric, label), label
 
     def drawable(self, metric: HeadMetric) -> list[str]:
-        """Return the labels for which a metric has numbers in any view."""
+        """Return the labels for which a metric has numbers in any view.
+
+        Parts of speech that no word of the corpus has are left out: their share is 0 in every head.
+        """
         return [
             label
             for label in metric.listed
-            if any(self.has_value(metric.id, view, label) for view in metric.views)
+            if self.occurs(metric.id, label)
+            and any(self.has_value(metric.id, view, label) for view in metric.views)
         ]
+
+    def occurs(self, metric: str, label: str) -> bool:
+        """Check whether words of the corpus have the part of speech that a label names.
+
+        Labels of metrics without parts of speech occur, as do all if tags were not counted.
+        """
+        if metric not in TAG_METRICS:
+            return True
+        side = self.stack.queries if metric == ids.POS_GIVEN else self.stack.keys
+        counts = self.study.manifest.counts
+        are_counted = any(name.startswith(f"{side}.tag.") for name in counts)
+        return not are_counted or bool(counts.get(f"{side}.tag.{label}"))
 
     def baseline_band(
         self, baseline: Baseline, metric: str, view: SinkView, label: str = ""

@@ -1,15 +1,15 @@
-"""Similarity of the heads of a stack: nearest heads, a map in the plane, and an order. No torch.
+"""Similarity of the heads of a stack: nearest heads, groups of near doubles, and an order.
 
-The map is classical scaling (Torgerson 1952) of the square roots of the divergences. These roots
-are Euclidean distances, so that a map without distortion exists in enough dimensions; the
-divergences themselves have no such map (Fuglede & Topsøe 2004, doi:10.1109/ISIT.2004.1365067). In
-stacks of so many heads that not all pairs were compared, squared Hellinger distances replace the
-divergences; their roots are Euclidean by construction.
+Groups and order follow from complete linkage: the distance of two groups is the largest divergence
+between their heads. In stacks of so many heads that not all pairs were compared, squared Hellinger
+distances replace the missing divergences. In nats a divergence is at most as large as the squared
+Hellinger distance (1 minus the sum of √(A·B)), so that heads of a group are as near as pages say.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -27,18 +27,21 @@ from headbook.study.sentence_data import HeadName
 METRIC = ids.HEAD_DISTANCE
 
 
-class HeadPlane(NamedTuple):
-    """A map of heads in the plane.
+MAX_DOUBLE_DISTANCE = 0.1  # nats; every two heads of a group are closer
+
+
+class DoubleGroup(NamedTuple):
+    """Heads of which every two are near doubles.
 
     Attributes:
-        heads: indices of the heads. *Shape:* ``(head,)``.
-        points: coordinates. *Shape:* ``(head, 2)``.
-        share: share of the variation of all squared distances in the two dimensions.
+        heads: indices of the heads, in the order of the matrix.
+        pair: indices of the two heads that are furthest apart.
+        distance: distance of these two heads.
     """
 
-    heads: Ints
-    points: Floats
-    share: float
+    heads: tuple[int, ...]
+    pair: tuple[int, int]
+    distance: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +65,11 @@ class HeadDistanceMatrix:
     roots: Floats | None = None
 
     @property
-    def apart(self) -> Floats:
-        """Distances behind the map, the order and the matrix. *Shape:* ``(head, head)``."""
-        return self.value if self.roots is None else self.roots
+    def bounds(self) -> Floats:
+        """Divergences, and upper bounds of those that are missing. *Shape:* ``(head, head)``."""
+        if self.roots is None:
+            return self.value
+        return np.where(np.isnan(self.value), self.roots, self.value)
 
     @property
     def layers(self) -> Ints:
@@ -75,7 +80,7 @@ class HeadDistanceMatrix:
     def complete(self) -> Ints:
         """Indices of heads with all distances, after dropping those with most missing distances."""
         kept = np.arange(len(self.heads))
-        missing = np.isnan(self.apart)
+        missing = np.isnan(self.bounds)
         np.fill_diagonal(missing, val=False)
         while len(kept) and (counts := missing[np.ix_(kept, kept)].sum(1)).any():
             kept = np.delete(kept, int(counts.argmax()))
@@ -96,27 +101,48 @@ class HeadDistanceMatrix:
         return [(int(first[pair]), int(second[pair])) for pair in order]
 
     @cached_property
-    def plane(self) -> HeadPlane:
-        """Map of all heads whose distances are known."""
+    def _tree(self) -> Floats:
+        """Complete linkage of the heads of `complete`, as `scipy.cluster.hierarchy.linkage`."""
         kept = self.complete
-        points, share = classical_scaling(self.apart[np.ix_(kept, kept)])
-        return HeadPlane(kept, points, share)
+        distances = squareform(self.bounds[np.ix_(kept, kept)], checks=False)
+        tree: Floats = hierarchy.linkage(distances, "complete", optimal_ordering=True)
+        return tree
 
     @cached_property
     def order(self) -> Ints:
         """Indices of all heads, similar heads side by side; heads with missing distances come last.
 
-        The order is that of the leaves of an average-linkage tree, in which neighbours are as near
+        The order is that of the leaves of a complete-linkage tree, in which neighbours are as near
         as the tree allows.
         """
         kept = self.complete
         incomplete = np.setdiff1d(np.arange(len(self.heads)), kept)
         if len(kept) > 2:
-            distances = squareform(self.apart[np.ix_(kept, kept)], checks=False)
-            tree = hierarchy.linkage(distances, "average", optimal_ordering=True)
-            kept = kept[hierarchy.leaves_list(tree)]
+            kept = kept[hierarchy.leaves_list(self._tree)]
             kept = kept[::-1] if kept[0] > kept[-1] else kept
         return np.concatenate([kept, incomplete])
+
+    @cached_property
+    def doubles(self) -> tuple[DoubleGroup, ...]:
+        """Groups of near doubles, the tightest first."""
+        kept, bounds = self.complete, self.bounds
+        if len(kept) < 2:
+            return ()
+        below = np.nextafter(MAX_DOUBLE_DISTANCE, 0)
+        labels = dict(
+            zip(kept.tolist(), hierarchy.fcluster(self._tree, below, "distance"), strict=True)
+        )
+        members: dict[int, list[int]] = {}
+        for head in self.order.tolist():
+            if head in labels:
+                members.setdefault(int(labels[head]), []).append(head)
+        groups = []
+        for heads in members.values():
+            pairs = list(combinations(sorted(heads), 2))
+            if pairs:
+                pair = max(pairs, key=lambda each: bounds[each])
+                groups.append(DoubleGroup(tuple(heads), pair, float(bounds[pair])))
+        return tuple(sorted(groups, key=lambda group: group.distance))
 
 
 def head_distances(results: StackResults) -> Mapping[SinkView, HeadDistanceMatrix]:
@@ -141,6 +167,30 @@ def head_distances(results: StackResults) -> Mapping[SinkView, HeadDistanceMatri
     }
 
 
+def compared_view(found: Mapping[SinkView, HeadDistanceMatrix]) -> SinkView:
+    """Return the view by which heads are grouped: with the sink masked, if it was measured."""
+    return SinkView.RENORM if SinkView.RENORM in found else next(iter(found))
+
+
+def mean_distances(matrix: HeadDistanceMatrix) -> dict[str, float]:
+    """Return the mean over all pairs of heads, over pairs within a layer, and between layers.
+
+    NaN without such a pair. If not all pairs were compared, squared Hellinger distances are taken.
+    """
+    first, second = np.triu_indices(len(matrix.heads), 1)
+    distances = (matrix.value if matrix.roots is None else matrix.roots)[first, second]
+    in_layer = matrix.layers[first] == matrix.layers[second]
+    parts = {
+        "": distances,
+        "within a layer": distances[in_layer],
+        "between layers": distances[~in_layer],
+    }
+    return {
+        name: float(np.nanmean(part)) if (~np.isnan(part)).any() else np.nan
+        for name, part in parts.items()
+    }
+
+
 def _distance_matrix(
     heads: tuple[HeadName, ...], sums: HeadDistances, index: int
 ) -> HeadDistanceMatrix:
@@ -161,39 +211,3 @@ def _mean_distances(total: Floats, rows: Floats) -> Floats:
     means: Floats = np.divide(total, rows, out=np.full(total.shape, np.nan), where=rows >= min_rows)
     np.fill_diagonal(means, 0.0)
     return means
-
-
-def classical_scaling(squared: Floats) -> tuple[Floats, float]:
-    """Compute classical scaling: points in a plane whose squared distances are near those given.
-
-    The signs of the axes are chosen so that later points lie further to the right and further up.
-
-    Args:
-        squared: squared distances. *Shape:* ``(point, point)``.
-
-    Returns:
-        Points ``(point, 2)``, and their share of the variation; NaN without any variation.
-    """
-    n = len(squared)
-    points = np.zeros((n, 2))
-    if n < 2:
-        return points, float("nan")
-    centring = np.eye(n) - 1 / n
-    values, vectors = np.linalg.eigh(-centring @ squared @ centring / 2)
-    total = float(abs(values).sum())
-    eigenvalues = np.maximum(values[::-1][:2], 0)
-    points[:, : len(eigenvalues)] = vectors[:, ::-1][:, :2] * np.sqrt(eigenvalues)
-    ranks = np.arange(n) - (n - 1) / 2
-    points *= np.where(ranks @ points < 0, -1, 1)
-    return points + 0.0, float(eigenvalues.sum()) / total if total > 0 else float("nan")
-
-
-def procrustes_aligned(plane: HeadPlane, target: HeadPlane) -> Floats:
-    """Rotate or mirror the points of a map towards another map's points of the same heads.
-
-    This is an orthogonal Procrustes rotation about the origin; distances do not change.
-    """
-    _, moved, fixed = np.intersect1d(plane.heads, target.heads, return_indices=True)
-    left, _, right = np.linalg.svd(plane.points[moved].T @ target.points[fixed])
-    rotated: Floats = plane.points @ (left @ right)
-    return rotated

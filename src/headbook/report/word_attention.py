@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
 from headbook.analysis.trees import NO_HEAD
-from headbook.attention.word_pairs import prune_tree
-from headbook.schema import UPOS, relation_of, universal_relation
+from headbook.schema import relation_of, universal_relation
 from headbook.study.sentence_data import UINT8_STEPS, StoredText
 
 
@@ -23,13 +22,6 @@ class WordLink(NamedTuple):
     query: int
     key: int
     found: bool
-
-
-class TreeWords(NamedTuple):
-    """The words of a tree without punctuation: their indices, and their heads among these words."""
-
-    places: NDArray[np.int64]
-    heads: NDArray[np.int64]
 
 
 def n_words(text: StoredText) -> int:
@@ -87,31 +79,8 @@ def word_links(weights: Floats, text: StoredText, label: str, *, causal: bool) -
     return links
 
 
-def tree_words(text: StoredText) -> TreeWords:
-    """Return the words of a tree without punctuation and truncated words; empty without a tree.
-
-    Dependents of a word that is left out are attached to that word's head.
-    """
-    tag_of_word = dict(zip(text.words, text.tags, strict=True))
-    words = range(min(n_words(text), len(text.heads)))
-    if not words:
-        return TreeWords(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    is_kept = [
-        word in tag_of_word and not _is_punctuation(text, word, tag_of_word[word]) for word in words
-    ]
-    heads = np.array([text.heads[: len(words)]], dtype=np.int64)
-    word_trees = prune_tree(heads, np.array([is_kept]), len(words))
-    return TreeWords(word_trees.place[0], word_trees.heads[0])
-
-
 def _strongest_other_word(row: Floats, word: int) -> int:
     """Return the word that a word attends to most beside itself; `NO_HEAD` without attention."""
     others = np.where(np.arange(len(row)) == word, 0.0, row)
     best = int(others.argmax())
     return best if others[best] > 0 else NO_HEAD
-
-
-def _is_punctuation(text: StoredText, word: int, tag: str) -> bool:
-    """Check whether a word is punctuation by its tag or, without one, by its relation."""
-    named = text.heads[word] != NO_HEAD and universal_relation(text.relations[word]) == "punct"
-    return tag == "PUNCT" or (tag not in UPOS and named)

@@ -116,6 +116,22 @@ def percent(value: float) -> str:
     return f"{in_hundred(value)}{THIN}%"
 
 
+def whole_percent(value: float) -> str:
+    """Return a share in whole per cent; only 0 is printed as 0 %, and only 1 as 100 %."""
+    if math.isnan(value):
+        return MISSING
+    if 0 < value < 0.005:
+        return f"<{THIN}1{THIN}%"
+    if 0.995 <= value < 1:
+        return f">{THIN}99{THIN}%"
+    return f"{100 * value:.0f}{THIN}%"
+
+
+def whole_points(difference: float) -> str:
+    """Return a difference of shares in whole percentage points, with its sign: ``+16``."""
+    return signed(round(100 * difference))
+
+
 def stored_weight(steps: int) -> str:
     """Return an attention weight stored with 8 bits in whole per cent, exact to ± 0.2 %."""
     share = 100 * steps / UINT8_STEPS

@@ -171,4 +171,6 @@ def _model_facts(run: Run) -> ModelFacts:
         unexpected=model.weights.unexpected,
         stored=model.weights.stored,
         bits=model.weights.bits,
+        pooling=model.pooling,
+        width=int(getattr(model.config, "hidden_size", 0)),
     )

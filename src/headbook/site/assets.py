@@ -13,14 +13,27 @@ from functools import cache
 from pathlib import Path
 
 from headbook import charts
-from headbook.charts.theme import DARK, DARK_DIVERGING, DIVERGING, STOPS, colours, text_colour
+from headbook.charts.theme import (
+    BELOW,
+    CLASS_COLOURS,
+    DARK,
+    DARK_DIVERGING,
+    DIVERGING,
+    FAMILY_COLOURS,
+    FAMILY_TEXT,
+    ROLE_COLOURS,
+    STOPS,
+    TYPE_COLOURS,
+    colours,
+    text_colour,
+)
 from headbook.pages.parts.table import COLOUR_STEPS
 from headbook.resources import folder as resource_folder
 from headbook.site import export, markup
 
 # Scripts that another script loads on demand, in the order of loading.
 SCRIPTS_ON_DEMAND = {
-    "site": ("gunzip", "search", "heads_map", "live_charts"),
+    "site": ("gunzip", "search", "heads_map", "rows", "live_charts"),
     "live_charts": ("vega",),
     "attention_lines": ("save",),
     "sentencepair": ("token_paths",),
@@ -44,6 +57,8 @@ def colour_rules() -> Iterator[str]:
     scale of signed values. Letters are black or white by contrast.
     """
     yield from _variables()
+    yield from _marks()
+    yield from _fills()
     yield from _steps("c", STOPS, DARK)
     yield from _steps("d", DIVERGING, DARK_DIVERGING)
 
@@ -53,6 +68,27 @@ def _variables() -> Iterator[str]:
     yield f":root{{{''.join(f'--q{n}:{stop};' for n, stop in enumerate(stops))}}}\n"
     for n, each in enumerate(zip(DIVERGING, DARK_DIVERGING, strict=True)):
         yield f".v{n}{{background:{_both(*each)}}}\n"
+
+
+def _marks() -> Iterator[str]:
+    """Yield a class for each class of words, role, family and head type, with its colour."""
+    for name, pair in (CLASS_COLOURS | ROLE_COLOURS).items():
+        yield f".c-{name}{{--c:{_both(*pair)}}}\n"
+    for name, pair in FAMILY_COLOURS.items():
+        yield f".f-{name}{{--c:{_both(*pair)};--t:{_both(*FAMILY_TEXT[name])}}}\n"
+    for name, pair in TYPE_COLOURS.items():
+        yield f".k-{name}{{--a:{_both(*pair)}}}.l-{name}{{--b:{_both(*pair)}}}\n"
+        yield f'.areas [fill="{pair[0]}"]{{fill:{_both(*pair)}}}'
+
+
+def _fills() -> Iterator[str]:
+    """Yield a class for each fill of cells: amounts, and amounts below a baseline."""
+    for n, pair in enumerate(zip(STOPS, DARK, strict=True)):
+        colour, text = f"var(--q{n})", _both(*map(text_colour, pair))
+        yield f".q{n}{{background:{colour};fill:{colour};color:{text}}}"
+    for n, pair in enumerate(BELOW, start=1):
+        colour, text = _both(*pair), _both(*map(text_colour, pair))
+        yield f".z{n}{{background:{colour};fill:{colour};color:{text}}}"
 
 
 def _steps(name: str, light: tuple[str, ...], dark: tuple[str, ...]) -> Iterator[str]:
@@ -69,9 +105,11 @@ def _both(light: str, dark: str) -> str:
 
 
 def size_rules(max_tiles: int) -> Iterator[str]:
-    """Yield a class for each number of columns and rows of tiles; policies forbid attributes."""
+    """Yield classes for numbers and places of columns and rows; policies forbid attributes."""
     for number in range(1, max_tiles + 1):
         yield f".n{number}{{--cols:{number}}}.r{number}{{--rows:{number}}}"
+    for place in range(max_tiles):
+        yield f".x{place}{{--x:{place}}}.y{place}{{--y:{place}}}"
 
 
 def compact(style: str) -> str:

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from headbook.charts import images
 from headbook.charts.theme import coarse, ink_steps, rgba_ramp
-from headbook.pages.heads import effect_choice, effect_values, list_data, values_data
-from headbook.pages.parts.atlas import many_heads, mean_map_sheet, mean_map_sheet_file
+from headbook.pages.index import live_data
 from headbook.pages.parts.grid import grid_data, map_data
 from headbook.pages.parts.head_card import atlas_data
+from headbook.pages.parts.head_list import list_data, values_data
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.sentence_maps import (
     FOLDER,
@@ -23,7 +23,7 @@ from headbook.pages.parts.sentence_maps import (
 )
 from headbook.pages.parts.token_paths import paths_data
 from headbook.pages.sentence import cited_maps, few_shades, pitch, trajectory_data
-from headbook.pages.similar import matrix_pictures
+from headbook.pages.similar import matrix_data, matrix_picture
 from headbook.pages.tokens import types_data
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import head_file, sentence_file
@@ -51,9 +51,8 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     _write(folder / "map.js", script("map", map_data(results, grids)))
     cards = {name: atlas_data(result) for name, result in results.items()}
     _write(folder / "atlas.js", script("atlas", cards))
-    for name, result in results.items():
-        if many_heads(result):
-            (folder.parent / mean_map_sheet_file(name)).write_bytes(mean_map_sheet(result))
+    if live := live_data(results):
+        _write(folder / "live.js", script("live", live))
     write_list(results, folder)
     if study.corpus_sums.types:
         _write(folder / "types.js", script("types", types_data(study.corpus_sums.types)))
@@ -102,24 +101,21 @@ def write_find(results: Mapping[str, StackResults], pages: Sequence[Page], folde
 
 def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
     """Write the list of all heads, and their numbers in a file for each metric."""
-    listed = list_data(results)
-    effect, effect_by_head = effect_choice(results), effect_values(results)
-    metrics = [*listed["metrics"], *([effect] if effect else [])]
-    _write(folder / "headlist.js", script("headlist", listed | {"metrics": metrics}))
+    _write(folder / "headlist.js", script("headlist", list_data(results)))
     (folder / "values").mkdir()
-    values_by_metric = [*values_data(results)]
-    if effect and effect_by_head:
-        values_by_metric.append((effect["id"], effect_by_head))
-    for name, values in values_by_metric:
+    for name, values in values_data(results):
         _write(folder / "values" / f"{name}.js", script(f"values-{name}", values))
 
 
 def write_matrices(results: Mapping[str, StackResults], folder: Path) -> None:
-    """Write the distances of all heads as pictures, if they were measured."""
-    for result in results.values():
-        for name, picture in matrix_pictures(result):
+    """Write the distances of all heads as pictures and as numbers, if they were measured."""
+    for name, result in results.items():
+        picture, data = matrix_picture(result), matrix_data(result)
+        if picture is not None:
             folder.mkdir(exist_ok=True)
-            (folder / name).write_bytes(picture)
+            (folder / f"{name}.png").write_bytes(picture)
+        if data is not None:
+            _write(folder / f"{name}.js", script(f"similar-{name}", data))
 
 
 def _write_sentence(

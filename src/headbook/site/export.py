@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 from headbook import charts
 from headbook.memory import trim_memory
-from headbook.pages.data import DescribedFile
 from headbook.report.wording import visible
 from headbook.schema import Side
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar
@@ -45,16 +44,6 @@ EXEMPLARS = {
     "texts": "the sentence's texts by side",
     "metadata": "other columns of the input",
 }
-
-
-def table_files(tables: Iterable[Table[Any]]) -> dict[str, DescribedFile]:
-    """Return the description and the columns of each file that tables may have, by file name."""
-    suffixes = (".csv", ".csv.gz", ".parquet")
-    return {
-        f"{table.name}{suffix}": (table.description, table.columns)
-        for table in tables
-        for suffix in suffixes
-    }
 
 
 def write_tables(tables: Iterable[Table[Any]], numbers: Any, folder: Path) -> list[str]:
@@ -140,6 +129,17 @@ def _csv_rows(frame: pd.DataFrame, *, header: bool) -> bytes:
     )
 
 
+def as_in_csv(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with the numbers of its CSV."""
+    rounded = _with_rounded_intervals(frame)
+    decimals = [str(name) for name in rounded if rounded[name].dtype.kind == "f"]
+    return rounded.assign(**{name: rounded[name].map(_csv_number) for name in decimals})
+
+
+def _csv_number(value: float) -> float:
+    return float(f"{value:.{CSV_DIGITS}g}")
+
+
 def _with_rounded_intervals(frame: pd.DataFrame) -> pd.DataFrame:
     """Round ends of intervals outwards, by a hundredth of their distance at most."""
     ends = [name for name in ("low", "high") if name in frame and frame[name].dtype.kind == "f"]
@@ -157,6 +157,32 @@ def _with_rounded_intervals(frame: pd.DataFrame) -> pd.DataFrame:
         low=np.where(is_rounded, rounded_ends[0], low),
         high=np.where(is_rounded, rounded_ends[1], high),
     )
+
+
+def table_facts(tables: Iterable[Table[Any]], folder: Path) -> dict[str, dict[str, Any]]:
+    """Return facts about each table that a site has, by name, for scripts and the Data page.
+
+    Returns:
+        ``files``: addresses from the site's root, the CSV first if the site has one; ``rows``:
+        their number; ``columns``: name, description and whether the column is one of texts.
+    """
+    facts = {}
+    for table in tables:
+        parquet = folder / f"{table.name}.parquet"
+        if not parquet.exists():
+            continue
+        names = (f"{table.name}{suffix}" for suffix in (".csv", ".csv.gz", ".parquet"))
+        texts = {
+            column.name
+            for column in pq.read_schema(parquet)
+            if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        }
+        facts[table.name] = {
+            "files": [f"{folder.name}/{name}" for name in names if (folder / name).exists()],
+            "rows": pq.read_metadata(parquet).num_rows,
+            "columns": [[name, text, name in texts] for name, text in table.columns.items()],
+        }
+    return facts
 
 
 def write_exemplars(study: Study, folder: Path) -> None:

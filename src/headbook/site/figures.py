@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from headbook.charts import Drawable, Drawing, Figure
+from headbook.charts import Drawable, Drawing, Figure, Plot
 from headbook.comparison.comparison import Comparison
 from headbook.errors import ConfigError
 from headbook.memory import check_address_space
@@ -25,8 +25,14 @@ from headbook.pages.comparison.metricpair_heads import (
     pair_figures,
 )
 from headbook.pages.comparison.parts import StackComparison, both_stacks
-from headbook.pages.head import OFFSET_METRIC, has_offsets, offset_section, profile_name
-from headbook.pages.metric import head_figures, metric_pages, study_metrics
+from headbook.pages.head_parts.sections import (
+    OFFSET_METRIC,
+    has_offsets,
+    offset_section,
+    profile_name,
+)
+from headbook.pages.metric import metric_pages, study_metrics
+from headbook.pages.metrics.figures import head_figures
 from headbook.pages.parts.page import SiteFacts
 from headbook.progress import NoProgress, Progress
 from headbook.report.results import StackResults
@@ -60,7 +66,7 @@ class Choosable:
     stack: str
     columns: tuple[Column, ...]
     name: Callable[[str], str]
-    draw: Callable[[str, str], Sequence[Figure]]
+    draw: Callable[[str, str], Sequence[Figure | Plot]]
 
     def column(self, label: str, view: str) -> Column | None:
         """Return the view and label that are asked for, or None if they have no numbers.
@@ -82,7 +88,7 @@ class Choosable:
 
 def chosen_figures(
     choosable: Sequence[Choosable], requested: Sequence[Sequence[str]], label: str, view: str
-) -> list[Figure]:
+) -> list[Figure | Plot]:
     """Draw the figures that have a label and a view.
 
     Args:
@@ -92,10 +98,10 @@ def chosen_figures(
     Raises:
         ConfigError: all figures of a group lack the label or the view.
     """
-    drawn: dict[str, Figure] = {}
+    drawn: dict[str, Figure | Plot] = {}
     for names in requested:
         candidates: list[Choosable] = []
-        group_figures: dict[str, Figure] = {}
+        group_figures: dict[str, Figure | Plot] = {}
         for choice in choosable:
             if not any(name.startswith(f"{choice.metric}-{choice.stack}") for name in names):
                 continue
@@ -159,7 +165,9 @@ def _of_stack(results: StackResults) -> Iterator[Choosable]:
             yield Choosable(metric.id, results.stack.name, tuple(columns), label_name, draw)
 
 
-def _heads(results: StackResults, metric: HeadMetric, view: str, label: str) -> Sequence[Figure]:
+def _heads(
+    results: StackResults, metric: HeadMetric, view: str, label: str
+) -> Sequence[Figure | Plot]:
     return head_figures(results, metric, SinkView(view), label)
 
 
@@ -312,7 +320,7 @@ def _write(
     return [figure.name for figure in chosen]
 
 
-def study_figures(study: Study) -> list[Figure]:
+def study_figures(study: Study) -> list[Figure | Plot]:
     """Return every figure of a study that is a file as well, in the order of the site."""
     results = results_of(study)
     return exported((*metric_pages(results, study_metrics(results)), *across_pages(results)))

@@ -21,13 +21,14 @@ from urllib.parse import urlsplit
 import jinja2
 
 from headbook import charts
-from headbook.charts import Figure
+from headbook.charts import Figure, Plot
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import PageTable
 from headbook.pages.parts.text import Token
 from headbook.resources import folder as resource_folder
 from headbook.site import markup
 from headbook.site.assets import digest
+from headbook.site.rows import SiteRows
 
 MIN_CONTENTS_ENTRIES = 2  # headings below which a page has no table of contents
 MAIN = '<main id="main" tabindex="-1">\n'
@@ -198,11 +199,13 @@ class PageWriter:
         folder: folder of the site.
         base: address of the site on the web; empty if it is unknown.
         frame: variables of every template beside its page.
+        rows: rows of the site's tables; without them numbers lead to tables, not to rows.
     """
 
     folder: Path
     base: str
     frame: Mapping[str, Any]
+    rows: SiteRows | None = None
 
     @property
     def environment(self) -> jinja2.Environment:
@@ -210,20 +213,29 @@ class PageWriter:
         return _templates(self.base)
 
     def write_page(self, page: Page) -> None:
-        """Write a page, its folded parts, and the data of its live charts."""
+        """Write a page, its folded parts, the rows behind it, and the data of its live charts.
+
+        Raises:
+            LookupError: a number of the page leads to no row.
+        """
         for figure in figures_of(page):
             self.write_live_data(figure)
         root = path_to_root(self.base, page)
         html = _with_script_hash(self.render(page.template, page=page, root=root))
+        if self.rows is not None:
+            rows = self.rows.of_page(page.path)
+            html = rows.with_lines(html)
+            if rows.found:
+                self.write_text(rows.file, rows.script())
         html, parts = take_out_folded(html, root, page.path)
         if parts:
             self.write_text(folded_file(page.path), markup.script(name_of(page.path), parts))
         self.write_text(page.path, with_contents(html) if page.contents else html)
 
-    def write_live_data(self, figure: Figure) -> None:
+    def write_live_data(self, figure: Figure | Plot) -> None:
         """Write the data of a figure's live chart if it has one and the file does not exist."""
         path = self.folder / "data" / "charts" / f"{figure.name}.js"
-        if figure.interactive and not path.exists():
+        if isinstance(figure, Figure) and figure.interactive and not path.exists():
             path.write_text(markup.script(f"chart-{figure.name}", figure.live()))
 
     def render(self, template: str, **variables: Any) -> str:
@@ -268,12 +280,12 @@ def _with_script_hash(html: str) -> str:
     return html.replace(SCRIPT_SOURCES, f"{SCRIPT_SOURCES} {digest(charts.vega_bundle())}", 1)
 
 
-def figures_of(value: Any) -> Iterator[Figure]:
+def figures_of(value: Any) -> Iterator[Figure | Plot]:
     """Yield every chart inside a page."""
     pending = [value]
     while pending:  # most parts of a page are plain, and there are hundreds of thousands
         part_value = pending.pop()
-        if isinstance(part_value, Figure):
+        if isinstance(part_value, Figure | Plot):
             yield part_value
         elif isinstance(part_value, tuple):
             pending += [part for part in reversed(part_value) if type(part) not in PLAIN]

@@ -5,20 +5,19 @@ sheets and table of contents are class variables of its `Page`. Menu, search, nu
 the pages at old addresses follow from the entries.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from headbook.metrics.base import Metric
 from headbook.pages.alignment import alignment_page, has_alignment
-from headbook.pages.context import context_page, has_context
-from headbook.pages.flow import flow_page, has_flow
 from headbook.pages.geometry import geometry_page, has_geometry
 from headbook.pages.groups import groups_page, has_groups
 from headbook.pages.heads import has_heads, heads_page
 from headbook.pages.importance import has_importance, importance_page
 from headbook.pages.methods import methods_page
-from headbook.pages.metric import metrics_page, study_metrics
+from headbook.pages.metric import metrics_page, moved_metrics, study_metrics
 from headbook.pages.parts.page import Page
 from headbook.pages.patterns import has_patterns, patterns_page
 from headbook.pages.sentences import sentences_page
@@ -79,7 +78,7 @@ FILES = "download pdf svg csv parquet latex bibtex export heat map figure"
 PAGES = (
     PageEntry(
         "index.html", "Overview", MenuPlace.MAIN,
-        keywords="atlas tiles map of all heads start home findings",
+        keywords="atlas tiles wall map of all heads families claims start home findings",
     ),
     PageEntry(
         "heads.html", "Heads", MenuPlace.MAIN, heads_page, has_heads,
@@ -99,7 +98,8 @@ PAGES = (
     ),
     PageEntry(
         "patterns.html", "Attention patterns", MenuPlace.ANALYSES, patterns_page, has_patterns,
-        keywords=f"{USELESS} {SINK} {POSITION} block heterogeneous types of heads",
+        keywords=f"{USELESS} {SINK} {POSITION} stripes columns head outputs sentence ends passages",
+        moved={"context.html": "alike"},
     ),
     PageEntry(
         "importance.html", "Importance of heads", MenuPlace.ANALYSES, importance_page,
@@ -107,8 +107,8 @@ PAGES = (
         keywords=f"{USELESS} ablation ablate causal knockout removable prune michel voita",
     ),
     PageEntry(
-        "syntax.html", "Syntax: relations and trees", MenuPlace.ANALYSES, syntax_page,
-        keywords="dependency parse tree grammar relations uas treebank dobj nsubj",
+        "syntax.html", "Syntax", MenuPlace.ANALYSES, syntax_page,
+        keywords="dependency parse phrase trees grammar relations uas treebank dobj nsubj",
     ),
     PageEntry(
         "speech.html", "Parts of speech", MenuPlace.ANALYSES, speech_page,
@@ -116,23 +116,17 @@ PAGES = (
     ),
     PageEntry(
         "similar.html", "Similar heads", MenuPlace.ANALYSES, similar_page, has_similar,
-        keywords=f"{USELESS} clusters near-duplicate heads jensen-shannon divergence mds",
+        keywords=f"{USELESS} clusters groups near-duplicate near doubles jensen-shannon divergence",
     ),
     PageEntry(
         "alignment.html", "Cross-attention", MenuPlace.ANALYSES, alignment_page, has_alignment,
         keywords="encoder decoder translation word alignment cross attention aer",
     ),
     PageEntry(
-        "flow.html", "Attention flow", MenuPlace.ANALYSES, flow_page, has_flow,
-        keywords=f"rollout norms value-weighted contribution context mixing {USELESS}",
-    ),
-    PageEntry(
-        "geometry.html", "Representation geometry", MenuPlace.ANALYSES, geometry_page, has_geometry,
-        keywords="isotropy anisotropy intrinsic dimension cka rogue outlier dimensions",
-    ),
-    PageEntry(
-        "context.html", "Head outputs and sentence ends", MenuPlace.ANALYSES, context_page,
-        has_context, keywords="sentence boundary segmentation anchors repetition passages",
+        "geometry.html", "How words travel", MenuPlace.ANALYSES, geometry_page, has_geometry,
+        keywords="representation geometry isotropy anisotropy intrinsic dimension cka rogue "
+        "outlier dimensions rollout context mixing attention flow identity",
+        moved={"flow.html": "mixing"},
     ),
     PageEntry(
         "groups.html", "Groups of sentences", MenuPlace.ANALYSES, groups_page, has_groups,
@@ -152,7 +146,7 @@ PAGES = (
     ),
     PageEntry(
         "data.html", "Data", MenuPlace.FOOT,
-        keywords=FILES,
+        keywords=f"row table source of a number cite column {FILES}",
     ),
     PageEntry(
         "about.html", "About", MenuPlace.FOOT, keywords="cite citation bibtex licence license",
@@ -224,8 +218,15 @@ class MovedPage(Page):
     moved_to: str
 
 
-def moved_pages(entries: Iterable[PageEntry]) -> Iterator[MovedPage]:
-    """Yield the pages at old addresses, which lead to the pages of the entries."""
+def moved_pages(
+    entries: Iterable[PageEntry], metrics: Sequence[Metric] = ()
+) -> Iterator[MovedPage]:
+    """Yield the pages at old addresses, which lead to the pages that show their content.
+
+    Args:
+        entries: entries of pages that took over the content of others.
+        metrics: metrics of the study, of which variants have no page of their own.
+    """
     for entry in entries:
         for path, fragment in entry.moved.items():
             yield MovedPage(
@@ -234,3 +235,10 @@ def moved_pages(entries: Iterable[PageEntry]) -> Iterator[MovedPage]:
                 description=f"This page has moved to {entry.path}.",
                 moved_to=f"{entry.path}#{fragment}" if fragment else entry.path,
             )
+    for metric, address in moved_metrics(metrics):
+        yield MovedPage(
+            path=f"metrics/{metric.id}.html",
+            title=metric.title,
+            description=f"This page has moved to {address}.",
+            moved_to=address,
+        )

@@ -11,8 +11,7 @@ from typing import Any
 from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_figures
 from headbook.pages.metric import MetricPage
-from headbook.pages.parts.page import Page
-from headbook.pages.patterns import DEAD, PatternsPage
+from headbook.pages.parts.page import AnalysisPage, Page, plain_text
 from headbook.report.head_types import NOT_MEASURED, head_types
 from headbook.report.results import StackResults, study_of
 from headbook.report.type_styles import kinds_of
@@ -28,10 +27,6 @@ ENTROPY = "normalised normalized entropy sharp sharpness broad diffuse uniform c
 # Search words by address of a metric's page or of a part of a page; for a question, by the question
 # or the column that answers it. Words of whole pages are in `headbook.site.registry.PAGES`.
 KEYWORDS = MappingProxyType({
-    "Why do most heads of a layer attend to the same token?": f"{SINK} {USELESS} stripes columns",
-    "Why not to the token itself?": f"{SINK} diagonal",
-    "Are sink heads dead?": f"{SINK} {USELESS}",
-    "Do positional heads contribute?": f"{POSITION} {USELESS}",
     "attention_to/previous": f"previous-token head previous token {POSITION}",
     "attention_to/next": f"next-token head next token {POSITION}",
     "attention_to/first": SINK,
@@ -107,8 +102,8 @@ SENTENCES_PER_TOKEN = 5  # sentences to which a result for a token links
 TOKEN_MARKS = ("␣", "##")  # prefixes of vocabulary tokens that texts do not have
 # Title, address and content of pages, and of their parts, that every study has.
 PAGES_OF_ALL_STUDIES = (
-    ("Overview", "index.html", "All heads at once, who does what, and findings."),
-    ("What these numbers cannot say", "index.html#limits", "Limits of every number of this site."),
+    ("Overview", "index.html", "What the model is, claims, all heads, families, and findings."),
+    ("What not to conclude", "index.html#limits", "Limits of every number of this site."),
     ("Methods: rules for all numbers", "methods.html#rules", "Intervals, samples, controls."),
     ("Methods: views of the sink", "methods.html#views", "All keys, or without the sink."),
     ("Methods: types of heads", "methods.html#types", "How each type is decided."),
@@ -175,7 +170,9 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
     searched = paged[:MAX_SEARCHED_SENTENCES]
     return {
         "questions": [*_answered(pages), *_questions(pages)],
-        "metrics": [_line(page) for page in pages if isinstance(page, MetricPage)],
+        "metrics": [
+            line for page in pages if isinstance(page, MetricPage) for line in _metric_lines(page)
+        ],
         "pages": [_line(page) for page in pages if not isinstance(page, MetricPage)]
         + [
             _words(*page_and_note)
@@ -204,7 +201,17 @@ def _types(results: StackResults) -> Iterator[str]:
 
 
 def _line(page: Page) -> list[str]:
-    return _words(page.title, page.path, page.description)
+    title = page.topic if isinstance(page, AnalysisPage) else page.title
+    return _words(title, page.path, page.description)
+
+
+def _metric_lines(page: MetricPage) -> Iterator[list[str]]:
+    """Yield a metric and its variants, which its page shows, by their titles."""
+    title, path, note, words = _line(page)
+    yield [page.metric.title, path, note, f"{title} {words}".strip()]
+    for variant in page.variants:
+        words = KEYWORDS.get(f"metrics/{variant.id}.html", "")
+        yield [variant.title, f"{path}#{variant.id}", variant.summary, words]
 
 
 def _words(title: str, path: str, note: str) -> list[str]:
@@ -212,26 +219,22 @@ def _words(title: str, path: str, note: str) -> list[str]:
 
 
 def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
-    """Return the questions of the page of patterns, with the first sentence of each answer."""
+    """Return the questions of pages that answer some, each with its answer."""
     for page in pages:
-        for section in page.sections if isinstance(page, PatternsPage) else ():
-            if section.without.findings:
-                address = f"{page.path}#{section.stack}-without"
-                search_words = KEYWORDS.get(DEAD, "")
-                yield [DEAD, address, section.without.findings[0].text, search_words]
-            for number, discussion in enumerate(section.discussions, 1):
-                address = f"{page.path}#{section.stack}-question-{number}"
-                search_words = KEYWORDS.get(discussion.question, "")
-                yield [discussion.question, address, discussion.findings[0].text, search_words]
+        if isinstance(page, AnalysisPage):
+            yield _words(page.title, page.path, plain_text(page.answer))
+            for question in page.questions:
+                address = f"{page.path}#{question.id}"
+                yield [question.title, address, plain_text(question.answer), question.keywords]
 
 
 def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
-    """Return the questions of the list of heads; each leads to the order that answers it."""
+    """Return the rankings of the list of heads; each leads to the list in its order."""
     for page in pages:
-        for question in page.questions if isinstance(page, HeadsPage) else ():
+        for question in page.rankings if isinstance(page, HeadsPage) else ():
             head_texts = (
-                (answer.head.text, answer.value, answer.interval, answer.behind)
-                for answer in question.heads
+                (first.head.text, first.number.text, first.interval, first.behind)
+                for first in question.heads
             )
             value = "; ".join(" ".join(filter(None, texts)) for texts in head_texts)
             label = question.column.label.partition(":")[0]

@@ -6,12 +6,14 @@ Nothing here imports torch, transformers or spaCy.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from headbook import charts
-from headbook.comparison.comparison import COMPARISON_TABLES, Comparison
+from headbook.comparison.comparison import COMPARISON_TABLES, DIFFERENCES_TABLE, Comparison
+from headbook.comparison.film import FILM as FILM_TABLE
 from headbook.comparison.film import FILM_TABLES, Film
 from headbook.comparison.head_pairs import (
     PairedStack,
@@ -34,11 +36,13 @@ from headbook.pages.film.filmheads import filmheads_page
 from headbook.pages.film.filmmeasure import measure_pages
 from headbook.pages.film.parts import HEADS, DrawnFilm
 from headbook.pages.head import head_pages
-from headbook.pages.index import DRAWN, overview_page
+from headbook.pages.index import overview_page
 from headbook.pages.metric import metric_pages, study_metrics
+from headbook.pages.parts.atlas import map_sheets
 from headbook.pages.parts.page import EVERY, Page, SiteFacts
 from headbook.pages.sentence import sentence_pages
 from headbook.progress import Progress
+from headbook.report.answers.data import NumberExample, first_number, number_example
 from headbook.report.results import StackResults
 from headbook.report.results import stack_results as results_of
 from headbook.report.tables import STUDY_TABLES
@@ -47,6 +51,7 @@ from headbook.site import data_files, export
 from headbook.site.markup import script
 from headbook.site.page_writer import PageWriter
 from headbook.site.registry import Menu, MenuEntry, moved_pages, study_menu, study_pages
+from headbook.site.rows import SiteRows
 from headbook.site.writer import Site, Work, WrittenSite, draw_pages, link_preview, write_site
 from headbook.study.manifest import Manifest
 from headbook.study.study import Study
@@ -114,14 +119,22 @@ class StudySite(Site):
         self.metrics = study_metrics(self.results)
         about = "Exemplar sentences of every head, one a line."
         exemplars = about, export.EXEMPLARS
-        records = {f"exemplars.jsonl{suffix}": exemplars for suffix in ("", ".gz")}
-        records["manifest.json"] = "Options, model, versions, checks and sizes.", {}
-        self.files = export.table_files(STUDY_TABLES.values()) | records
+        self.records = {f"exemplars.jsonl{suffix}": exemplars for suffix in ("", ".gz")}
+        self.records |= {"manifest.json": ("Options, model, versions, checks and sizes.", {})}
+        self.rows = SiteRows(STUDY_TABLES, self.study)
 
     @cached_property
     def preview(self) -> tuple[bytes, str]:
         """Grids of all heads as a picture, and its description."""
         return link_preview(self.results)
+
+    def example(self) -> NumberExample | None:
+        """Return the largest share of the sink of any head, or else a number of another metric."""
+        return number_example(self.results)
+
+    def map_sheet(self) -> str:
+        """Return the style sheet with the mean maps of all heads."""
+        return map_sheets(self.results.values())
 
     @property
     def menu(self) -> Menu:
@@ -143,15 +156,14 @@ class StudySite(Site):
         return (*metric_pages(self.results, self.metrics), *made)
 
     def first(self) -> Page:
-        """Make the overview; its curves lead to pages that are made again with all the others."""
-        curves = [metric for metric in self.metrics if metric.id in DRAWN]
-        return overview_page(self.results, [*metric_pages(self.results, curves)])
+        """Make the overview, which needs no chart of another page."""
+        return overview_page(self.results)
 
     def write_data(self, writer: PageWriter) -> list[str]:
         """Write tables, exemplars, data of scripts, and the manifest with the sizes of files."""
         data = writer.folder / "data"
         _ = self.study.head_tables, self.study.pair_differences  # made once: pages need them, too
-        left_out = export.write_tables(STUDY_TABLES.values(), self.study, data)
+        left_out = export.write_tables(self.rows.entries, self.study, data)
         export.write_exemplars(self.study, data)
         data_files.write_scripts(self.results, data)
         data_files.write_find(self.results, self.charted, data)
@@ -163,7 +175,7 @@ class StudySite(Site):
     def pages(self, writer: PageWriter) -> Iterator[Page]:
         """Make all pages but the overview, the page of files, and those of heads and sentences."""
         yield from self.charted
-        yield from moved_pages(self.entries)
+        yield from moved_pages(self.entries, self.metrics)
         yield about_page(self.manifest, writer.render("references.bib").partition("\n\n")[0])
         yield missing_page()
 
@@ -201,6 +213,9 @@ def draw_share(stored: Path, page_writer: PageWriter, share: slice) -> Iterator[
             f"{stored}: another study was saved here while its site was written; expected the "
             "same one to the end; render it again"
         )
+    kept = page_writer.rows.kept if page_writer.rows else {}
+    rows = SiteRows(STUDY_TABLES, study, kept)
+    page_writer = replace(page_writer, rows=rows)
     with charts.without_schema_checks():
         yield from draw_pages(page_writer, _many_pages(results_of(study), share))
 
@@ -240,7 +255,7 @@ class ComparisonSite(Site):
         sides = comparison.sides
         self.stacks = [s for study in (sides.a, sides.b) for s in study.manifest.stacks]
         self.manifest, self.facts = sides.a.manifest, facts_of(comparison)
-        self.files = export.table_files(COMPARISON_TABLES)
+        self.rows = SiteRows({table.name: table for table in COMPARISON_TABLES}, comparison)
 
     @cached_property
     def paired(self) -> tuple[PairedStack, ...]:
@@ -274,7 +289,13 @@ class ComparisonSite(Site):
     def write_data(self, writer: PageWriter) -> list[str]:
         """Write tables and the manifests of both studies."""
         writer.write_text("data/manifest.json", comparison_manifest(self.comparison))
-        return export.write_tables(COMPARISON_TABLES, self.comparison, writer.folder / "data")
+        data = writer.folder / "data"
+        return export.write_tables(self.rows.entries, self.comparison, data)
+
+    def example(self) -> NumberExample | None:
+        """Return the first difference of a head."""
+        table = DIFFERENCES_TABLE
+        return first_number(table, table.build(self.comparison), "difference")
 
     def pages(self, writer: PageWriter) -> Iterator[Page]:
         """Make all pages but the page of files, and write their pictures and data of scripts."""
@@ -364,7 +385,7 @@ class FilmSite(Site):
         self.stacks, self.manifest = film.stacks, frames[0].manifest
         models = f"{frames[0].name} to {frames[-1].name} ({len(frames)} checkpoints)"
         self.facts = _site_facts(title, models, self.manifest)
-        self.files = export.table_files(FILM_TABLES)
+        self.rows = SiteRows({table.name: table for table in FILM_TABLES}, film)
 
     @cached_property
     def charted(self) -> tuple[Page, ...]:
@@ -396,7 +417,11 @@ class FilmSite(Site):
             "studies": manifests,
         }
         writer.write_text("data/manifest.json", _manifest_text(table))
-        return export.write_tables(FILM_TABLES, film, writer.folder / "data")
+        return export.write_tables(self.rows.entries, film, writer.folder / "data")
+
+    def example(self) -> NumberExample | None:
+        """Return the first number of a head."""
+        return first_number(FILM_TABLE, FILM_TABLE.build(self.reel.film), "value")
 
     def pages(self, _: PageWriter) -> Iterator[Page]:
         """Make all pages but the page of files."""

@@ -5,9 +5,9 @@ study, of two studies, and of many checkpoints. Pages are drawn in one process o
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
@@ -17,22 +17,25 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from headbook import charts
-from headbook.charts import Figure, images
+from headbook.charts import Figure, Plot, images
 from headbook.charts.theme import DIVERGING, colours
 from headbook.memory import check_address_space
 from headbook.output_folder import OutputKind, check_output_folder, replace_folder
-from headbook.pages.data import DescribedFile, data_page
+from headbook.pages.data import DataPage, DescribedFile, data_page
 from headbook.pages.parts.grid import Grid, grid
 from headbook.pages.parts.page import EVERY, Page, SiteFacts
 from headbook.pages.parts.table import COLOUR_STEPS
 from headbook.progress import NoProgress, Progress
+from headbook.report.answers.data import NumberExample
 from headbook.report.results import StackResults
 from headbook.schema import AttentionStack
 from headbook.site import export
 from headbook.site.assets import write_assets, write_runtime
+from headbook.site.markup import script
 from headbook.site.page_writer import MISSING, PageWriter, figures_of, page_address, site_address
 from headbook.site.parallel import DrawingPool, default_processes
 from headbook.site.registry import Menu
+from headbook.site.rows import SiteRows
 from headbook.study.manifest import Manifest
 
 PREVIEW = "assets/preview.png"
@@ -111,7 +114,8 @@ class Site(ABC):
         stacks: kinds of attention of all models.
         manifest: manifest of the first study.
         facts: provenance, shown on every page.
-        files: descriptions of the files of the folder ``data``, by name.
+        records: descriptions of files of the folder ``data`` that are no tables, by name.
+        rows: rows of the site's tables.
     """
 
     kind: ClassVar[str] = ""
@@ -120,7 +124,8 @@ class Site(ABC):
     stacks: Iterable[AttentionStack]
     manifest: Manifest
     facts: SiteFacts
-    files: Mapping[str, DescribedFile]
+    records: Mapping[str, DescribedFile] = {}
+    rows: SiteRows
 
     @property
     def preview(self) -> tuple[bytes, str]:
@@ -149,6 +154,14 @@ class Site(ABC):
     @abstractmethod
     def pages(self, writer: PageWriter) -> Iterator[Page]:
         """Make all pages but the first page, the page of files, and those of `many`."""
+
+    def example(self) -> NumberExample | None:
+        """Return a number of a table as an example; None without any."""
+        return None
+
+    def map_sheet(self) -> str:
+        """Return the style sheet with small maps of all heads; empty without any."""
+        return ""
 
     def first(self) -> Page | None:
         """Make a page that is written before everything else, if there is one."""
@@ -206,7 +219,7 @@ def page_writer(site: Site, folder: Path, base: str) -> PageWriter:
         "base": base,
         "preview": site.preview[1],
     }
-    return PageWriter(folder, base, frame)
+    return PageWriter(folder, base, frame, site.rows)
 
 
 def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: int) -> int:
@@ -218,6 +231,8 @@ def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: 
         max(size for stack in site.stacks for size in (stack.n_layers, stack.n_heads)),
         site.kind,
     )
+    if sheet := site.map_sheet():
+        writer.write_text("assets/maps.css", sheet)
     if site.preview[0]:
         (folder / PREVIEW).write_bytes(site.preview[0])
     (folder / "data" / "charts").mkdir(parents=True)
@@ -236,8 +251,8 @@ def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: 
             figure.forget()  # all charts together take hundreds of megabytes
         progress.stage("pages", site.n_pages)
         progress.advance(len(paths), 0)
-        files = data_page(folder / "data", site.files, len(figures), tuple(left_out))
-        for path in chain(draw_pages(writer, chain(site.pages(writer), (files,))), many):
+        pages = chain(site.pages(writer), (_data_page(site, writer, len(figures), left_out),))
+        for path in chain(draw_pages(writer, pages), many):
             progress.advance(1, 0)
             paths.append(path)
     texts = {name: writer.render(name) for name in site.texts}
@@ -245,6 +260,16 @@ def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: 
         writer.write_text(name, text)
     (folder / ".nojekyll").touch()
     return len(paths)
+
+
+def _data_page(site: Site, writer: PageWriter, figures: int, left_out: Sequence[str]) -> DataPage:
+    """Make the page of files, and write what scripts need to know of tables."""
+    tables, data = site.rows.tables, writer.folder / "data"
+    facts = export.table_facts(tables.values(), data)
+    writer.write_text("data/tables.js", script("tables", facts))
+    example = site.example()
+    row = None if example is None else site.rows.example(example, facts)
+    return data_page(data, tables, facts, site.records, figures=figures, left_out=left_out, row=row)
 
 
 @contextmanager
@@ -259,7 +284,8 @@ def _many_drawn(site: Site, writer: PageWriter, processes: int) -> Iterator[Iter
         return
     with ExitStack() as stack:
         work, stored = site.work(stack)
-        yield stack.enter_context(DrawingPool(work, (stored, writer), processes - 1))
+        copy = replace(writer, rows=site.rows.shared())
+        yield stack.enter_context(DrawingPool(work, (stored, copy), processes - 1))
 
 
 def draw_pages(writer: PageWriter, pages: Iterable[Page]) -> Iterator[str]:
@@ -269,6 +295,6 @@ def draw_pages(writer: PageWriter, pages: Iterable[Page]) -> Iterator[str]:
         yield page.path
 
 
-def exported(pages: Iterable[Page]) -> list[Figure]:
+def exported(pages: Iterable[Page]) -> list[Figure | Plot]:
     """Return the charts of pages that are files as well, one a name."""
     return [*{figure.name: figure for page in pages for figure in figures_of(page)}.values()]

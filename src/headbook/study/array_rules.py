@@ -38,7 +38,13 @@ from headbook.study.token_sums import (
     Anchors,
     TokenTypeSums,
 )
-from headbook.study.word_samples import MAX_SENTENCE_WORDS, PairCells, StrongestWords
+from headbook.study.word_samples import (
+    FLOW_CELLS,
+    MAX_SENTENCE_WORDS,
+    ClassFlows,
+    PairCells,
+    StrongestWords,
+)
 
 MAX_VOCABULARY = 1 << 24  # vocabulary entries; no tokenizer has so many
 MAX_CHARACTERS = 10**8  # characters of the tokens of one sentence
@@ -123,6 +129,13 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "mass": Rule("layer weighed cell", 0),
         "pairs": Rule("layer cell", 0),
         "links": Rule("layer link"),
+    },
+    ClassFlows: {
+        "cells": Rule(f"6 layer head {len(FLOW_CELLS)}", 0),
+        "totals": Rule("3 layer head", 0),
+        "mean_cells": Rule(f"3 {len(FLOW_CELLS)}", 0),
+        "mean_totals": Rule("2", 0),
+        "sentences": Rule(f"{len(FLOW_CELLS)}", 0, "sentences"),
     },
     HellingerSums: {
         "total": Rule("column every_head every_head", 0),

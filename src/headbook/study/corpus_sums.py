@@ -27,7 +27,7 @@ from headbook.study.buckets import HeadBuckets, Kind, SentenceSet, TokenBuckets,
 from headbook.study.groups import GroupSums, PairMembers, merge_groups
 from headbook.study.state_geometry import GeometrySums
 from headbook.study.token_sums import Affinities, Anchors, TokenTypeSums
-from headbook.study.word_samples import PairCells, StrongestWords
+from headbook.study.word_samples import ClassFlows, PairCells, StrongestWords
 
 MAX_POSITIONS = 12  # first positions of queries and of keys in `PositionSums`
 MAX_POSITIONS_MANY_HEADS = 8  # positions in stacks of `MANY_HEADS` heads or more, to save memory
@@ -255,6 +255,7 @@ class CorpusSums:
         buckets: sums of head metrics by bucket, for comparisons with other models.
         texts: identity of the sentences; None in studies that lack it.
         token_buckets: sums of token metrics by bucket, for comparisons with other models.
+        class_flows: attention between classes of words; empty in studies that lack it.
     """
 
     heads: Mapping[str, HeadSums] = field(default_factory=dict)
@@ -274,6 +275,7 @@ class CorpusSums:
     buckets: Mapping[str, tuple[HeadBuckets, ...]] = field(default_factory=dict)
     texts: SentenceSet | None = None
     token_buckets: Mapping[str, tuple[TokenBuckets, ...]] = field(default_factory=dict)
+    class_flows: Mapping[str, ClassFlows] = field(default_factory=dict)
 
     def __add__(self, other: "CorpusSums") -> "CorpusSums":
         return add_fields(

@@ -166,6 +166,8 @@ class ModelFacts:
         unexpected: parameters of the checkpoint that the model does not use.
         stored: number formats of the weights in a GGUF file; empty for safetensors.
         bits: bits of most weights in a quantised GGUF file; else 0.
+        pooling: pooling of a sentence encoder, such as ``mean``; empty for other models.
+        width: numbers in the state of a token; 0 if not known.
     """
 
     name: str
@@ -184,6 +186,8 @@ class ModelFacts:
     unexpected: tuple[str, ...]
     stored: str = ""
     bits: int = 0
+    pooling: str = ""
+    width: int = 0
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,11 @@ class Study:
         return token_tables.TOP_TOKENS.build(self)
 
     @cached_property
+    def class_flows(self) -> pd.DataFrame:
+        """Table ``class_flows``: a row for each head and pair of classes of words."""
+        return token_tables.CLASS_FLOWS.build(self)
+
+    @cached_property
     def importance(self) -> pd.DataFrame:
         """Table ``importance``: a row for each effect or estimate of ablating a head."""
         return ablation_tables.HEAD_IMPORTANCE.build(self)
@@ -234,9 +239,11 @@ class Study:
         shift = self.manifest.places
         corpus_sums = self.corpus_sums + other.corpus_sums.shifted(shift)
         if not (self.corpus_sums.token_buckets and other.corpus_sums.token_buckets):
-            # Studies of an earlier version have no token buckets: the sums of the other study alone
-            # would be of half the sentences.
+            # Studies of an earlier version have no token buckets or flows between classes: the sums
+            # of the other study alone would be of half the sentences.
             corpus_sums = replace(corpus_sums, token_buckets={})
+        if not (self.corpus_sums.class_flows and other.corpus_sums.class_flows):
+            corpus_sums = replace(corpus_sums, class_flows={})
         sentence_data = self.sentence_data + other.sentence_data.shifted(shift)
         return Study(
             manifest=_merge_manifests(self.manifest, other.manifest),

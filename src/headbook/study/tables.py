@@ -21,6 +21,7 @@ from headbook.metrics import all_metrics
 from headbook.schema import MAIN_METRICS, BaselineRun, HeadKey, IntervalRule, TokenKey
 from headbook.study.contrasts import PairDifferences
 from headbook.study.corpus_sums import HeadDistances, HeadSums, HeadTable, TokenSums
+from headbook.study.sentence_data import HeadName
 
 if TYPE_CHECKING:
     from headbook.study.study import Study
@@ -85,6 +86,7 @@ ESTIMATE_COLUMNS = {
     "n_observations": "observations behind the value, for example query tokens",
 }
 
+RowKey = tuple[tuple[str, str | int], ...]  # columns and values that identify a row of a table
 UNIFORM = "uniform attention"
 HELLINGER = "squared Hellinger distance"  # of heads, in the table of pairs
 MAX_GROUP_ROWS = 2_000_000  # of the table of groups
@@ -117,6 +119,16 @@ def heads_table(
         frame["stack"] = stack
         frames.append(frame[[*HEADS.columns]])
     return pd.concat(frames, ignore_index=True)
+
+
+def row_of_head(head: HeadName, column: HeadKey) -> RowKey:
+    """Return the columns and values that identify a number of a head in the table of heads.
+
+    Args:
+        column: metric, view and label of the number.
+    """
+    keys = zip(("metric", "view", "label"), map(str, column), strict=True)
+    return (*head._asdict().items(), *keys)
 
 
 LAYERS: "Table[Study]" = Table(

@@ -18,7 +18,15 @@ from headbook.study.tables import (
     as_head_key,
     estimate_rows,
 )
-from headbook.study.token_sums import KINDS, PATH_STATES, Affinities, TokenTypeSums, favoured_tokens
+from headbook.study.token_sums import (
+    KINDS,
+    MIN_SENTENCES,
+    PATH_STATES,
+    Affinities,
+    TokenTypeSums,
+    favoured_tokens,
+)
+from headbook.study.word_samples import FLOW_CELLS, ClassFlows
 
 if TYPE_CHECKING:
     from headbook.study.study import Study
@@ -214,6 +222,55 @@ def _layer_favourites(stack: str, layer: int, sums: Affinities) -> Iterator[pd.D
         }
         head = np.repeat(np.arange(heads), rows)
         yield pd.DataFrame(columns).assign(stack=stack, layer=layer, head=head, role=role)
+
+
+CLASS_FLOWS: "Table[Study]" = Table(
+    "class_flows",
+    "Attention of each head between different words by their parts of speech, the sink masked, "
+    "beside the mean head: the mean of the weights of all heads. Cells of at least 5 sentences.",
+    HEAD_COLUMNS
+    | {
+        "query_class": "part of speech of the query (UPOS); empty for all",
+        "key_class": "the same of the key",
+        "share": "share of the head's attention between different words",
+        "mean_head": "the same of the mean head",
+        "ratio": "share over mean_head",
+        "low": "lower end of the 95 % confidence interval of the ratio, an infinitesimal jackknife "
+        "over sentences; empty below 10 sentences",
+        "high": "upper end",
+        "n_sentences": "sentences that hold such words",
+    },
+    lambda study: class_flows_table(study.corpus_sums.class_flows, study.attention_layers),
+    optional=True,
+)
+
+
+def class_flows_table(
+    flows: Mapping[str, ClassFlows], layers: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
+    """Return the attention of each head between classes of words, beside the mean head.
+
+    Args:
+        layers: by stack, the layers that have attention.
+    """
+    frames = []
+    for stack, sums in flows.items():
+        kept = np.flatnonzero(sums.sentences >= MIN_SENTENCES)
+        numbers = sums.estimates()
+        for layer in layers[stack]:
+            parts = [part[layer][:, kept] for part in numbers]
+            head, cell = np.nonzero(~np.isnan(parts[0]))
+            names = [FLOW_CELLS[index] for index in kept[cell]]
+            values = zip(
+                [*CLASS_FLOWS.columns][5:], (part[head, cell] for part in parts), strict=True
+            )
+            keys = {
+                "stack": stack, "layer": layer, "head": head,
+                "query_class": [query for query, _ in names],
+                "key_class": [key for _, key in names],
+            }  # fmt: skip
+            frames.append(pd.DataFrame({**keys, **dict(values)}))
+    return pd.concat(frames, ignore_index=True) if frames else CLASS_FLOWS.empty
 
 
 GEOMETRY: "Table[Study]" = Table(

@@ -1,4 +1,4 @@
-"""Sampled sentences word by word: strongest words, and attention by part of speech and distance.
+"""Attention between words: strongest words of sampled sentences, and sums by part of speech.
 
 From the strongest word of every word and head follow the accuracy of heads for every relation, the
 accuracy of every surface rule, and the words on which only one of head and rule is right. Storing
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import HashSample, add_fields, shift_fields, split_of
 from headbook.analysis.arrays import Floats, Ints, divide
+from headbook.analysis.intervals import MIN_EFFECTIVE, critical_value
 from headbook.attention.surface_rules import N_DISTANCE_BINS, NO_CELL, rule_names, rule_words
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.schema import DIRECTIONS, RELATIONS, UPOS, AnnotationScheme
@@ -232,3 +233,84 @@ class StrongestWords:
 
 # Fields of `StrongestWords` with a row for each word.
 WORD_FIELDS = ("strongest", "tag", "relation", "head", "asked")
+
+
+CLASS_PAIRS = tuple((query, key) for query in UPOS for key in UPOS)
+# Cells of `ClassFlows`: each pair of classes, then each class of queries and each class of keys;
+# an empty text stands for all classes.
+FLOW_CELLS = (*CLASS_PAIRS, *((query, "") for query in UPOS), *(("", key) for key in UPOS))
+
+
+class FlowEstimates(NamedTuple):
+    """Shares of attention between classes of words, beside those of the mean head.
+
+    All arrays have the shape ``(layer, head, cell)``; cells as in `FLOW_CELLS`.
+
+    Attributes:
+        share: share of the head's attention between different words; NaN without any.
+        mean_share: share of the mean head's attention between different words.
+        ratio: ``share`` over ``mean_share``.
+        low, high: 95 % confidence interval of ``ratio``; NaN without one.
+        sentences: sentences that hold such words.
+    """
+
+    share: Floats
+    mean_share: Floats
+    ratio: Floats
+    low: Floats
+    high: Floats
+    sentences: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class ClassFlows:
+    """Attention between different words of one stack by their parts of speech, the sink masked.
+
+    Attention to a word is the sum over its tokens, attention from a word the mean. The mean head is
+    the sum of the weights of all heads; shares of a sum and of a mean are equal. Each field is a
+    sum over sentences, in which n is a head's attention in a cell, m that of the mean head, d a
+    head's attention between all words, and e that of the mean head. Words count if they have a part
+    of speech of Universal Dependencies.
+
+    Attributes:
+        cells: n, n², n d, n m, n e and d m. *Shape:* ``(6, layer, head, cell)``.
+        totals: d, d² and d e. *Shape:* ``(3, layer, head)``.
+        mean_cells: m, m² and m e. *Shape:* ``(3, cell)``.
+        mean_totals: e and e². *Shape:* ``(2,)``.
+        sentences: sentences in which the mean head has attention in a cell. *Shape:* ``(cell,)``.
+    """
+
+    cells: Floats
+    totals: Floats
+    mean_cells: Floats
+    mean_totals: Floats
+    sentences: Ints
+
+    __add__ = add_fields
+
+    def estimates(self) -> FlowEstimates:
+        """Return all shares, with intervals of their ratios to the mean head.
+
+        The interval is that of the logarithm of the ratio, linearised (the infinitesimal jackknife
+        over sentences), with Student's t of the number of sentences of the cell. There is none
+        below `MIN_EFFECTIVE` sentences.
+        """
+        n, nn, nd, nm, ne, dm = self.cells
+        d, dd, de = self.totals[..., None]
+        m, mm, me = self.mean_cells
+        e, ee = (np.full_like(m, total) for total in self.mean_totals)
+        share, mean_share = divide(n, d), np.broadcast_to(divide(m, e), n.shape)
+        # The influence of a sentence on log(n d⁻¹ m⁻¹ e) is n/N − d/D − m/M + e/E.
+        variance = (
+            divide(nn, n**2) + divide(dd, d**2) + divide(mm, m**2) + divide(ee, e**2)
+            - 2 * divide(nd, n * d) - 2 * divide(nm, n * m) + 2 * divide(ne, n * e)
+            + 2 * divide(dm, d * m) - 2 * divide(de, d * e) - 2 * divide(me, m * e)
+        )  # fmt: skip
+        count = self.sentences.astype(np.float64)
+        ratio = divide(share, mean_share)
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.sqrt(np.maximum(variance, 0) * count / np.maximum(count - 1, 1))
+            reach = np.where(count >= MIN_EFFECTIVE, critical_value(count) * error, np.nan)
+            low, high = ratio * np.exp(-reach), ratio * np.exp(reach)
+        sentences = np.broadcast_to(self.sentences, n.shape)
+        return FlowEstimates(share, mean_share, ratio, low, high, sentences)

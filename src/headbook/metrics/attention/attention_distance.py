@@ -27,6 +27,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Attention distance",
+    question="How far do heads attend?",
     unit="tokens",
     formula=r"\bar D = \frac{\sum_{i,j} A_{ij}\,|i-j|}{\sum_{i,j} A_{ij}}",
     reference="Vig & Belinkov (2019), eq. 6, arXiv:1906.04284",

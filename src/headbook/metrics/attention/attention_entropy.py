@@ -34,6 +34,8 @@ def bounds(n: float) -> tuple[float, float]:
 
 METRIC = AttentionMetric(
     title="Attention entropy",
+    question="How evenly do heads attend, in nats?",
+    variant_of="relative_entropy",
     unit="nats",
     formula=r"H = \frac{1}{N}\sum_i -\sum_j A_{ij} \ln A_{ij}",
     reference="Vig & Belinkov (2019), eq. 7 and footnote 4, arXiv:1906.04284",

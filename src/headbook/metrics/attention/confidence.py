@@ -29,6 +29,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Mean maximum weight (confidence)",
+    question="How much weight does the strongest key receive?",
     formula=r"\frac{1}{N}\sum_i \max_j A_{ij}",
     reference="Voita et al. (2019), section 4, arXiv:1905.09418",
     bounds=lambda _: (0, 1),

@@ -40,6 +40,8 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Distance ratio",
+    question="How far do heads attend, next to uniform attention?",
+    variant_of="attention_distance",
     formula=r"\frac{\sum_{i,j} A_{ij}\,|i-j|}{\sum_{i,j} U_{ij}\,|i-j|}, \qquad "
     r"U_{ij} = \frac{1}{k_i} \sum_{m} A_{im}",
     reference="Attention distance (Vig & Belinkov, 2019) over its value for uniform attention",

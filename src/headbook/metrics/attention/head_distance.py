@@ -17,8 +17,8 @@ In attention types of more than 144 heads only similar pairs are compared: for e
 is done to the sink, the six others at the smallest squared Hellinger distance, 1 minus the mean
 over queries of the sum of the square roots of products of weights (Bhattacharyya's affinity). Of
 all pairs that is one matrix product. It is 0 and 1 where the divergence is 0 and ln 2, and nearly
-the same number for similar pairs. The map, the order of heads and the matrix show it there, and
-pages say so.
+the same number for similar pairs. Groups, order and matrix of similar heads use it there for pairs
+that were not compared, and pages say so.
 """
 
 from math import log
@@ -81,6 +81,7 @@ def _negentropy(weights: "torch.Tensor") -> "torch.Tensor":
 
 METRIC = PairMetric(
     title="Jensen–Shannon divergence of two heads",
+    question="How differently do two heads attend?",
     unit="nats",
     formula=r"\frac{1}{|R|} \sum_{i \in R} \left[ H\left(\frac{A_i + B_i}{2}\right)"
     r" - \frac{H(A_i) + H(B_i)}{2} \right]",

@@ -31,6 +31,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Offset profile",
+    question="At which distances do heads attend?",
     formula=r"P(\delta) = \frac{\sum_{i} A_{i,\,i+\delta}}{\sum_{i,j} A_{ij}}",
     reference="Attention mass by relative position; compare Vig & Belinkov (2019), section 5",
     bounds=lambda _: (0, 1),

@@ -63,6 +63,7 @@ def chance(scope: "ViewMask") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Offset of the largest weight",
+    question="Which heads attend at a fixed distance?",
     formula=r"P(\delta) = \frac{1}{N}\sum_i [\operatorname{argmax}_j A_{ij} = i + \delta]",
     reference="Voita et al. (2019), section 5.1, arXiv:1905.09418",
     bounds=lambda _: (0, 1),

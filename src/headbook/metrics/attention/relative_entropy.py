@@ -28,6 +28,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Normalised entropy",
+    question="How evenly do heads attend?",
     formula=r"\frac{1}{N}\sum_i \frac{-\sum_j A_{ij} \ln A_{ij}}{\ln k_i}",
     reference="Attention entropy over its maximum for the number of visible keys",
     # Two keys left by the sink can hold p, q with p + q < 1 and -p ln p - q ln q > ln 2.

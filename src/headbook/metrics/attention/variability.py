@@ -56,6 +56,7 @@ def finish(weights: "NDArray[np.float64]", there: "NDArray[np.float64]") -> Fini
 
 METRIC = SampledMetric(
     title="Attention variability",
+    question="Does attention follow content or position?",
     formula=r"\frac{\sum_x \sum_{i,j \le 10} |A_{ij}(x) - \bar A_{ij}|}"
     r"{2 \sum_x \sum_{i,j \le 10} A_{ij}(x)}",
     reference="Vig & Belinkov (2019), eq. 5, arXiv:1906.04284",

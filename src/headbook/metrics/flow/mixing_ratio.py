@@ -33,6 +33,7 @@ def measure(flow: "LayerFlow") -> "torch.Tensor | None":
 
 METRIC = FlowMetric(
     title="Context-mixing ratio",
+    question="How much does attention mix in from other tokens?",
     formula=r"\frac{\|\sum_{j \ne i} F(x_j \to i)\|}"
     r"{\|\sum_{j \ne i} F(x_j \to i)\| + \|F(x_i \to i) + x_i\|}",
     reference="Kobayashi et al. (2021), arXiv:2109.07152",

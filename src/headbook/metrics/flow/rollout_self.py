@@ -27,6 +27,7 @@ def measure(flow: "LayerFlow") -> "torch.Tensor | None":
 
 METRIC = FlowMetric(
     title="Attention rollout: own input",
+    question="How much of its own input does a token keep?",
     formula=r"\tilde A^{(l)}_{ii},\quad \tilde A^{(l)} = "
     r"(\tfrac12 \bar A^{(l)} + \tfrac12 I)\, \tilde A^{(l-1)},\quad \tilde A^{(-1)} = I",
     reference="Abnar & Zuidema (2020), arXiv:2005.00928",

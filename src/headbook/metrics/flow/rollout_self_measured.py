@@ -26,6 +26,8 @@ def measure(flow: "LayerFlow") -> "torch.Tensor | None":
 
 METRIC = FlowMetric(
     title="Attention rollout with measured ratios: own input",
+    question="How much of its own input does a token keep, measured?",
+    variant_of="rollout_self",
     formula=r"\tilde A^{(l)}_{ii},\quad \tilde A^{(l)}_{i\cdot} = "
     r"\left(r^{(l)}_i\, \frac{\bar A^{(l)}_{i\cdot} - \bar A^{(l)}_{ii} I_{i\cdot}}"
     r"{1 - \bar A^{(l)}_{ii}} + (1 - r^{(l)}_i)\, I_{i\cdot}\right) \tilde A^{(l-1)}",

@@ -33,6 +33,7 @@ def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
 
 METRIC = LayerMetric(
     title="Anisotropy",
+    question="Do unrelated tokens point in the same direction?",
     unit="cosine",
     formula=r"\frac{1}{|P|} \sum_{(i, j) \in P} \cos(x_i, x_j), \quad"
     r" P = \{(i, j) : s(i) \ne s(j)\}",

@@ -42,6 +42,7 @@ def _rank(vectors: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> float
 
 METRIC = LayerMetric(
     title="Effective rank",
+    question="How many dimensions do the states fill?",
     unit="dimensions",
     formula=r"\exp\left(-\sum_k p_k \ln p_k\right), \quad p_k = \frac{\sigma_k}{\sum_m \sigma_m}",
     reference="Roy & Vetterli (2007), The effective rank, EUSIPCO",

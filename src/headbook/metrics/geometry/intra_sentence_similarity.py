@@ -34,6 +34,7 @@ def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
 
 METRIC = LayerMetric(
     title="Intra-sentence similarity",
+    question="How alike are the words of a sentence?",
     unit="cosine",
     formula=r"\frac{1}{n} \sum_i \cos(x_i, \bar x_{s(i)})",
     reference="Ethayarajh (2019), section 3.3, arXiv:1909.00512",

@@ -47,6 +47,7 @@ def _centred(products: "Floats") -> "Floats":
 
 METRIC = LayerPairMetric(
     title="Similarity of layers (CKA)",
+    question="How similar are the states of two layers?",
     formula=r"\frac{\sum_b \mathrm{HSIC}_1(K_b, L_b)}"
     r"{\sqrt{\sum_b \mathrm{HSIC}_1(K_b, K_b)}\,\sqrt{\sum_b \mathrm{HSIC}_1(L_b, L_b)}}",
     reference="Nguyen, Raghu & Kornblith (2021), arXiv:2010.15327; "

@@ -90,6 +90,7 @@ def _shares(cloud: "StateVectors", places: "Ints") -> "Jackknife":
 
 METRIC = LayerMetric(
     title="Maximum explainable variance",
+    question="How much of a word's states is the same everywhere?",
     formula=r"\frac{1}{|W|} \sum_{w \in W} \frac{\sigma_1(X_w)^2}{\sum_k \sigma_k(X_w)^2}",
     reference="Ethayarajh (2019), section 3.3, arXiv:1909.00512",
     bounds=lambda _: (-1, 1),

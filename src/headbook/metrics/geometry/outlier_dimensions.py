@@ -32,6 +32,7 @@ def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
 
 METRIC = LayerMetric(
     title="Outlier dimensions",
+    question="How much of the cosine comes from single dimensions?",
     unit="cosine",
     formula=r"\frac{1}{|P|} \sum_{(i, j) \in P} \frac{x_{i,d}\, x_{j,d}}{\|x_i\|\, \|x_j\|}",
     reference="Timkey & van Schijndel (2021), arXiv:2109.04404",

@@ -44,6 +44,7 @@ def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
 
 METRIC = LayerMetric(
     title="Cosine to the input embedding, standardised",
+    question="How similar does a token stay without outlier dimensions?",
     unit="cosine",
     formula=r"\cos(z^{(l)}_i,\ z^{\mathrm{input}}_i), \quad"
     r" z_{i,d} = \frac{x_{i,d} - \mu_d}{\sigma_d}",

@@ -57,6 +57,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Dependency alignment",
+    question="How much attention follows the parse?",
     formula=r"\frac{\sum_{i,j} A_{ij}\,\mathrm{dep}(i,j)}{\sum_{i,j} A_{ij}}",
     reference="Vig & Belinkov (2019), eq. 4, arXiv:1906.04284; "
     "word level after Clark et al. (2019)",

@@ -90,6 +90,7 @@ def finish(stats: "NDArray[np.float64]", text_stats: "NDArray[np.float64]") -> F
 
 METRIC = SampledMetric(
     title="Dependency alignment above a surface baseline",
+    question="Does attention follow the parse beyond the surface?",
     formula=r"\frac{\sum_{i,j} (A_{ij} - \bar A_{t_i, t_j, j-i})\,\mathrm{dep}(i,j)}"
     r"{\sum_{i,j} A_{ij}}",
     reference="Dependency alignment (Vig & Belinkov, 2019, eq. 4) minus its expectation given the "

@@ -59,6 +59,7 @@ def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> FinishedRa
 
 METRIC = SampledMetric(
     title="Dependency trees induced from attention",
+    question="Can dependency trees be read from attention?",
     formula=r"\frac{|T \cap G|}{|G|},\quad T = \operatorname{argmax}_T "
     r"\sum_{(w,\,\mathrm{head}(w)) \in T} A_{w,\,\mathrm{head}(w)}",
     reference="Raganato & Tiedemann (2018), https://aclanthology.org/W18-5431; undirected after "

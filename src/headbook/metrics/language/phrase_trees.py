@@ -98,6 +98,7 @@ def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> FinishedRa
 
 METRIC = SampledMetric(
     title="Phrase trees induced from attention",
+    question="Can phrase trees be read from attention?",
     formula=r"F_1 = \frac{2\,|T \cap G|}{|T| + |G|}",
     reference="Mareček & Rosa (2019), section 6, arXiv:1906.01958; against phrases of the "
     "dependency tree",

@@ -90,6 +90,7 @@ def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> FinishedRa
 
 METRIC = SampledMetric(
     title="Sensitivity to subword tokens",
+    question="Do numbers depend on how words are split?",
     formula=r"\frac{\sum_{v,w} A^{\mathrm{rule}}_{vw}\,\mathrm{dep}(v,w)}"
     r"{\sum_{v,w} A^{\mathrm{rule}}_{vw}}",
     reference="Rules of Clark et al. (2019), section 4.1, arXiv:1906.04341, and of their code",

@@ -37,6 +37,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Attention given by parts of speech",
+    question="Which parts of speech give attention?",
     formula=r"P(t) = \frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(i)=t]}{\sum_{i,j} A_{ij}}",
     reference="Vig & Belinkov (2019), eq. 3, for queries instead of keys, arXiv:1906.04284; "
     "word level after Clark et al. (2019)",

@@ -42,6 +42,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Attention received by parts of speech",
+    question="Which parts of speech receive attention?",
     formula=r"P(t) = \frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(j)=t]}{\sum_{i,j} A_{ij}}",
     reference="Vig & Belinkov (2019), eq. 3, arXiv:1906.04284; "
     "word level after Clark et al. (2019)",

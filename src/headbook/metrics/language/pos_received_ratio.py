@@ -39,6 +39,8 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Attention received by parts of speech, ratio to uniform attention",
+    question="Which parts of speech receive more than their share?",
+    variant_of="pos_received",
     formula=r"\frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(j)=t]}"
     r"{\sum_{i,j} U_{ij}\,[\mathrm{pos}(j)=t]}, \qquad "
     r"U_{ij} = \frac{1}{k_i} \sum_{m} A_{im}",

@@ -49,6 +49,7 @@ def chance(scope: "ViewMask") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Relation accuracy",
+    question="How often does attention follow the grammar?",
     formula=r"\frac{|\{w : \operatorname{argmax}_{v \ne w} A_{wv} = \mathrm{head}(w)\}|}"
     r"{|\{w : \mathrm{rel}(w) = r\}|}",
     reference="Clark et al. (2019), section 4.2, arXiv:1906.04341",

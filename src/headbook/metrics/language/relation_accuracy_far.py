@@ -38,6 +38,8 @@ def chance(scope: "ViewMask") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Relation accuracy at distance ≥ 3",
+    question="How often does attention follow distant relations?",
+    variant_of="relation_accuracy",
     formula=r"\frac{|\{w : \operatorname{argmax}_{v \ne w} A_{wv} = \mathrm{head}(w)\}|}"
     r"{|\{w : |w - \mathrm{head}(w)| \ge 3\}|}",
     reference="Clark et al. (2019), section 4.2, arXiv:1906.04341; at distance 3 or more",

@@ -54,6 +54,7 @@ def chance(scope: "ViewMask") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Agreement with surface rules",
+    question="Which simple rules do heads follow?",
     formula=r"\frac{|\{w : \operatorname{argmax}_{v \ne w} A_{wv} = \mathrm{rule}(w)\}|}"
     r"{|\{w\}|}",
     reference="Strongest word as in Clark et al. (2019), section 4.2, arXiv:1906.04341; rules of "

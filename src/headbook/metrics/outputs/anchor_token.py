@@ -39,6 +39,7 @@ def measure(heads: "HeadOutputs") -> "torch.Tensor | None":
 
 METRIC = AnchorMetric(
     title="Anchor token",
+    question="Around which tokens do outputs of a head gather?",
     formula=r"\operatorname{argmax}_t \sum_{(i,j)\ \mathrm{high}} [t_i = t] + [t_j = t]",
     reference="Halevi et al. (2025), arXiv:2512.21956; thresholds are our own",
     bounds=lambda _: (0, 1),

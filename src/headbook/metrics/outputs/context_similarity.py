@@ -31,6 +31,7 @@ def measure(heads: "HeadOutputs") -> Ratio:
 
 METRIC = ContextMetric(
     title="Similarity of head outputs",
+    question="Does a head write the same for all words?",
     formula=r"S_{ij} = \frac{\langle o_i, o_j \rangle}{\|o_i\|\,\|o_j\|}, \qquad "
     r"o_i = \sum_m A_{im}\, v_m",
     reference="Halevi et al. (2025), arXiv:2512.21956; its details are not public, so that this is "

@@ -29,6 +29,8 @@ def measure(heads: "HeadOutputs") -> Ratio:
 
 METRIC = ContextMetric(
     title="Similarity of head outputs, centred",
+    question="How alike are outputs beyond the sentence's mean?",
+    variant_of="context_similarity",
     formula=r"\frac{\langle o_i - \bar o,\ o_j - \bar o \rangle}"
     r"{\|o_i - \bar o\|\,\|o_j - \bar o\|}, \qquad \bar o = \frac{1}{n} \sum_i o_i",
     reference="Halevi et al. (2025), arXiv:2512.21956, centred",

@@ -38,6 +38,7 @@ def measure(heads: "HeadOutputs") -> Ratio:
 
 METRIC = ContextMetric(
     title="Distance of similar tokens",
+    question="How far apart are tokens with similar outputs?",
     unit="times expected",
     formula=r"\frac{\sum_{(i,j)\ \mathrm{high}} |i-j|}{\sum_x H_x\, \bar d_x}",
     reference="Halevi et al. (2025), arXiv:2512.21956; thresholds are our own",

@@ -47,6 +47,7 @@ def finish(stats: "Floats", _: "Floats") -> FinishedRatios:
 
 METRIC = SampledMetric(
     title="Share of the layer's output norm",
+    question="Which heads write most?",
     formula=r"\frac1n \sum_i \frac{\|\sum_j A^h_{ij} v^h_j W_O^h\|}"
     r"{\sum_{h'} \|\sum_j A^{h'}_{ij} v^{h'}_j W_O^{h'}\|}",
     reference="Kobayashi et al. (2020), arXiv:2004.10102",

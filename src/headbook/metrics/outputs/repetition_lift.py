@@ -31,6 +31,7 @@ def measure(heads: "HeadOutputs") -> Ratio:
 
 METRIC = ContextMetric(
     title="Repetition lift",
+    question="Do repeated tokens get similar outputs?",
     unit="times expected",
     formula=r"\frac{P(t_i = t_j \mid (i,j)\ \mathrm{high})}{P(t_i = t_j)}",
     reference="Halevi et al. (2025), arXiv:2512.21956; thresholds are our own",

@@ -31,6 +31,7 @@ def measure(heads: "HeadOutputs") -> Ratio:
 
 METRIC = ContextMetric(
     title="Same-sentence preference",
+    question="Do similar outputs stay inside a sentence?",
     unit="odds ratio",
     formula=r"\frac{\sum_d a_d\, d_d / n_d}{\sum_d b_d\, c_d / n_d}",
     reference="Mantel & Haenszel (1959), doi:10.1093/jnci/22.4.719; Halevi et al. (2025), "

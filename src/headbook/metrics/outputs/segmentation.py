@@ -46,6 +46,7 @@ def _ratio(heads: "HeadOutputs", *, together: bool) -> Ratio:
 
 METRIC = ContextMetric(
     title="Segmentation into sentences",
+    question="Do head outputs show where sentences end?",
     formula=r"F_1 = \frac{2\,|P \cap T|}{|P| + |T|}, \qquad "
     r"P_k = \frac{1}{n-k+1}\sum_i \left[\,[p_i > 0] \ne [t_i > 0]\,\right]",
     reference="Beeferman et al. (1999), doi:10.1023/A:1007506220214; Pevzner & Hearst (2002), "

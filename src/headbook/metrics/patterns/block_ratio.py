@@ -87,6 +87,7 @@ def finish(stats: "Floats", text_stats: "Floats") -> FinishedRatios:
 
 METRIC = SampledMetric(
     title="Block ratio",
+    question="Does attention stay inside its own sentence?",
     formula=r"\frac{\sum_i \sum_{j\ \mathrm{in\ the\ sentence\ of}\ i} A_{ij}}"
     r"{\sum_i n_i / k_i},\quad n_i\ \mathrm{of\ its}\ k_i\ \mathrm{keys\ in\ the\ same\ sentence}",
     reference="after Kovaleva et al. (2019), section 4, arXiv:1908.08593",

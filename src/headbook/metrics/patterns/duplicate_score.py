@@ -28,6 +28,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Duplicate-token score",
+    question="Which heads attend to earlier copies of a token?",
     formula=r"\frac{1}{S}\sum_{i \ge S} A_{i,\,i-S}",
     reference="Olsson et al. (2022), arXiv:2209.11895; TransformerLens head detector",
     bounds=lambda _: (0, 1),

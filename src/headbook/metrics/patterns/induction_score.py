@@ -29,6 +29,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Induction score",
+    question="Which heads attend to what followed last time?",
     formula=r"\frac{1}{S}\sum_{i \ge S} A_{i,\,i+1-S}",
     reference="Olsson et al. (2022), arXiv:2209.11895; TransformerLens head detector",
     bounds=lambda _: (0, 1),

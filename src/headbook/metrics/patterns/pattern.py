@@ -165,6 +165,7 @@ def _one(stats: "Floats", text_stats: "Floats") -> OffsetSums:
 
 METRIC = SampledMetric(
     title="Pattern",
+    question="What shape do attention maps have?",
     formula=r"\frac{1}{N}\sum_i \frac{H(A_i)}{\ln k_i},\quad "
     r"\frac{1}{N}\sum_i \frac{\mathrm{KL}(A_i\,\|\,w/Z_i)}{\ln k_i},\quad "
     r"\frac{1}{N}\sum_i \frac{\mathrm{KL}(A_i\,\|\,v/Z_i)}{\ln k_i},\quad "

@@ -25,6 +25,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Previous-token score",
+    question="Which heads attend to the previous token?",
     formula=r"\frac{1}{N}\sum_{i \ge 1} A_{i,\,i-1}",
     reference="Olsson et al. (2022), arXiv:2209.11895; TransformerLens head detector",
     bounds=lambda _: (0, 1),

@@ -220,6 +220,7 @@ def finish(stats: "Floats", text_stats: "Floats") -> FinishedRatios:
 
 METRIC = SampledMetric(
     title="Shares behind the head type",
+    question="Which shares of attention decide a head's type?",
     formula=r"\frac{1}{N}\sum_i \sum_{j\ \mathrm{is}\ c} \frac{A_{ij}}{1 - s_i},\quad "
     r"s_i = \sum_{j\ \mathrm{in\ sink}} A_{ij} \le 0.9",
     reference="own; masking after Vig & Belinkov (2019), arXiv:1906.04284",

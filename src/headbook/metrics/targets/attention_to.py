@@ -101,6 +101,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Attention to kinds of tokens",
+    question="Which kinds of tokens do heads attend to?",
     formula=r"\frac{1}{N_c}\sum_{i\ \mathrm{sees\ a}\ c}\ \sum_{j\ \mathrm{is}\ c} A_{ij}",
     reference="Clark et al. (2019), section 3, arXiv:1906.04341",
     bounds=lambda _: (0, 1),

@@ -69,6 +69,7 @@ def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> FinishedRa
 
 METRIC = SampledMetric(
     title="Attention to sentence ends",
+    question="How much attention goes to the ends of sentences?",
     formula=r"\frac{1}{N_c}\sum_{i\ \mathrm{sees\ a}\ c}\ \sum_{j\ \mathrm{is}\ c} A_{ij}, \qquad "
     r"\frac{\sum_{i,\ j\ \mathrm{is}\ c} \|A_{ij}\, v_j W_O\|}{\sum_{i,j} \|A_{ij}\, v_j W_O\|}",
     reference="Halevi et al. (2025), arXiv:2512.21956; Clark et al. (2019), section 3.2, "

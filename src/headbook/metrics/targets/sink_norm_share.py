@@ -35,6 +35,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Value-weighted norm from the sink",
+    question="How much of a head's output comes from the sink?",
     formula=r"\frac{\sum_i \sum_{j\ \mathrm{in\ sink}} \|A_{ij}\, v_j W_O\|}"
     r"{\sum_{i,j} \|A_{ij}\, v_j W_O\|}",
     reference="Kobayashi et al. (2020), arXiv:2004.10102; Xiao et al. (2023), arXiv:2309.17453",

@@ -70,6 +70,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Sink rate",
+    question="How often does a key receive much of all attention?",
     formula=r"\frac{1}{|c|}\sum_{j\ \mathrm{is\ a}\ c} "
     r"\left[\frac{1}{N_j}\sum_{i\ \mathrm{sees}\ j} A_{ij} > 0.3\right]",
     reference="Gu et al. (2025), arXiv:2410.10781",

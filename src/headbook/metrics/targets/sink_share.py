@@ -25,6 +25,7 @@ def measure(layer: "LayerAttention") -> Ratio:
 
 METRIC = AttentionMetric(
     title="Attention to the sink",
+    question="How much attention goes to the sink?",
     formula=r"\frac{1}{N}\sum_i \sum_{j\ \mathrm{in\ sink}} A_{ij}",
     reference="Xiao et al. (2023), arXiv:2309.17453; Clark et al. (2019), arXiv:1906.04341",
     bounds=lambda _: (0, 1),

@@ -30,6 +30,7 @@ def measure(tokens: "TokenStates", _: "EmbeddingSpace | None" = None) -> "torch.
 
 METRIC = TokenMetric(
     title="Cosine to the input embedding",
+    question="How similar does a token stay to its embedding?",
     unit="cosine",
     formula=r"\cos(x^{(l)}_i,\ x^{\mathrm{input}}_i)",
     reference="The residual stream against its own start; "

@@ -29,6 +29,7 @@ def measure(tokens: "TokenStates", _: EmbeddingSpace | None) -> "torch.Tensor":
 
 METRIC = TokenMetric(
     title="Logit lens",
+    question="What would each layer predict?",
     formula=r"\mathrm{top}_{10,\,v}\ p^{(l)}_i(v), \quad p^{(l)}_i = "
     r"\mathrm{softmax}(\mathrm{head}(\mathrm{norm}(x^{(l)}_i)))",
     reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",

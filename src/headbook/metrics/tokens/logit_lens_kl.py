@@ -23,6 +23,7 @@ def measure(tokens: "TokenStates", _: EmbeddingSpace | None) -> "torch.Tensor":
 
 METRIC = TokenMetric(
     title="Logit lens: divergence from the final distribution",
+    question="How far is each layer from the final prediction?",
     unit="nats",
     formula=r"\mathrm{KL}(p^{(L)}_i \,\|\, p^{(l)}_i)",
     reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",

@@ -24,6 +24,7 @@ def measure(tokens: "TokenStates", _: EmbeddingSpace | None) -> "torch.Tensor":
 
 METRIC = TokenMetric(
     title="Logit lens: probability of the true token",
+    question="How likely does each layer find the true token?",
     formula=r"p^{(l)}_i(t_i)",
     reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",
     bounds=lambda _: (0, 1),

@@ -27,6 +27,7 @@ def measure(tokens: "TokenStates", _: EmbeddingSpace | None) -> "torch.Tensor":
 
 METRIC = TokenMetric(
     title="Logit lens: rank of the true token",
+    question="How high does each layer rank the true token?",
     unit="vocabulary tokens more probable than the true token",
     formula=r"\#\{v : p^{(l)}_i(v) > p^{(l)}_i(t_i)\}",
     reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",

@@ -24,6 +24,7 @@ def measure(tokens: "TokenStates", space: EmbeddingSpace | None) -> "torch.Tenso
 
 METRIC = TokenMetric(
     title="Nearest tokens",
+    question="Which vocabulary tokens is a state nearest to?",
     unit="cosine",
     formula=r"\mathrm{top}_{10,\,v}\ \cos(x^{(l)}_i, e_{v,i})",
     reference="Original encodings as in the vocabulary rank",

@@ -29,6 +29,7 @@ def measure(tokens: "TokenStates", space: EmbeddingSpace | None) -> "torch.Tenso
 
 METRIC = TokenMetric(
     title="Neighbour overlap",
+    question="How many nearest tokens stay from layer to layer?",
     formula=r"\frac{|N_{100}(x^{(l)}_i) \cap N_{100}(x^{(l-1)}_i)|}{100}",
     reference="After the exploration of RoBERTa by D. Avery (2024-25), recomputed from activations",
     bounds=lambda _: (0, 1),

@@ -26,6 +26,8 @@ def measure(tokens: "TokenStates", _: EmbeddingSpace | None) -> "torch.Tensor":
 
 METRIC = TokenMetric(
     title="Neighbours shared by chance",
+    question="How many nearest tokens would stay by chance?",
+    variant_of="neighbour_overlap",
     formula=r"\frac{100}{V}",
     reference="Expected overlap of two independent sets",
     bounds=lambda _: (0, 1),

@@ -26,6 +26,8 @@ def measure(tokens: "TokenStates", space: EmbeddingSpace | None) -> "torch.Tenso
 
 METRIC = TokenMetric(
     title="Neighbours shared with another token",
+    question="How many nearest tokens do two tokens share?",
+    variant_of="neighbour_overlap",
     formula=r"\frac{|N_{100}(x^{(l)}_i) \cap N_{100}(x^{(l)}_j)|}{100}",
     reference="Hubness: Radovanović et al. (2010), Journal of Machine Learning Research 11",
     bounds=lambda _: (0, 1),

@@ -30,6 +30,7 @@ def measure(tokens: "TokenStates", space: EmbeddingSpace | None) -> "torch.Tenso
 
 METRIC = TokenMetric(
     title="Vocabulary rank",
+    question="Is a token still nearest to its own embedding?",
     unit="vocabulary tokens nearer than the token's own",
     formula=r"\#\{v : \cos(x^{(l)}_i, e_{v,i}) > \cos(x^{(l)}_i, e_{w_i,i})\}",
     reference="After the exploration of RoBERTa by D. Avery (2024-25), recomputed from activations",

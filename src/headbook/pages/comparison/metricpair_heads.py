@@ -21,7 +21,7 @@ from headbook.comparison.drift import by_layer
 from headbook.metrics import all_metrics
 from headbook.metrics.base import ChartKind, HeadMetric, LayerwiseMetric, Section
 from headbook.pages.comparison.parts import StackComparison
-from headbook.pages.metric import DRAWN_DISTANCES, DRAWN_OFFSETS, MOST_DRAWN
+from headbook.pages.metrics.figures import DRAWN_DISTANCES, DRAWN_OFFSETS, MOST_DRAWN
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.table import NumberCell, PageTable, Row, domain
 from headbook.report.findings.finding import Link, Parts, head_link

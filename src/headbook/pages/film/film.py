@@ -10,7 +10,7 @@ from headbook.analysis.arrays import Floats
 from headbook.charts import Drawing, images
 from headbook.charts.film import SHARE_TICKS, step_areas
 from headbook.charts.layers import Curve, curves
-from headbook.charts.theme import ink_steps, rgba_ramp
+from headbook.charts.theme import TYPE_COLOURS, ink_steps, rgba_ramp
 from headbook.comparison.film import BestHead
 from headbook.comparison.film_steps import MIN_INDUCTION_SCORE, FilmColumn, StackFrame
 from headbook.metrics import ids
@@ -118,12 +118,6 @@ def _steps(between: str) -> str:
 
 
 PICTURES = "data/film"
-# Colours of areas, as pages have them on light paper (`--k-…` in the style).
-COLOURS = {
-    "sink": "#8a929b", "previous": "#0072b2", "next": "#d55e00", "self": "#009e73",
-    "offset": "#56b4e9", "window": "#b3568f", "same": "#b38600", "uniform": "#c9ced4",
-    "keys": "#7a4a2b", "own": "#1f7a8c", "distant": "#5b4fb5",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -331,7 +325,7 @@ def _types(reel: DrawnFilm, stack: str) -> Drawing | None:
         f"types-{stack}",
         "Share of heads of each type, by the first part of its name.",
         shares,
-        parts=[(_family(str(kind)), COLOURS[TYPE_STYLES[kind].style]) for kind in order],
+        parts=[(_family(str(kind)), TYPE_COLOURS[TYPE_STYLES[kind].style][0]) for kind in order],
         texts=["" if np.isnan(share) else percent(float(share)) for share in shares[-1]],
         axis=reel.axis,
     )

@@ -1,25 +1,42 @@
-"""Heads that were replaced together, as rows of a table."""
+"""Effects of ablation as tables and plots: groups of heads, single heads, pruning."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from headbook.charts import Plot
+from headbook.charts import ablation as charts
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.ablation import HEAVY_NAME, REPLACEMENTS, unit, unit_factor, verdict_text
+from headbook.report.answers.importance import effect_row, spoken_unit
+from headbook.report.findings.finding import LinkedNumber
 from headbook.report.head_types import OffSinkType
-from headbook.report.wording import MISSING, STACKS, interval_text, number
-from headbook.study.ablation import AblationResults
-from headbook.study.ablation_tables import GROUP
-from headbook.study.ablation_tests import ranked_target
+from headbook.report.wording import MISSING, STACKS, count_text, head_name, interval_text, number
+from headbook.schema import Replacement
+from headbook.study import ablation_tests
+from headbook.study.ablation import AblationReason, AblationResults
+from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, GROUP
+from headbook.study.ablation_tests import equivalence_margin, ranked_target
+from headbook.study.sentence_data import HeadName
 
+RANDOM = "random order"
+ORDERS = {  # names of pruning orders, with the class of their line
+    "ablation_effect": ("smallest effect first", "model"),
+    "reversed": ("largest effect first", "other"),
+    "gradient_importance": ("smallest gradient importance first", "other"),
+    "attribution_estimate": ("smallest estimate first", "other"),
+    "type": ("type by type", "other"),
+}
+MIN_POINTS = 3  # heads from which on two of their numbers are compared
 TYPES = ("sink", HEAVY_NAME, *map(str, OffSinkType))
 
 
 def removed_table(
     ablation: AblationResults, groups: pd.DataFrame, stack: str = ""
 ) -> PageTable | None:
-    """Three lines for each type of heads; None where no heads were replaced together.
+    """Return three rows for each type of heads; None if no heads were replaced together.
 
     Args:
         groups: `Study.head_groups`.
@@ -34,34 +51,8 @@ def removed_table(
     return PageTable(titles, rows, "Heads replaced together.") if rows else None
 
 
-def ablation_by_layer(ablation: AblationResults, groups: pd.DataFrame) -> PageTable | None:
-    """A line for each layer without all of its heads; None where none was replaced."""
-    some = _groups_with_verdict(ablation, groups)
-    some = some[some["group"].str.fullmatch(r"layer \d+")]
-    several, by = some["stack"].nunique() > 1, unit_factor(ablation)
-    rows = tuple(
-        Row(
-            each["group"] + (f" ({STACKS[each['stack']]})" if several else ""),
-            (
-                str(int(each["heads"])),
-                effect_cell(each, by),
-                words_cell(verdict_text(each, "layers and groups")),
-                number(each["sum_of_single_effects"] * by),
-            ),
-        )
-        for each in some.to_dict("records")
-    )
-    titles = (
-        "Layer", "Heads", f"Change, {unit(ablation)}", "Verdict",
-        f"Sum of single changes, {unit(ablation)}",
-    )  # fmt: skip
-    return (
-        PageTable(titles, rows, "All heads of a layer replaced by their means.") if rows else None
-    )
-
-
 def _groups_with_verdict(ablation: AblationResults, groups: pd.DataFrame) -> pd.DataFrame:
-    """Groups by the target whose verdicts pages show."""
+    """Return the groups by the target whose verdicts pages show."""
     target = groups["target"] == ranked_target(ablation)
     return groups[target & (groups["metric"] == GROUP)]
 
@@ -95,11 +86,115 @@ def _rows(ablation: AblationResults, groups: pd.DataFrame) -> Iterator[Row]:
 
 
 def effect_cell(row: Mapping[Any, Any], by: float = 1.0) -> NumberCell:
-    """A change with its interval.
+    """Return a change with its interval.
 
     Args:
         row: ``value``, ``low`` and ``high``.
-        by: what brings them into the page's unit.
+        by: factor that converts them to the unit of pages.
     """
     ends = interval_text(row["low"] * by, row["high"] * by)
     return NumberCell(number(row["value"] * by), ends, note="", too_few=False)
+
+
+def row_name(row: Mapping[Any, Any]) -> str:
+    """Return the name of the head that a row of `head_changes` is about."""
+    return head_name(HeadName(row["stack"], int(row["layer"]), int(row["head"])))
+
+
+def _effects_of(ablation: AblationResults, changes: pd.DataFrame) -> list[charts.HeadEffect]:
+    """Return the changes of heads for plots."""
+    several = changes["stack"].nunique() > 1
+    return [
+        charts.HeadEffect(
+            f"{row['stack'] + ' ' if several else 'layer '}{row['layer']}",
+            row_name(row),
+            row["style"],
+            float(row["value"]),
+            row["method"] == EXACT,
+            effect_row(ablation, row, exact=row["method"] == EXACT).href,
+        )
+        for row in changes.to_dict("records")
+    ]
+
+
+def layers_plot(ablation: AblationResults, changes: pd.DataFrame) -> Plot:
+    """Return the changes without single heads, by layer."""
+    margin = equivalence_margin(ablation, ranked_target(ablation)) * unit_factor(ablation)
+    hollow = "" if (changes["method"] == EXACT).all() else " Hollow: estimated."
+    dashed = "" if np.isnan(margin) else " Dashed: the margin from which on a sentence is changed."
+    caption = (
+        f"Change without each head, {spoken_unit(ablation)}, on a logarithmic scale; the largest "
+        f"of a layer is named.{hollow}{dashed}"
+    )
+    heads = _effects_of(ablation, changes)
+    return charts.layers_plot(
+        "importance-layers", caption, heads, margin=margin, unit=spoken_unit(ablation)
+    )
+
+
+def estimates_plot(ablation: AblationResults, changes: pd.DataFrame) -> Plot | None:
+    """Return estimates beside exact changes; None if all heads are exact, or few are."""
+    exact = changes[changes["method"] == EXACT]
+    target, factor = ranked_target(ablation), unit_factor(ablation)
+    every = ablation_tests.estimated_effects(ablation, target, Replacement.MEAN) * factor
+    estimates = every[exact.index.to_numpy()]
+    known = ~np.isnan(estimates) & exact["value"].notna().to_numpy()
+    if known.sum() < MIN_POINTS or not (ablation.chosen != AblationReason.SELECTED).any():
+        return None
+    caption = (
+        f"Estimate and exact change of {count_text(int(known.sum()), 'head')}, "
+        f"{spoken_unit(ablation)}. Dashed: both equal."
+    )
+    heads, titles = _effects_of(ablation, exact[known]), ("estimate", "exact")
+    return charts.compared_plot(
+        "importance-estimates", caption, heads, [*estimates[known]], titles=titles,
+        unit=spoken_unit(ablation), log=True,
+    )  # fmt: skip
+
+
+def direct_plot(changes: pd.DataFrame, table: pd.DataFrame) -> Plot | None:
+    """Return direct beside total change of the true token's logit; None if not measured."""
+    keys = ["stack", "layer", "head"]
+    logits = table[(table["target"] == "logit") & (table["replacement"] == "mean")]
+    direct, total = (
+        logits[logits["metric"] == metric].set_index(keys)["value"] for metric in (DIRECT, EFFECT)
+    )
+    points = pd.DataFrame({"direct": direct, "total": total}).dropna()
+    points = points.join(changes.set_index(keys)["style"])
+    if len(points) < MIN_POINTS:
+        return None
+    caption = (
+        "Change of the true token's logit (above the mean of all) without each head: by the "
+        "residual path alone, and in all. Above the dashed line later layers make up for it."
+    )
+    heads = []
+    for place, change, style in zip(points.index, points["total"], points["style"], strict=True):
+        row = (*zip(keys, place, strict=True), ("metric", EFFECT), ("replacement", "mean"))
+        number_row = LinkedNumber("", "importance", (*row, ("target", "logit")))
+        name = head_name(HeadName(*place))
+        heads.append(charts.HeadEffect("", name, style, change, True, number_row.href))
+    return charts.compared_plot(
+        "importance-direct", caption, heads, [*points["direct"]], titles=("direct", "total"),
+        unit="logits", log=False,
+    )  # fmt: skip
+
+
+def pruning_plot(ablation: AblationResults, steps: pd.DataFrame) -> Plot:
+    """Return the change of the main target while ever more heads are removed, by order."""
+    chance = steps["order"].str.startswith(ablation_tests.RANDOM_ORDER_PREFIX)
+    shares = steps[chance].groupby("share")["value"]
+    band = pd.DataFrame({"value": shares.median(), "low": shares.min(), "high": shares.max()})
+    band = band.reset_index().assign(order=RANDOM, kind="baseline")
+    orders = steps[~chance & steps["order"].isin([*ORDERS])]
+    orders = orders.assign(
+        kind=orders["order"].map(lambda order: ORDERS[order][1]),
+        order=orders["order"].map(lambda order: ORDERS[order][0]),
+    )
+    rows = pd.concat([band, orders], ignore_index=True)
+    rows = rows[["order", "kind", "share", "value", "low", "high"]]
+    rows[["value", "low", "high"]] *= unit_factor(ablation)
+    caption = (
+        "Change as ever more heads are replaced by their mean output. Orders come from one half of "
+        "the sentences, curves from the other. Bands: 95 % intervals; of random orders all 20."
+    )
+    return charts.pruning_plot("importance-pruning", caption, rows, unit=spoken_unit(ablation))

@@ -1,14 +1,14 @@
 """The atlas: every head of a stack as a tile of its mean attention, with its type."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headbook.analysis.arrays import Floats
 from headbook.charts import images
 from headbook.charts.theme import ink_steps, rgba_ramp
 from headbook.pages.parts.page import StackSection
-from headbook.report.head_types import HeadType, Place, head_types
+from headbook.report.head_types import HeadType, Place
 from headbook.report.results import StackResults
 from headbook.report.type_styles import kinds_of, letters_of, style_of
 from headbook.report.wording import count_text, head_name, head_page
@@ -103,15 +103,6 @@ def mean_maps(results: StackResults) -> MeanMaps:
     return MeanMaps(sums.mean, f"{most}, the first {side} positions")
 
 
-def atlas(results: StackResults) -> Atlas:
-    """The atlas of one stack."""
-    maps = results.cached(mean_maps)
-    side = maps.maps.shape[-1]
-    return atlas_of(
-        results.stack, head_types(results), sheet=_sheet(results), side=side, about=maps.about
-    )
-
-
 def atlas_of(
     stack: AttentionStack,
     types: Mapping[Place, HeadType | None],
@@ -154,21 +145,34 @@ def many_heads(results: StackResults) -> bool:
     return sum(len(stack.attention_layers) * stack.n_heads for stack in stacks) > MANY_HEADS
 
 
-def mean_map_sheet_file(stack: str) -> str:
-    """Where the picture of a stack of many heads stands."""
-    return f"data/atlas-{stack}.png"
-
-
-def _sheet(results: StackResults) -> str:
-    if many_heads(results):
-        return mean_map_sheet_file(results.stack.name)
-    return images.inline(mean_map_sheet(results))
-
-
 def mean_map_sheet(results: StackResults) -> bytes:
     """The mean maps of all heads of a stack as one picture."""
     cells = results.cached(mean_maps).maps[[*results.stack.attention_layers]]
     return images.sprite(ink_steps(cells), rgba_ramp())
+
+
+MAX_OPAQUE_WEIGHT = 0.5  # mean weight from which on a small map has its full colour
+
+
+def map_style(stack: AttentionStack, layer: int, head: int) -> str:
+    """Return the classes by which a page shows the mean map of a head; see `map_sheets`."""
+    return f"m-{stack.name} x{head} y{stack.attention_layers.index(layer)}"
+
+
+def map_sheets(results: Iterable[StackResults]) -> str:
+    """Return the style sheet with the mean maps of all heads, a picture of opacities a stack.
+
+    The picture has no colour, so pages tint each map by its family on light and on dark paper.
+    Browsers do not load masks from other files of a folder, so it stands in the sheet.
+    """
+    rules = []
+    for result in results:
+        cells = result.cached(mean_maps).maps[[*result.stack.attention_layers]]
+        picture = images.opacity_sheet(ink_steps(cells / MAX_OPAQUE_WEIGHT))
+        n_layers, n_heads, n_positions = cells.shape[:3]
+        sizes = f"--mw:{n_heads};--mh:{n_layers};--mp:{n_positions}"
+        rules.append(f".m-{result.stack.name}{{--sheet:url({picture});{sizes}}}\n")
+    return "".join(rules)
 
 
 def _tile(head: HeadName, found: HeadType | None, href: str) -> Tile:

@@ -9,7 +9,7 @@ from headbook.charts import Drawing, images
 from headbook.charts.heads import ranking_histogram
 from headbook.charts.theme import rgba_ramp
 from headbook.pages.parts.sentence_maps import has_queries_keys
-from headbook.pages.parts.text import WINDOW, Token, running_text
+from headbook.pages.parts.text import Token, running_text
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     MISSING,
@@ -32,11 +32,12 @@ from headbook.study.sentence_data import (
 
 LINKS = 6  # strongest links listed under an exemplar
 COLOURS = 16  # of a preview; a picture carries its palette
-AT_ONCE = 3  # of the strongest, at the top of the page
+AT_ONCE = 5  # of the strongest, at the top of the page
+FIRST = 26  # tokens of a long text among these
 NARROW = 28  # tokens of a long text further down
 
 GROUPS = {
-    Ranking.STRONGEST: ("Strongest, from the fourth on", ""),
+    Ranking.STRONGEST: ("Strongest, from the sixth on", ""),
     Ranking.Q90: ("Near the 90th percentile", "A tenth of the sentences are stronger."),
     Ranking.Q75: ("Near the 75th percentile", "A quarter of the sentences are stronger."),
     Ranking.MEDIAN: ("Median", "Half of the sentences are stronger."),
@@ -156,7 +157,7 @@ def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exem
         if group
     }
     return Exemplars(
-        tuple(_with_map(results, e, _exemplar(results, e, WINDOW)) for e in first),
+        tuple(_with_map(results, e, _exemplar(results, e, FIRST)) for e in first),
         tuple(group for ranking, group in made.items() if ranking in RANGE),
         tuple(group for ranking, group in made.items() if ranking not in RANGE),
         _histogram(results, head, exemplars),

@@ -1,6 +1,5 @@
 """All heads of a stack under any metric of theirs: the map of a site."""
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,6 @@ from headbook.report.wording import (
     number,
     percent,
 )
-from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
 # The grid begins with one of them.
@@ -57,8 +55,6 @@ class Grid(StackSection):
         caption: what is shown, in words.
         low, high: ends of the colour scale.
         ink: how the classes of its colours begin: c from 0 on, d both ways from 0.
-        file: name of the stored figure that shows this metric, view and label; empty without one.
-        command: what draws this choice where no stored figure shows it; empty otherwise.
         heads: head numbers, the table's columns.
         rows: layer numbers with their cells.
     """
@@ -69,8 +65,6 @@ class Grid(StackSection):
     low: str
     high: str
     ink: str
-    file: str
-    command: str
     heads: tuple[int, ...]
     rows: tuple[tuple[int, tuple[GridCell, ...]], ...]
 
@@ -150,8 +144,6 @@ def _under(chosen: str, results: StackResults) -> Grid:
         low=choice["low"],
         high=choice["high"],
         ink=choice["ink"],
-        file=choice["file"],
-        command=choice["command"],
         heads=heads,
         rows=rows,
     )
@@ -231,28 +223,14 @@ def _choice(results: StackResults, metric: HeadMetric, label: str) -> dict[str, 
         "low": number(ends[0], share=share),
         "high": number(ends[1], share=share),
         "ink": "d" if ends[0] < 0 else "c",
-        **_files(results, metric, view, label),
         "steps": [_step(value, ends) for value in values.ravel()],
         "texts": [short(value, share=share) for value in values.ravel()],
     }
 
 
-def _files(results: StackResults, metric: HeadMetric, view: SinkView, label: str) -> dict[str, str]:
-    """Return the stored figure that shows exactly one choice, or the command that draws it."""
-    usual = results.drawn(metric)
-    if usual == (view, label):
-        return {"file": f"{metric.id}-{results.stack.name}", "command": ""}
-    asked = f"--only {metric.id}"
-    if label:
-        asked += f" --label {shlex.quote(label)}"
-    if usual is not None and view != usual[0]:
-        asked += f" --view {view}"
-    return {"file": "", "command": f"headbook figures STUDY {asked}"}
-
-
 def _absent(cells: int) -> dict[str, Any]:
     """The same of a metric that a stack lacks."""
-    texts = {"caption": NOT_MEASURED, "low": "", "high": "", "ink": "c", "file": "", "command": ""}
+    texts = {"caption": NOT_MEASURED, "low": "", "high": "", "ink": "c"}
     return texts | {"steps": [NO_STEP] * cells, "texts": [MISSING] * cells}
 
 

@@ -29,6 +29,8 @@ from headbook.report.wording import (
 from headbook.schema import HeadKey
 from headbook.study.contrasts import PairDifferences
 from headbook.study.groups import GroupSums, compared_keys
+from headbook.study.sentence_data import HeadName
+from headbook.study.tables import RowKey, row_of_head
 
 MOST_GROUPS = 8  # of a head's page
 MOST_DIGITS = 6  # behind the point
@@ -102,30 +104,38 @@ def pair_table(results: StackResults, layer: int, head: int) -> PageTable | None
     found = results.study.pair_differences.get(results.stack.name)
     if found is None:
         return None
+    name = HeadName(results.stack.name, layer, head)
     rows = tuple(
         Row(headline.link, cells)
         for index in range(len(found.columns))
         if found.difference[layer, head, index].n_sentences
-        for headline, cells in [pair_cells(found, layer, head, index)]
+        for headline, cells in [pair_cells(found, name, index)]
     )
     return PageTable(("Metric", *found.members, "difference", "p"), rows) if rows else None
 
 
+def group_row(group: GroupSums, headline: GroupMetric, head: HeadName) -> RowKey:
+    """Return the row of a head's number in the table of groups."""
+    return ("facet", group.column), ("group", group.value), *row_of_head(head, headline.column)
+
+
 def pair_cells(
-    found: PairDifferences, layer: int, head: int, index: int
+    found: PairDifferences, head: HeadName, index: int
 ) -> tuple[GroupMetric, tuple[Content, ...]]:
-    """What differs within pairs: the means of both members, the difference, and a family-wise p."""
-    at, column = (layer, head, index), found.columns[index]
+    """Return what differs within pairs: means of both members, difference, and family-wise p."""
+    at, column = (head.layer, head.head, index), found.columns[index]
     pairs, share = found.difference[at], is_share(all_metrics()[column.metric])
     low, high = (float(end[at]) for end in found.ends)
     behind = int(pairs.n_sentences), float(pairs.n_observations), float(pairs.n_effective)
     value = Estimate(float(pairs.value), low, high, *behind)
-    return _headline(column, index), (
-        number(float(found.first[at]), share=share),
-        number(float(found.second[at]), share=share),
-        difference_cell(value, share=share, behind=count_text(value.sentences, "pair")),
-        p_text(float(found.p[at])),
-    )
+    cells = [
+        NumberCell(number(float(mean[at]), share=share), "", "", too_few=False)
+        for mean in (found.first, found.second)
+    ]
+    cells.append(difference_cell(value, share=share, behind=count_text(value.sentences, "pair")))
+    row = row_of_head(head, column)
+    linked = (cell.with_row("minimal_pairs", row) for cell in cells)
+    return _headline(column, index), (*linked, p_text(float(found.p[at])))
 
 
 def difference_cell(value: Estimate, *, share: bool, behind: str) -> NumberCell:

@@ -1,15 +1,14 @@
-"""The card beside the atlas: what one head does, its map, its sink, its strongest exemplar."""
+"""A head in short: what it does, its sink, its strongest exemplar."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from headbook.metrics import ids
-from headbook.pages.parts.atlas import mean_maps
 from headbook.pages.parts.text import Token, running_text
-from headbook.report.head_types import Place, share_of_head
+from headbook.report.head_types import share_of_head
 from headbook.report.results import StackResults
-from headbook.report.roles import Role, roles_by_head, sink_words
+from headbook.report.roles import roles_by_head, sink_words
 from headbook.report.type_styles import style_of
 from headbook.report.wording import capital, head_name, head_page, number, visible
 from headbook.schema import SinkView
@@ -54,16 +53,6 @@ class HeadCard:
         return [self.name, self.href, self.type, self.style, self.border, self.summary,
                 self.evidence, self.given, self.brought, self.what, self.caption,
                 [list(part) for part in self.text]]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class FirstCard:
-    """The card that stands there before any script runs: of which tile, and its map."""
-
-    stack: str
-    place: Place
-    card: HeadCard
-    picture: str
 
 
 def strongest_of(results: StackResults) -> Mapping[HeadName, Exemplar]:
@@ -146,32 +135,6 @@ def _kind(token: Token, exemplar: Exemplar) -> str:
         return "key"
     step = sum((token.shade or 0) >= least for least in STEPS)
     return f"w{step}" if step else ""
-
-
-def notable(results: Mapping[str, StackResults]) -> FirstCard | None:
-    """The head that the page begins with: one of a supported relation, else a positional one."""
-    best: tuple[int, float] = (-1, 0.0)
-    chosen: tuple[StackResults, HeadName] | None = None
-    for r in results.values():
-        for head, known in roles_by_head(r).items():
-            rank = _rank(known)
-            if chosen is None or rank > best:
-                best, chosen = rank, (r, head)
-    if chosen is None:
-        return None
-    r, head = chosen
-    picture = r.cached(mean_maps).picture((head.layer, head.head))
-    return FirstCard(r.stack.name, (head.layer, head.head), card(r, head), picture)
-
-
-def _rank(known: Role) -> tuple[int, float]:
-    """What makes a head worth a look: a relation, repetition, position, and how much of it."""
-    for rank, kind in ((3, "relation"), (2, "repetition"), (1, "position")):
-        claim = known.claim(kind)
-        if claim is not None:
-            above = claim.value.value - (claim.baseline if claim.baseline == claim.baseline else 0)
-            return rank, above
-    return 0, 0.0
 
 
 def atlas_data(results: StackResults) -> list[list[Any]]:

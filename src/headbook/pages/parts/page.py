@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from headbook.report.wording import STACKS, count_text
 from headbook.study.manifest import InputFacts, Manifest, NotAvailable
@@ -136,6 +136,60 @@ class Page:
     def root(self) -> str:
         """Relative address of the site's root."""
         return "../" * self.path.count("/")
+
+
+class TextPart(Protocol):
+    """A part of a sentence with markup: a link, a number with its row, or marked words."""
+
+    @property
+    def text(self) -> str:
+        """Words of the part."""
+
+
+Sentence = tuple[str | TextPart, ...]  # words and other parts in order
+
+
+def plain_text(sentence: Sentence) -> str:
+    """Return the words of a sentence without markup."""
+    return "".join(part if isinstance(part, str) else part.text for part in sentence)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A further question of a page, with its answer.
+
+    Attributes:
+        id: fragment of its address.
+        title: the question.
+        answer: one sentence that answers it.
+        keywords: words by which the search finds it, beside those of the title.
+    """
+
+    id: str
+    title: str
+    answer: Sentence
+    keywords: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisPage(Page):
+    """A page that answers a question about all heads; its title is the question.
+
+    Attributes:
+        topic: subject of the page, as the menu calls it.
+        answer: one sentence that answers the question.
+        scope: pairs of a term and a fact: what was measured, and what it is compared with.
+        questions: further questions, in the order of the page.
+        absent: what was not measured and the option that measures it, a sentence each.
+    """
+
+    styles: ClassVar[tuple[str, ...]] = ("plots", "maps", "analysis")
+    contents = False
+    topic: str
+    answer: Sentence
+    scope: tuple[tuple[str, str], ...]
+    questions: tuple[Question, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

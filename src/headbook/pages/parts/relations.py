@@ -1,32 +1,37 @@
-"""Relations that heads find, in the order in which heads beat surface rules: table and map."""
+"""Relations of words: all numbers of their tests, and examples from sentences with a page."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
+from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.analysis.multiple_testing import ALPHA
-from headbook.charts import Drawing, Figure, relation_layers
-from headbook.charts.drawing import interval_dot
+from headbook.charts import Arc, Drawing, arc_diagram
 from headbook.metrics import all_metrics
-from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
+from headbook.pages.parts.sentence_maps import text_data
+from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.findings import HELD_OUT
 from headbook.report.findings.finding import Link, head_link
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
-from headbook.report.relations import FAR, best_head_of_relation, points_text
+from headbook.report.relations import FAR, arrow_words, best_head_of_relation, points_text
 from headbook.report.results import StackResults
+from headbook.report.word_attention import WordLink, n_words, word_attention, word_links, word_names
 from headbook.report.wording import (
     DIRECTIONS,
-    STACKS,
     count_text,
     head_name,
     number,
     number_word,
     p_text,
     rule_phrase,
+    sentence_page,
 )
-from headbook.schema import relation_of
-from headbook.study.sentence_data import HeadName
+from headbook.schema import relation_of, universal_relation
+from headbook.study.sentence_data import HeadName, StoredSentence, StoredText
 
 COLUMNS = (
     "Relation",
@@ -34,7 +39,6 @@ COLUMNS = (
     "words",
     "head",
     Link("accuracy", f"metrics/{METRIC}.html"),
-    words_cell(MarkedText("chart", "hidden")),
     "best surface rule",
     "its accuracy",
     "uniform attention",
@@ -47,45 +51,20 @@ COLUMNS = (
 SURE, WEAK = "sure", "weak"  # styles of rows: whether the relation is claimed
 
 
-def verdict(tests: RelationTests) -> str:
-    """Return how many relations have a head that beats the best rule, and how many are claimed."""
-    if not tests.labels:
-        return ""
-    asked = {relation_of(label)[0] for label in tests.labels}
-    above, claimed = (
-        {relation_of(tests.labels[n])[0] for n in np.flatnonzero(flags)}
-        for flags in (tests.above_rule, tests.claimed)
-    )
-    some, either = ", a head beats", "at least one"
-    if not above:
-        some, either = " does a head beat", "either"
-    text = (
-        f"In {number_word(len(above))} of {count_text(len(asked), 'relation')}{some} the best "
-        "surface rule "
-        f"in {either} direction (p < {ALPHA} family-wise, over {tests.family:,} pairs "
-        "of a head and a relation with its direction)"
-    )
-    if not above:
-        return f"{text}."
-    return (
-        f"{text}; in {number_word(len(claimed))}, the head does more than prefer a class of words."
-    )
-
-
-def relation_table(results: StackResults, tests: RelationTests, behind: str) -> PageTable:
-    """The relations by margin, each with the head that finds it best; ``behind``: sentences."""
+def relation_table(results: StackResults, tests: RelationTests) -> PageTable:
+    """Return all numbers of the tested relations, by their margin over the rule."""
     order = np.argsort(-tests.margin.value, kind="stable")
     caption = (
-        f"Relations by difference; {behind}. Filled and bold: above the rule at p < {ALPHA} "
+        f"All numbers of the tests, of the half that reports. Bold: above the rule at p < {ALPHA} "
         "family-wise, and the right class of words more often in the relation than elsewhere; "
-        "hollow and grey: not. Dots on a scale from 0 to 1, the tick is the rule."
+        "grey: not."
     )
     rows = tuple(_row(results, tests, int(n)) for n in order)
     return PageTable(COLUMNS, rows, caption, "numbers relations")
 
 
 def _row(results: StackResults, tests: RelationTests, n: int) -> Row:
-    """A relation and a direction; numbers of the reporting half."""
+    """Return the row of a relation and a direction."""
     label, head = tests.labels[n], best_head_of_relation(tests, n, results.stack.name)
     relation, direction = relation_of(label)
     accuracy = tests.accuracy.at(n)
@@ -95,7 +74,6 @@ def _row(results: StackResults, tests: RelationTests, n: int) -> Row:
         f"{accuracy.events:,.0f}",
         head_link(head),
         NumberCell.of(accuracy, all_metrics()[METRIC]),
-        _dot(tests, n),
         rule_phrase(tests.rule[n]),
         number(float(tests.at_rule.value[n]), share=True),
         number(float(even), share=True),
@@ -124,15 +102,8 @@ def preference_words(tests: RelationTests, n: int) -> str:
     return f"{inside}, {outside}{ends}"
 
 
-def _dot(tests: RelationTests, n: int) -> Drawing:
-    value, other = tests.accuracy.at(n), float(tests.at_rule.value[n])
-    sure = bool(tests.claimed[n])
-    dot = interval_dot(value.value, value.low, value.high, other, supported=sure)
-    return Drawing(f"dot-{tests.labels[n]}", tests.labels[n], dot)
-
-
 def _far(results: StackResults, label: str, head: HeadName) -> Estimate:
-    """Accuracy of a head at words far apart, if there are any."""
+    """Return the accuracy of a head at words far apart, if there are any."""
     if not results.has_value(FAR, VIEW, label):
         return NO_ESTIMATE
     return results.split(HELD_OUT, FAR, VIEW, label).at(head.layer, head.head)
@@ -145,38 +116,137 @@ def _margin(margin: Estimate) -> NumberCell:
     return NumberCell(points_text(margin.value), ends if known else "", behind, too_few=False)
 
 
-def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
-    """Margins of the best head of each layer."""
-    stack, numbers = results.stack, tests.layer_margin
-    layer, label = np.nonzero(~np.isnan(numbers.value))
-    columns = {n: getattr(numbers, n)[layer, label] for n in ("low", "high")}
-    places = tests.layer_head[layer, label]
-    heads = [
-        head_name(HeadName(stack.name, int(a), int(b))) for a, b in zip(layer, places, strict=True)
+SHORT_WORD = 10  # letters of a word of an example
+MOST_WORDS = 20  # of a sentence that fits a window
+LEAST_WEIGHT = 0.1  # of an arc
+
+
+@dataclass(frozen=True)
+class SyntaxExample:
+    """A sentence, a claimed relation, and the head that serves the relation.
+
+    Attributes:
+        sentence: link to the sentence with the head open.
+        head: link to the head.
+        relation: query and key.
+        found, asked: how many words of the relation the head finds there, of how many.
+        drawing: the tree above the words, the head's attention below.
+    """
+
+    sentence: Link
+    head: Link
+    relation: str
+    found: str
+    asked: str
+    drawing: Drawing
+
+
+class _Listed(NamedTuple):
+    """A listed sentence with its text and its attention in one stack."""
+
+    sentence: StoredSentence
+    text: StoredText
+    maps: NDArray[np.uint8]
+
+    def weights(self, head: HeadName, *, causal: bool) -> NDArray[np.float64]:
+        """Return one head's attention between words. *Shape:* ``(word, word)``."""
+        return word_attention(self.maps[head.layer, head.head], self.text, causal=causal)
+
+
+def example_of(results: StackResults, tests: RelationTests) -> SyntaxExample | None:
+    """Return an example of a claimed relation; None without a listed sentence with a tree.
+
+    The relation is the one with the largest margin on the selection split; the sentence is the
+    listed one of at most `MOST_WORDS` words (else of any length) in which its head finds most.
+    """
+    listed, number = [*_listed(results)], tests.best_label(tests.claimed)
+    if number is None or not listed:
+        return None
+    short = [each for each in listed if n_words(each.text) <= MOST_WORDS]
+    label, head = tests.labels[number], best_head_of_relation(tests, number, results.stack.name)
+    causal = results.stack.causal
+    links = [
+        (each, word_links(each.weights(head, causal=causal), each.text, label, causal=causal))
+        for each in short or listed
     ]
-    rows = pd.DataFrame(
-        columns
-        | {
-            "relation": [relation_of(tests.labels[n])[0] for n in label],
-            "way": [DIRECTIONS[relation_of(tests.labels[n])[1]] for n in label],
-            "layer": layer,
-            "head": heads,
-            "margin": numbers.value[layer, label],
-            "words": numbers.events[layer, label].astype(int),
-        }
+    best, found = max(links, key=lambda each: sum(link.found for link in each[1]))
+    return SyntaxExample(
+        sentence=Link(f"sentence {best.sentence.number}", _view(best, head, found)),
+        head=head_link(head),
+        relation=arrow_words(label),
+        found=number_word(sum(link.found for link in found)),
+        asked=number_word(len(found)),
+        drawing=_arcs(results, best, head, found),
     )
-    rows["supported"] = tests.layer_supported[layer, label]
-    order = rows.groupby("relation")["words"].max().sort_values(ascending=False, kind="stable")
+
+
+def _view(best: _Listed, head: HeadName, found: Sequence[WordLink]) -> str:
+    """Return the sentence's page with the head open, words without the sink, at a word it finds."""
+    page = sentence_page(best.sentence.number)
+    if not found:
+        return page
+    link = max(found, key=lambda each: each.found)
+    units = text_data(best.text)["units"]
+    q, k = (units[best.text.words.index(word)] for word in (link.query, link.key))
+    state = f"view=nosink&units=words&at={head.stack}&heads={head.layer}.{head.head}"
+    return f"{page}#{state}&q={q}&k={k}"
+
+
+def _listed(results: StackResults) -> Iterator[_Listed]:
+    """Yield the listed sentences with a tree and maps of the stack."""
+    sentence_data, stack = results.study.sentence_data, results.stack
+    for index, sentence in sentence_data.sentences.items():
+        if sentence.listed and (stack.name, index) in sentence_data.maps:
+            text = sentence.texts[stack.queries]
+            if text.heads:
+                yield _Listed(sentence, text, sentence_data.maps[stack.name, index])
+
+
+def _arcs(
+    results: StackResults, best: _Listed, head: HeadName, found: Sequence[WordLink]
+) -> Drawing:
+    """Draw the tree above the words, the head's attention below; what the head finds is marked."""
+    words = word_names(best.text)
+    pairs = {frozenset(link[:2]) for link in found}
+    tree = [
+        Arc(above, word, None, frozenset((above, word)) in pairs, universal_relation(relation))
+        for word, (above, relation) in enumerate(
+            zip(best.text.heads[: len(words)], best.text.relations, strict=False)
+        )
+        if 0 <= above < len(words) and above != word
+    ]
+    weights = best.weights(head, causal=results.stack.causal)
+    hits = {link[:2] for link in found if link.found}
+    query = [
+        Arc(a, b, float(weights[a, b]), (a, b) in hits)
+        for a, b in np.argwhere(weights >= LEAST_WEIGHT).tolist()
+        if a != b
+    ]
     caption = (
-        "Relation accuracy of the best head of each layer minus that of the best surface rule; "
-        "both are chosen on one half of the sentences and compared on the other; "
-        f"{STACKS[stack.name]}. Blue: above the rule, orange: below; with a stroke: "
-        f"not clearly above (p ≥ {ALPHA} family-wise). Relations by number of words."
+        f"Sentence {best.sentence.number}. Above: its dependency tree, arrows from head to "
+        f"dependent. Below: attention of head {head_name(head)}, arrows from query to key, as wide "
+        f"as the weight (sink masked), from {LEAST_WEIGHT:.0%} on. Dark: the relation, and where "
+        "the head attends along it."
     )
-    return relation_layers(
-        f"syntax-{stack.name}-layers",
-        caption,
-        rows,
-        relations=[*map(str, order.index)],
-        numbers=places.tolist(),
-    )
+    return arc_diagram(f"syntax-{results.stack.name}-example", caption, words, tree, query)
+
+
+def examples_of_labels(results: StackResults) -> dict[str, tuple[str, ...]]:
+    """Return the first query and key with short words in stored sentences, by label."""
+    found: dict[str, tuple[str, ...]] = {}
+    for listed in _listed(results):
+        words = word_names(listed.text)
+        pairs = zip(listed.text.heads[: len(words)], listed.text.relations, strict=False)
+        for word, (head, relation) in enumerate(pairs):
+            if not 0 <= head < len(words) or head == word:
+                continue
+            name = universal_relation(relation)
+            for label, query, key in (
+                (f"{name}:to_head", word, head),
+                (f"{name}:to_dependent", head, word),
+            ):
+                pair = words[query], words[key]
+                short = all(0 < len(each) < SHORT_WORD for each in pair)
+                if short and (not results.stack.causal or key < query):
+                    found.setdefault(label, pair)
+    return found

@@ -5,7 +5,7 @@ Tables of numbers, which are files of a site, are defined in `headbook.study.tab
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +16,9 @@ from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Drawing
 from headbook.metrics.base import Metric
-from headbook.report.findings.finding import Link
+from headbook.report.findings.finding import Link, LinkedNumber
 from headbook.report.wording import MISSING, interval_text, is_share, number
+from headbook.study.tables import RowKey
 
 COLOUR_STEPS = 21
 
@@ -31,12 +32,20 @@ class NumberCell:
         interval: 95 % confidence interval; empty where there is none.
         note: what stands behind it, for a tooltip.
         too_few: whether too few observations stand behind it to be trusted.
+        number: the value with its row; None if the cell is no link.
     """
 
     text: str
     interval: str
     note: str
     too_few: bool
+    number: LinkedNumber | None = None
+
+    def with_row(self, table: str, row: RowKey) -> "NumberCell":
+        """Return the cell as a link to the row that holds its value; without a value no link."""
+        if self.text == MISSING:
+            return self
+        return replace(self, number=LinkedNumber(self.text, table, row))
 
     @classmethod
     def of(cls, value: Estimate, metric: Metric) -> "NumberCell":
@@ -95,7 +104,24 @@ class MarkedText(NamedTuple):
     tag: str
 
 
-Part = str | Link | MarkedText
+@dataclass(frozen=True)
+class HeatCell:
+    """A number on a fill that shows its amount.
+
+    Attributes:
+        text: the number; `MISSING` without one.
+        fill: class of the fill, as from `headbook.charts.theme.amount_class`, and further classes.
+        number: the number with its row; None if no table holds it.
+        note: interval and number of observations, for a tooltip.
+    """
+
+    text: str
+    fill: str
+    number: LinkedNumber | None = None
+    note: str = ""
+
+
+Part = str | Link | LinkedNumber | MarkedText
 
 
 @dataclass(frozen=True)
@@ -127,7 +153,7 @@ DASH = words_cell("–")
 
 Title = str | int | Link | WordsCell  # an integer is the number of a layer
 # What stands in a cell: a string is a number without an interval, None what does not apply.
-Content = str | Link | WordsCell | NumberCell | Drawing | None
+Content = str | Link | WordsCell | NumberCell | HeatCell | Drawing | None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import Any
 import pandas as pd
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
-from headbook.schema import Replacement
+from headbook.report.ablation import LAYER_GROUP, layer_ratio
+from headbook.schema import ABLATION, ALL, HELD_OUT_SPLIT, LAYER_RATIO, Replacement
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION
 from headbook.study.ablation_tests import (
@@ -16,18 +17,17 @@ from headbook.study.ablation_tests import (
     audit,
     head_effects,
     largest_effect,
+    ranked_target,
     removable_shares,
 )
 from headbook.study.study import Study
 
 NAN = math.nan
-CLAIM = "ablation"
 CHANGED_SHARE = "share_changed"
 RANDOM_SETS = "random sets"
-ALL, HELD_OUT_SENTENCES = "all", "held_out"
 NO_HEAD = -1  # layer and head of rows that are not about one head
 EMPTY_ROW: dict[str, Any] = {
-    "claim": CLAIM, "stack": "", "layer": NO_HEAD, "head": NO_HEAD, "metric": "", "view": "",
+    "claim": ABLATION, "stack": "", "layer": NO_HEAD, "head": NO_HEAD, "metric": "", "view": "",
     "label": "", "split": ALL, "value": NAN, "low": NAN, "high": NAN, "baseline": "",
     "baseline_value": NAN, "difference": NAN, "difference_low": NAN, "difference_high": NAN,
     "p": NAN, "n_sentences": 0, "n_observations": 0.0,
@@ -49,6 +49,7 @@ def ablation_tests(study: Study) -> Iterator[dict[str, Any]]:
     yield from _heads(ablation, study.importance)
     yield from _groups(study.head_groups)
     yield from _largest(ablation)
+    yield from _layers(ablation)
     yield from _audited(ablation)
     yield from _pruned(ablation, study.pruning)
 
@@ -115,7 +116,7 @@ def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
         identity = {
             "stack": row["stack"],
             "label": f"{row['group']}/{row['replacement']}/{row['target']}",
-            "split": HELD_OUT_SENTENCES if row["metric"] == INTERACTION else ALL,
+            "split": HELD_OUT_SPLIT if row["metric"] == INTERACTION else ALL,
             "n_sentences": int(row["n_sentences"]),
             "n_observations": float(row["n_sentences"]),
         }
@@ -138,7 +139,11 @@ def _groups(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 def _largest(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield the effect, on both halves, of the head of largest effect on the selection half."""
-    target = ablation.targets[0]
+    for target in dict.fromkeys((ablation.targets[0], ranked_target(ablation))):
+        yield from _largest_rows(ablation, target)
+
+
+def _largest_rows(ablation: AblationResults, target: str) -> Iterator[dict[str, Any]]:
     largest = largest_effect(ablation, target)
     if largest is None:
         return
@@ -147,7 +152,7 @@ def _largest(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     identity = head._asdict() | {"metric": EFFECT, "label": f"{Replacement.MEAN}/{target}"}
     for split, rows, numbers in (
         ("choice", is_selection, (effect, NAN, NAN)),
-        (HELD_OUT_SENTENCES, ~is_selection, held_out),
+        (HELD_OUT_SPLIT, ~is_selection, held_out),
     ):
         ends = dict(zip(("value", "low", "high"), numbers, strict=True))
         counts = ablation.counts[target][rows]
@@ -155,9 +160,37 @@ def _largest(ablation: AblationResults) -> Iterator[dict[str, Any]]:
         yield EMPTY_ROW | identity | ends | {"split": split} | sample
 
 
+def _layers(ablation: AblationResults) -> Iterator[dict[str, Any]]:
+    """Yield the ratio of the two largest effects of whole layers."""
+    ratio = layer_ratio(ablation)
+    layer = LAYER_GROUP.fullmatch(ratio.first.name) if ratio else None
+    if ratio is None or layer is None:
+        return
+    target, reported = ranked_target(ablation), ablation.half == HELD_OUT
+    yield EMPTY_ROW | {
+        "claim": LAYER_RATIO,
+        "stack": ratio.first.stack,
+        "layer": int(layer[1]),
+        "metric": f"{GROUP}_ratio",
+        "label": f"{ratio.first.name}/{Replacement.MEAN}/{target}",
+        "split": HELD_OUT_SPLIT,
+        "value": ratio.value,
+        "low": ratio.low,
+        "high": ratio.high,
+        "baseline": f"{ratio.second.name} ({ratio.second.stack})",
+        "baseline_value": 1.0,
+        "n_sentences": int(reported.sum()),
+        "n_observations": float(ablation.counts[target][reported].sum()),
+    }  # fmt: skip
+
+
 def _audited(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield two correlations of estimates with exact effects, and the share of missed heads."""
-    target = ablation.targets[0]
+    for target in dict.fromkeys((ablation.targets[0], ranked_target(ablation))):
+        yield from _audit_rows(ablation, target)
+
+
+def _audit_rows(ablation: AblationResults, target: str) -> Iterator[dict[str, Any]]:
     result = audit(ablation, target)
     if not result.heads or not result.rest:
         return
@@ -177,7 +210,7 @@ def _pruned(ablation: AblationResults, table: pd.DataFrame) -> Iterator[dict[str
     if table.empty:
         return
     is_random = table["order"].str.startswith(RANDOM_ORDER_PREFIX)
-    sample = {"split": HELD_OUT_SENTENCES, "n_sentences": int((ablation.half == HELD_OUT).sum())}
+    sample = {"split": HELD_OUT_SPLIT, "n_sentences": int((ablation.half == HELD_OUT).sum())}
     for row in table[~is_random & table["low"].notna()].to_dict("records"):
         label = f"{row['order']}/{row['share']:g}/{row['replacement']}/{row['target']}"
         numbers = {name: row[name] for name in ("stack", "value", "low", "high")}

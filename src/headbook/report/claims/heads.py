@@ -19,6 +19,8 @@ from headbook.analysis.accumulators import (
     without_interval,
 )
 from headbook.metrics import ids
+from headbook.report.answers.head_numbers import CLAIM
+from headbook.report.answers.head_roles import head_roles
 from headbook.report.findings.attention import (
     MIN_POSITIONAL_SHARE,
     MIN_REPEATED_SHARE,
@@ -36,11 +38,13 @@ from headbook.report.findings.finding import (
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, heads_by_value
 from headbook.report.roles import role_of
-from headbook.schema import HeadKey, SinkView
+from headbook.report.similar_heads import head_distances, mean_distances
+from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
+from headbook.schema import ALL, HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, SinkView
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import Ranking, heads_of
+from headbook.study.tables import HELLINGER
 
-ALL, HELD_OUT_SPLIT = "all", "held_out"
 SPLITS = {SELECTION: "choice", HELD_OUT: HELD_OUT_SPLIT}
 UNIFORM = "uniform attention"
 Row = Mapping[str, Any]
@@ -111,6 +115,18 @@ def evidence(results: StackResults) -> Iterator[Row]:
                 )  # fmt: skip
 
 
+def role_sentences(results: StackResults) -> Iterator[Row]:
+    """Yield the numbers behind the sentence on every head."""
+    for head, sentence in head_roles(results).items():
+        for found in sentence.evidence:
+            yield row(
+                CLAIM, head.stack, found.column, layer=head.layer, head=head.head,
+                split=ALL if math.isnan(found.p) else HELD_OUT_SPLIT, value=found.value,
+                baseline=found.baseline, baseline_value=found.baseline_value,
+                difference=found.difference, p=found.p,
+            )  # fmt: skip
+
+
 def quantiles(results: StackResults) -> Iterator[Row]:
     """Yield quantiles over sentences of every head's largest weight, which exemplars represent."""
     for head in heads_of(results.stack):
@@ -137,13 +153,9 @@ def median_rows(results: StackResults) -> Iterator[Row]:
                 yield row(MEDIAN, results.stack.name, column, value=median)
 
 
-HIGHEST, LOWEST = "highest of all heads", "lowest of all heads"
-# Metrics of trees: the label of a head's own tree, that of the tree from the mean attention of a
-# layer, and the labels of trees made without attention.
-TREES = {
-    ids.PHRASE_TREES: ("f1", "joint", ("right_branching", "left_branching", "balanced", "ceiling")),
-    ids.DEPENDENCY_TREES: ("uas", "", ("chain",)),
-}
+# Claims on trees: without attention, of all heads of a layer together, of the best head of a layer.
+PLAIN_TREE, JOINT_TREE = "tree without attention", "mean attention of the layer"
+BEST_TREE = "highest of its layer"
 MAX_SUBWORD_HEADS = 5  # heads that attend most to the rest of their word
 Cell = tuple[int, int]
 
@@ -167,23 +179,21 @@ def extreme_heads(results: StackResults) -> Iterator[Row]:
 def _columns(results: StackResults) -> Iterator[HeadKey]:
     """Yield every column whose numbers differ between heads."""
     for metric in results.metrics:
-        _, layer_label, plain_labels = TREES.get(metric.id, ("", "", ()))
+        tree = TREES.get(metric.id)
+        left_out = tree.same_for_all_heads if tree else frozenset()
         for view in metric.views:
             for label in metric.labels:
-                if (not label or label not in {layer_label, *plain_labels}) and results.has_value(
-                    metric.id, view, label
-                ):
+                if label not in left_out and results.has_value(metric.id, view, label):
                     yield HeadKey(metric.id, view, label)
 
 
 def _head_row(results: StackResults, claim: str, column: HeadKey, cell: Cell, half: int) -> Row:
-    """Return a head's row on one split; the baseline is a trivial tree or uniform attention."""
+    """Return a head's row on one split, with uniform attention or the best plain tree beside it."""
     baseline = UNIFORM
     baseline_value = results.split(half, *column, of="uniform").at(cell[0]).value
     if column.metric in TREES:
-        label = TREES[column.metric][2][0]
-        baseline = label.replace("_", " ")
-        baseline_value = results.split(half, column.metric, column.view, label).at(*cell).value
+        best, *_ = plain_trees(results, column.metric, half)
+        baseline, baseline_value = best.label.replace("_", " "), best.score.value
     return row(
         claim, results.stack.name, column, layer=cell[0], head=cell[1], split=SPLITS[half],
         value=results.split(half, *column).at(*cell), baseline=baseline,
@@ -256,28 +266,24 @@ def layer_run_rows(results: StackResults) -> Iterator[Row]:
 
 def trees_of_layers(results: StackResults) -> Iterator[Row]:
     """Yield the held-out score of trees without attention, of each layer and of its best head."""
-    for metric, (own_label, layer_label, plain_labels) in TREES.items():
-        if not results.has_value(metric, SinkView.NOSINK, own_label):
+    stack, layers = results.stack.name, results.stack.attention_layers
+    for metric, labels in TREES.items():
+        if not results.has_value(metric, SinkView.NOSINK, labels.own):
             continue
-        stack, layers = results.stack.name, results.stack.attention_layers
-        column = HeadKey(metric, SinkView.NOSINK, own_label)
-        for label in plain_labels:
+        column = HeadKey(metric, SinkView.NOSINK, labels.own)
+        for label in filter(None, (*labels.plain, labels.ceiling)):
             tree_column = column._replace(label=label)
             value = results.split(HELD_OUT, *tree_column).at(layers[0], 0)
-            yield row(
-                "tree without attention", stack, tree_column, split=HELD_OUT_SPLIT, value=value
-            )
-        ranked = heads_by_value(results.split(SELECTION, *column).trusted)
+            yield row(PLAIN_TREE, stack, tree_column, split=HELD_OUT_SPLIT, value=value)
+        best = best_heads_of_layers(results, metric)
         for layer in layers:
-            if layer_label:
-                tree_column = column._replace(label=layer_label)
+            if labels.joint:
+                tree_column = column._replace(label=labels.joint)
                 value = results.split(HELD_OUT, *tree_column).at(layer, 0)
-                yield row("mean attention of the layer", stack, tree_column, layer=layer,
-                          split=HELD_OUT_SPLIT,
+                yield row(JOINT_TREE, stack, tree_column, layer=layer, split=HELD_OUT_SPLIT,
                           value=value)  # fmt: skip
-            cell = next((place for place in ranked if place[0] == layer), None)
-            if cell is not None:
-                yield _head_row(results, "highest of its layer", column, cell, HELD_OUT)
+            if layer in best:
+                yield _head_row(results, BEST_TREE, column, (layer, best[layer]), HELD_OUT)
 
 
 def pieces_of_words(results: StackResults) -> Iterator[Row]:
@@ -288,3 +294,36 @@ def pieces_of_words(results: StackResults) -> Iterator[Row]:
             yield _head_row(
                 results, f"among the {MAX_SUBWORD_HEADS} highest", column, cell, HELD_OUT
             )
+
+
+GIVEN_BY_TAG = "attention given by words of a part of speech"
+
+
+def given_by_tags(results: StackResults) -> Iterator[Row]:
+    """Yield attention given by words of each part of speech in each layer, and uniform attention.
+
+    Parts of speech that the corpus lacks have no row.
+    """
+    for tag in results.labels(ids.POS_GIVEN):
+        column = HeadKey(ids.POS_GIVEN, SinkView.NOSINK, tag)
+        if not results.has_value(*column):
+            continue
+        values, uniform = results.layers(*column), results.uniform(*column)
+        for layer in results.stack.attention_layers:
+            if uniform.value[layer] > 0:
+                yield row(GIVEN_BY_TAG, results.stack.name, column, layer=layer,
+                          value=values.at(layer), baseline=UNIFORM,
+                          baseline_value=float(uniform.value[layer]))  # fmt: skip
+
+
+MEAN_OF_PAIRS = "mean of pairs of heads"  # claim
+
+
+def distances_of_heads(results: StackResults) -> Iterator[Row]:
+    """Yield the mean distance of all pairs of heads, of pairs of one layer, and of two layers."""
+    for view, matrix in results.cached(head_distances).items():
+        metric = ids.HEAD_DISTANCE if matrix.roots is None else HELLINGER
+        for label, mean in mean_distances(matrix).items():
+            if not math.isnan(mean):
+                value = without_interval(mean, matrix.sentences)
+                yield row(MEAN_OF_PAIRS, results.stack.name, (metric, view, label), value=value)

@@ -8,21 +8,22 @@ import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, Estimate
 from headbook.metrics import ids
-from headbook.report.claims.heads import HELD_OUT_SPLIT, UNIFORM, Row, row
+from headbook.report.claims.heads import UNIFORM, Row, row
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests, SplitScores, tests_of_stack
 from headbook.report.relations import head_rules
 from headbook.report.results import StackResults
+from headbook.schema import HELD_OUT_SPLIT, RELATION
 
 RelationRow = dict[str, Any]
 
 # Claims of rows.
-RELATION = "relation"  # a head against the best surface rule for a relation
 WHERE_WRONG = "relation_where_rule_wrong"  # that head on the words that the rule misses
 PREFERENCE = "class_preference"  # that head's strongest words of the right class
 RULE = ids.SURFACE_RULE  # a head against the mean head, by the rule that explains the head best
 ELSEWHERE = "other words of the same part of speech"
 MEAN = "mean over heads"
+BEST_OF_LAYER = f"{RELATION}, best head of the layer"
 CHOICE, HELD_OUT_WORDS = "choice", "held_out"
 
 
@@ -127,7 +128,7 @@ def relations_by_layer(results: StackResults) -> Iterator[Row]:
         for layer in np.flatnonzero(~np.isnan(tests.layer_margin.value[:, n])).tolist():
             head = int(tests.layer_head[layer, n])
             yield row(
-                f"{RELATION}, best head of the layer", results.stack.name, (METRIC, VIEW, label),
+                BEST_OF_LAYER, results.stack.name, (METRIC, VIEW, label),
                 layer=layer, head=head, split=HELD_OUT_SPLIT, baseline=tests.rule[n],
                 baseline_value=float(tests.at_rule.value[n]),
                 difference=tests.layer_margin.at(layer, n),

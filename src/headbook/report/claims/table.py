@@ -14,17 +14,26 @@ import pandas as pd
 from headbook.report.claims.ablation import NO_HEAD, ablation_tests, whole_model
 from headbook.report.claims.heads import (
     Row,
+    distances_of_heads,
     evidence,
     extreme_heads,
+    given_by_tags,
     heads_beyond,
     layer_run_rows,
     median_rows,
     pieces_of_words,
     quantiles,
+    role_sentences,
     trees_of_layers,
     types,
 )
+from headbook.report.claims.overview import overview_rows
 from headbook.report.claims.relations import beside_relations, relation_rows, relations_by_layer
+from headbook.report.claims.tokens import (
+    observation_rows,
+    own_token_rows,
+    shared_neighbour_rows,
+)
 from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
 from headbook.study.tables import ESTIMATE_COLUMNS, LAYER_COLUMNS, MAX_PLAIN_CSV_BYTES, Table
@@ -35,6 +44,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     beside_relations,
     types,
     evidence,
+    role_sentences,
     layer_run_rows,
     trees_of_layers,
     heads_beyond,
@@ -42,6 +52,12 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     extreme_heads,
     median_rows,
     quantiles,
+    distances_of_heads,
+    own_token_rows,
+    observation_rows,
+    overview_rows,
+    shared_neighbour_rows,
+    given_by_tags,
 )
 OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
     whole_model,

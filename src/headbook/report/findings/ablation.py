@@ -20,7 +20,7 @@ from headbook.report.ablation import (
     verdict_target_text,
     verdict_text,
 )
-from headbook.report.findings.finding import Finding, Link, Parts, head_link
+from headbook.report.findings.finding import Finding, Link, Part, Parts, head_link
 from headbook.report.wording import STACKS, count_text, number, number_word, percent
 from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
@@ -45,19 +45,7 @@ def ablation_summary(study: Study) -> Iterator[Finding]:
         yield from _harmful(ablation)
 
 
-def ablation_findings(
-    ablation: AblationResults, groups: pd.DataFrame, pruning: pd.DataFrame
-) -> Iterator[Finding]:
-    """Yield all findings on ablation, for the page on importance."""
-    yield from _counts(ablation)
-    yield from _largest(ablation)
-    yield from _harmful(ablation)
-    yield from _audit(ablation)
-    yield from _pruned(ablation, pruning)
-    yield from _heavy(ablation, groups)
-
-
-def _finding(ablation: AblationResults, *parts: str | Link, held_out: bool = False) -> Finding:
+def _finding(ablation: AblationResults, *parts: Part, held_out: bool = False) -> Finding:
     """Return a finding with the number of sentences behind it.
 
     Args:
@@ -133,25 +121,6 @@ def _harmful(ablation: AblationResults) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _audit(ablation: AblationResults) -> Iterator[Finding]:
-    audit = ablation_tests.audit(ablation, main_target(ablation))
-    if not audit.heads or not audit.rest or np.isnan(audit.pearson):
-        return
-    yield _finding(
-        ablation,
-        f"On {count_text(audit.heads, 'head')} picked at random, estimates and exact changes "
-        f"correlate with r = {number(audit.pearson)} (ranks: {number(audit.spearman)}).",
-    )
-    verb = "exceeds" if audit.missed == 1 else "exceed"
-    other_heads = f"{count_text(audit.rest, 'other head')} {'does' if audit.rest == 1 else 'do'}"
-    yield _finding(
-        ablation,
-        f"Of these, {number_word(audit.missed)} {verb} the margin although the estimate does not; "
-        "with "
-        f"95\u00a0% confidence, at most {percent(audit.share)} of the {other_heads}.",
-    )
-
-
 def _pruned(ablation: AblationResults, pruning: pd.DataFrame) -> Iterator[Finding]:
     steps = pruning[pruning["target"] == main_target(ablation)]
     if steps.empty or steps["high"].isna().all():
@@ -184,7 +153,7 @@ def _heavy(ablation: AblationResults, groups: pd.DataFrame) -> Iterator[Finding]
 
 
 def answer(
-    ablation: AblationResults, groups: pd.DataFrame, stack: str, group: str, *, named: bool = True
+    ablation: AblationResults, groups: pd.DataFrame, stack: str, group: str
 ) -> Iterator[Finding]:
     """Yield whether the heads of a group are dead; nothing if verdicts are undecided.
 
@@ -193,12 +162,11 @@ def answer(
         groups: rows of `Study.head_groups`.
         stack: stack of the group.
         group: name of the group.
-        named: whether to name stacks other than the only one of a model.
     """
     rows = group_rows(ablation, groups, stack, group)
     if len(rows) != len(REPLACEMENTS):
         return
-    stack_note = f" ({STACKS[stack]})" if named and stack != "self" else ""
+    stack_note = f" ({STACKS[stack]})" if stack != "self" else ""
     heads = int(rows[str(Replacement.MEAN)]["heads"])
     group_link = Link(
         f"{number_word(heads)} {group_name(group, heads)}{stack_note}", f"{PAGE}#groups"
@@ -228,7 +196,7 @@ def _dead(ablation: AblationResults, rows: Mapping[str, Any], group_link: Link) 
     """Yield one sentence if three verdicts support one: dead, a bias, or not dead."""
     mean, without_sink, zero = (rows[str(replacement)] for replacement in REPLACEMENTS)
     if all(row["verdict"] == AblationVerdict.NO_CHANGE for row in (mean, without_sink)):
-        if _zero_is_dead(zero):
+        if zero_is_dead(zero):
             yield (
                 "Dead by all three replacements: ",
                 group_link,
@@ -267,7 +235,7 @@ def _random_sets_note(ablation: AblationResults, row: Mapping[str, Any]) -> str:
     )
 
 
-def _zero_is_dead(zero: Mapping[str, Any]) -> bool:
+def zero_is_dead(zero: Mapping[str, Any]) -> bool:
     """Whether zeroing the group changes no more than zeroing random heads of the same layers.
 
     A group of all heads of its layers has no random sets. Its verdict must then be no change.

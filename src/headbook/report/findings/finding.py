@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from headbook.report.wording import (
 )
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
+from headbook.study.tables import RowKey
 
 MAX_LISTED_HEADS = 2  # heads that a sentence names, so that few intervals are in it
 
@@ -38,7 +40,28 @@ class Link(NamedTuple):
     href: str
 
 
-Parts = tuple[str | Link, ...]
+class LinkedNumber(NamedTuple):
+    """A printed number that leads to the row of a table that holds it.
+
+    Attributes:
+        text: the number with its unit.
+        table: name of the table, as in the file ``data/<table>.csv``.
+        row: columns and values that identify the row.
+    """
+
+    text: str
+    table: str
+    row: RowKey
+
+    @property
+    def href(self) -> str:
+        """Address of the row by its values; a written page has the line in place of the values."""
+        values = (f"{name}={quote(str(v), '', errors='surrogatepass')}" for name, v in self.row)
+        return f"data.html?row={self.table}:{';'.join(values)}#{self.table}"
+
+
+Part = str | Link | LinkedNumber
+Parts = tuple[Part, ...]
 
 
 @dataclass(frozen=True)

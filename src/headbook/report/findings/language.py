@@ -25,8 +25,10 @@ from headbook.report.head_types import TAG_VIEW, much_to_sink
 from headbook.report.relations import TAG_NAMES, ends_of
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate, point_estimate
+from headbook.report.trees import TREES, heads_above_plain_trees, plain_trees
 from headbook.report.wording import (
     FEW_WORDS,
+    capital,
     interval_text,
     number,
     number_word,
@@ -146,57 +148,43 @@ def beyond_distance(results: StackResults) -> Iterator[Finding]:
     yield finding(results, name, parts, best.value.sentences)
 
 
-class _TreeMetric(NamedTuple):
-    """A metric of induced trees and its words in a finding.
+class _TreeWords(NamedTuple):
+    """The words of a finding on induced trees: their name, and the name of their score."""
 
-    Attributes:
-        metric: id of the metric.
-        label, baseline: labels of heads and of the baseline.
-        trees, beaten: names of the trees and of the baseline in a sentence.
-        score: name of the score.
-    """
-
-    metric: str
-    label: str
-    baseline: str
     trees: str
-    beaten: str
     score: str
 
 
+TREE_WORDS = {
+    ids.PHRASE_TREES: _TreeWords("phrase trees", "F1"),
+    ids.DEPENDENCY_TREES: _TreeWords("dependency trees", "UAS"),
+}
+
+
 def phrase_trees(results: StackResults) -> Iterator[Finding]:
-    """Yield a finding on the head with the best phrase trees, against right-branching trees."""
-    yield from _trees(
-        results,
-        _TreeMetric(
-            ids.PHRASE_TREES, "f1", "right_branching", "phrase trees", "right-branching trees", "F1"
-        ),
-    )
+    """Yield a finding on the head with the best phrase trees, against trees without attention."""
+    yield from _trees(results, ids.PHRASE_TREES)
 
 
 def dependency_trees(results: StackResults) -> Iterator[Finding]:
     """Yield a finding on the head with the best dependency trees, against linking neighbours."""
-    yield from _trees(
-        results,
-        _TreeMetric(
-            ids.DEPENDENCY_TREES, "uas", "chain", "dependency trees", "linking neighbours", "UAS"
-        ),
-    )
+    yield from _trees(results, ids.DEPENDENCY_TREES)
 
 
-def _trees(results: StackResults, tree: _TreeMetric) -> Iterator[Finding]:
-    best = choose_head(results, tree.metric, SinkView.NOSINK, tree.label)
+def _trees(results: StackResults, metric: str) -> Iterator[Finding]:
+    best = choose_head(results, metric, SinkView.NOSINK, TREES[metric].own)
     if best is None:
         return
-    baseline = results.split(HELD_OUT, tree.metric, SinkView.NOSINK, tree.baseline).at(*best.place)
-    is_better = best.value.low > baseline.high
-    link = metric_link(tree.metric, tree.trees.capitalize() if is_better else tree.trees)
-    score_text = f"{tree.score} {estimate_with_unit(best.value, tree.metric)}"
-    baseline_text = f"{tree.beaten}: {estimate_with_unit(baseline, tree.metric)}"
+    plain, *_ = plain_trees(results, metric, HELD_OUT)
+    is_better = bool(heads_above_plain_trees(results, metric, HELD_OUT)[best.place])
+    words = TREE_WORDS[metric]
+    link = metric_link(metric, capital(words.trees) if is_better else words.trees)
+    score_text = f"{words.score} {estimate_with_unit(best.value, metric)}"
+    baseline_text = f"{plain.name}: {estimate_with_unit(plain.score, metric)}"
     if is_better:
         yield finding(
             results,
-            tree.metric,
+            metric,
             (
                 link,
                 " induced from ",
@@ -205,25 +193,24 @@ def _trees(results: StackResults, tree: _TreeMetric) -> Iterator[Finding]:
             ),
             best.value.sentences,
         )
-    elif _all_below(results, tree):
+    elif _all_below(results, metric):
         yield finding(
             results,
-            tree.metric,
+            metric,
             (
-                sentence_start(results, f"No head beats {tree.beaten} in "), link, "; the best, ",
+                sentence_start(results, f"No head beats {plain.name} in "), link, "; the best, ",
                 head_link(best.head), f"{best.tied}: {score_text}; {baseline_text}.",
             ),
             best.value.sentences,
         )  # fmt: skip
 
 
-def _all_below(results: StackResults, tree: _TreeMetric) -> bool:
-    """Check whether the interval of every head lies below the interval of the baseline."""
-    heads, baseline = (
-        results.heads(tree.metric, SinkView.NOSINK, label) for label in (tree.label, tree.baseline)
-    )
+def _all_below(results: StackResults, metric: str) -> bool:
+    """Check whether the interval of every head lies below that of the best plain tree."""
+    heads = results.heads(metric, SinkView.NOSINK, TREES[metric].own)
+    plain, *_ = plain_trees(results, metric)
     is_known = ~np.isnan(heads.value)
-    return bool((heads.high[is_known] < baseline.low[is_known]).all())
+    return bool((heads.high[is_known] < plain.score.low).all())
 
 
 def rare_words(results: StackResults) -> Iterator[Finding]:

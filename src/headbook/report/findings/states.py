@@ -5,19 +5,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from headbook.analysis.accumulators import Estimate
-from headbook.analysis.state_vectors import MINIBATCH
 from headbook.metrics import ids
 from headbook.report.findings.finding import (
     Finding,
-    head_metric,
     metric_link,
     sentence_start,
     sentence_start_with_link,
 )
 from headbook.report.results import StackResults
-from headbook.report.wording import SPACES, count_text, interval_text, is_share, number, percent
-from headbook.schema import HEAD_RULES, EmbeddingSpace, ResidualPoint, SinkView
-from headbook.study.state_geometry import GeometrySums, state_names
+from headbook.report.wording import SPACES, interval_text, number
+from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView
 from headbook.study.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn, TopAnchor
 
 ANCHOR_METRIC = ids.ANCHOR_TOKEN
@@ -59,123 +56,6 @@ def distinct(best: TopAnchor, layer: int) -> int:
     return len({*best.token[layer].tolist()} - {-1})
 
 
-MIN_DOMINANT_SHARE = 1 / 4  # of the anisotropy; a dimension with less is not named
-
-
-def geometry_sentences(sums: GeometrySums) -> Iterator[str]:
-    """Yield one sentence for each geometry metric; none if its numbers are missing."""
-    yield from _anisotropy(sums)
-    yield from _outlier(sums)
-    yield from _alike(sums)
-    yield from _variance(sums)
-    yield from _rank(sums)
-    yield from _path(sums)
-    yield from _cka(sums)
-
-
-def _place(sums: GeometrySums, state: int) -> str:
-    layer, _ = state_names(len(sums.weights))[state]
-    return "the input" if layer is None else f"layer {layer}"
-
-
-def _anisotropy(sums: GeometrySums) -> Iterator[str]:
-    cosines = sums.of(ids.ANISOTROPY, "raw").value
-    if np.isnan(cosines).any():
-        return
-    highest = int(cosines.argmax())
-    yield (
-        f"Mean cosine of two tokens of different sentences: {number(cosines[0])} at the input, "
-        f"{number(cosines[-1])} after the last layer, highest in {_place(sums, highest)} "
-        f"({number(cosines[highest])})."
-    )
-
-
-def _outlier(sums: GeometrySums) -> Iterator[str]:
-    cosines = sums.of(ids.ANISOTROPY, "raw").value
-    largest = sums.of(ids.OUTLIER_DIMENSIONS, "largest").value
-    without_outliers = sums.of(ids.ANISOTROPY, "without_outliers").value
-    if np.isnan([cosines, largest, without_outliers]).any():
-        return
-    # If the mean cosine may be 0, the share of one dimension means nothing.
-    is_positive = sums.above(ids.ANISOTROPY, "raw")
-    shares = np.divide(largest, cosines, out=np.zeros(len(cosines)), where=is_positive)
-    state = int(shares.argmax())
-    if shares[state] < MIN_DOMINANT_SHARE:
-        yield (
-            f"No single dimension contributes {percent(MIN_DOMINANT_SHARE)} or more of the mean "
-            "cosine of two tokens in any layer."
-        )
-        return
-    dimension = sums.largest(state, 1)[0]
-    yield (
-        f"Dimension {dimension} contributes {number(largest[state])} of the mean cosine of "
-        f"{number(cosines[state])} in {_place(sums, state)}; without its three largest dimensions: "
-        f"{number(without_outliers[state])}."
-    )
-
-
-def _alike(sums: GeometrySums) -> Iterator[str]:
-    for name, subject in (
-        (ids.SELF_SIMILARITY, "Self-similarity"),
-        (ids.INTRA_SENTENCE_SIMILARITY, "Intra-sentence similarity"),
-    ):
-        similarities = sums.of(name, "adjusted").value
-        # Only an interval above 0 supports that tokens are more similar than the baseline.
-        if sums.above(name, "adjusted")[[0, -1]].all():
-            yield (
-                f"{subject} above the anisotropy baseline: {number(similarities[0])} at the input, "
-                f"{number(similarities[-1])} after the last layer."
-            )
-
-
-def _variance(sums: GeometrySums) -> Iterator[str]:
-    raw, baseline = (
-        sums.of(ids.MAXIMUM_EXPLAINABLE_VARIANCE, label).value for label in ("raw", "baseline")
-    )
-    if not np.isnan([raw[-1], baseline[-1]]).any():
-        yield (
-            "Variance along the best single direction after the last layer: "
-            f"{percent(raw[-1])} for one vocabulary token in all its sentences, "
-            f"{percent(baseline[-1])} for as many random tokens."
-        )
-
-
-def _rank(sums: GeometrySums) -> Iterator[str]:
-    ranks = sums.of(ids.EFFECTIVE_RANK, "").value
-    if np.isnan(ranks[[0, -1]]).any():
-        return
-    highest = int(np.nanargmax(ranks))
-    yield (
-        f"Effective rank of {MINIBATCH} tokens: {number(ranks[0])} of "
-        f"{sums.dimensions.shape[1]:,} dimensions at the input, {number(ranks[-1])} after the last "
-        f"layer, highest in {_place(sums, highest)} ({number(ranks[highest])})."
-    )
-
-
-def _path(sums: GeometrySums) -> Iterator[str]:
-    raw, standardised = (
-        sums.of(ids.STANDARDISED_COSINE, label).value for label in ("raw", "standardised")
-    )
-    if not np.isnan([raw[-1], standardised[-1]]).any():
-        yield (
-            f"Cosine to the input embedding after the last layer: {number(raw[-1])}; with every "
-            f"dimension standardised: {number(standardised[-1])}."
-        )
-
-
-def _cka(sums: GeometrySums) -> Iterator[str]:
-    if np.isnan(sums.cka).any():
-        return
-    steps = np.diag(sums.cka, 1)
-    least_similar = int(steps.argmin())
-    before, after = (_place(sums, state) for state in (least_similar, least_similar + 1))
-    yield (
-        f"Least similar consecutive states: {before} and {after}, CKA "
-        f"{number(float(steps[least_similar]))}; input and last layer: "
-        f"{number(float(sums.cka[0, -1]))}."
-    )
-
-
 SEGMENTATION_METRIC = ids.SEGMENTATION
 
 
@@ -184,138 +64,6 @@ def best_layer(results: StackResults, rule: str) -> tuple[int, Estimate]:
     numbers = results.layers(SEGMENTATION_METRIC, SinkView.RAW, f"f1:{rule}")
     layer = int(np.nan_to_num(numbers.value, nan=-1).argmax())
     return layer, numbers.at(layer)
-
-
-SIMILARITY, CENTRED = ids.CONTEXT_SIMILARITY, ids.CONTEXT_SIMILARITY_CENTRED
-ROWS = ids.ROW_SIMILARITY
-DISTANCE, REPETITION = ids.HIGH_PAIR_DISTANCE, ids.REPETITION_LIFT
-PREFERENCE, SEGMENTS = ids.SAME_SENTENCE_PREFERENCE, ids.SEGMENTATION
-ENDS = ids.SEPARATOR_ATTENTION
-TOP = "top 1 %"
-MIN_CORRELATION = 0.7  # over heads, for two numbers to be called related
-
-
-def summary(results: StackResults) -> Iterator[str]:
-    """Yield one sentence on each subject for which the study has numbers."""
-    yield from _drift(results)
-    yield from _rows(results)
-    yield from _anchors(results)
-    yield from _ends(results)
-    yield from _preference(results)
-    yield from _segments(results)
-
-
-def _text(value: Estimate, name: str) -> str:
-    return number(value.value, share=is_share(head_metric(name)))
-
-
-def _drift(results: StackResults) -> Iterator[str]:
-    if not results.has_value(DISTANCE, SinkView.RAW, TOP):
-        return
-    numbers = results.layers(DISTANCE, SinkView.RAW, TOP)
-    layers = results.stack.attention_layers
-    first, last = numbers.at(layers[0]), numbers.at(layers[-1])
-    if last.high < first.low:
-        verdict = "nearer than in the first"
-    elif last.low > first.high:
-        verdict = "farther than in the first, unlike in the paper"
-    else:
-        verdict = "no clear difference"
-    values = np.where(np.isnan(numbers.value), np.inf, numbers.value)
-    nearest_layer = int(values.argmin())
-    yield (
-        "Distance of tokens with nearly the same head output (top 1 % of pairs), over that of all "
-        f"pairs: {_text(first, DISTANCE)} in layer {layers[0]}, {_text(last, DISTANCE)} in layer "
-        f"{layers[-1]} ({verdict}). Smallest in layer {nearest_layer}: "
-        f"{_text(numbers.at(nearest_layer), DISTANCE)}."
-    )
-
-
-def _rows(results: StackResults) -> Iterator[str]:
-    if not (
-        results.has_value(SIMILARITY, SinkView.RAW, "all")
-        and results.has_value(ROWS, SinkView.RAW, "all")
-    ):
-        return
-    outputs = results.heads(SIMILARITY, SinkView.RAW, "all").value.ravel()
-    rows = results.heads(ROWS, SinkView.RAW, "all").value.ravel()
-    is_known = ~np.isnan(outputs) & ~np.isnan(rows)
-    if is_known.sum() < 3 or not (outputs[is_known].std() and rows[is_known].std()):
-        return
-    r = float(np.corrcoef(outputs[is_known], rows[is_known])[0, 1])
-    verdict = (
-        "similar outputs mostly come from similar rows"
-        if r >= MIN_CORRELATION
-        else "similar outputs are not only due to similar rows"
-    )
-    yield (
-        f"Across {int(is_known.sum()):,} heads, similarity of outputs correlates with similarity "
-        f"of attention rows (r = {number(r)}): {verdict}."
-    )
-
-
-def _anchors(results: StackResults) -> Iterator[str]:
-    layers = results.cached(anchor_layers)
-    if not layers:
-        return
-    n_true, n_shuffled, n_heads = (
-        sum(counts[0][index] for counts in layers.values()) for index in range(3)
-    )
-    yield (
-        f"Different anchors per layer, summed over layers: {n_true:,} for the "
-        f"{count_text(n_heads, 'head')} with pairs of cosine ≥ 0.9; {n_shuffled:,} with the tokens "
-        "of each sentence shuffled."
-    )
-
-
-def _ends(results: StackResults) -> Iterator[str]:
-    names = {"separator": "special separators", "sentence_end": "., ! and ?"}
-    for label, name in names.items():
-        if not results.has_value(ENDS, SinkView.RAW, label):
-            continue
-        numbers = results.layers(ENDS, SinkView.RAW, label)
-        highest_layer = int(np.nanargmax(numbers.value))
-        norm_share = results.layers(ENDS, SinkView.RAW, f"{label}_by_norm").at(highest_layer)
-        norm_note = (
-            f", value-weighted {number(norm_share.value, share=True)}"
-            if not np.isnan(norm_share.value)
-            else ""
-        )
-        yield (
-            f"Attention to {name} is highest in layer {highest_layer}: "
-            f"{_text(numbers.at(highest_layer), ENDS)}{norm_note}, from tokens that see one."
-        )
-
-
-def _preference(results: StackResults) -> Iterator[str]:
-    if not results.has_value(PREFERENCE, SinkView.RAW, TOP):
-        return
-    numbers = results.layers(PREFERENCE, SinkView.RAW, TOP)
-    highest_layer = int(np.nanargmax(numbers.value))
-    yield (
-        "Odds that similar tokens are of one sentence, over those of other pairs of the same "
-        f"distance: at most {_text(numbers.at(highest_layer), PREFERENCE)} (layer {highest_layer})."
-    )
-
-
-def _segments(results: StackResults) -> Iterator[str]:
-    if not results.has_value(SEGMENTS, SinkView.RAW, "f1:even"):
-        return
-    best_f1 = {}
-    for rule in HEAD_RULES:
-        layer, f1 = best_layer(results, rule)
-        best_f1[rule] = f"{_text(f1, SEGMENTS)} (layer {layer})"
-    first = results.stack.attention_layers[0]
-    baseline_f1 = {
-        rule: _text(results.layers(SEGMENTS, SinkView.RAW, f"f1:{rule}").at(first), SEGMENTS)
-        for rule in ("punctuation", "even")
-    }
-    yield (
-        f"Sentence ends, best F1: {best_f1['similarity']} by dips of similarity, "
-        f"{best_f1['attention']} by attention to ., ! and ?. Baselines: "
-        f"{baseline_f1['punctuation']} for every ., ! and ?, "
-        f"{baseline_f1['even']} at even distances."
-    )
 
 
 def drift_from_input(results: StackResults) -> Iterator[Finding]:

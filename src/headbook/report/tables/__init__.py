@@ -20,7 +20,15 @@ from headbook.study.tables import (
     TABLES_OF_REPORT,
     Table,
 )
-from headbook.study.token_tables import GEOMETRY, NEAREST, TOKENS, TOP_TOKENS, TYPES, WORDS
+from headbook.study.token_tables import (
+    CLASS_FLOWS,
+    GEOMETRY,
+    NEAREST,
+    TOKENS,
+    TOP_TOKENS,
+    TYPES,
+    WORDS,
+)
 
 __all__ = ["STUDY_TABLES", "Study"]
 
@@ -30,7 +38,7 @@ STUDY_TABLES: dict[str, Table[Study]] = {
     table.name: table
     for table in (
         HEADS, LAYERS, CONTROLS, PAIRS, ALIGNMENTS, GROUPS, MINIMAL_PAIRS, GEOMETRY, COMPARED,
-        TOP_TOKENS, TOKENS, TYPES, NEAREST, HEAD_IMPORTANCE, HEAD_GROUPS, PRUNING, EFFECT_TOKENS,
-        TESTS, WORDS,
+        TOP_TOKENS, CLASS_FLOWS, TOKENS, TYPES, NEAREST, HEAD_IMPORTANCE, HEAD_GROUPS, PRUNING,
+        EFFECT_TOKENS, TESTS, WORDS,
     )
 }  # fmt: skip

@@ -1,0 +1,201 @@
+"""Charts of attention by distance, and of how alike the outputs of heads are by layer."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from headbook.analysis.accumulators import Estimates
+from headbook.charts.axes import spread_values
+from headbook.charts.plots import (
+    Plot,
+    PlotMark,
+    Scale,
+    Series,
+    even_ticks,
+    grid,
+    layer_plot,
+    mark,
+    percent,
+    text,
+    value_axis,
+)
+from headbook.metrics import ids
+from headbook.report.answers.linked_rows import head_row, layer_row
+from headbook.report.answers.patterns import ODDS, OUTPUTS, ROWS
+from headbook.report.results import StackResults
+from headbook.report.wording import head_name, number, signed
+from headbook.report.wording import percent as share_text
+from headbook.schema import HeadKey, SinkView
+from headbook.study.sentence_data import HeadName
+
+OFFSET_HEIGHT, LAYER_HEIGHT = 330, 300  # pixels
+N_OFFSETS = 13  # offsets that the chart shows
+MIN_MARKED_SHARE = 0.2  # share of attention at one offset from which on a head has a mark
+MIN_NAMED_SHARE = 0.28  # share from which on the head is named, too
+MAX_NAMED, MAX_MARKS = 4, 40  # named heads at one offset, and marks at all of them
+MAX_NAME_PLACE = 88  # per cent of the plot beyond which names stand on the left of marks
+NAME_DISTANCE = 15.0  # pixels between two names
+DOT_STEP = 2.2  # pixels between the dots of two heads in a row
+MAX_DOT_SPREAD = 40.0  # pixels that the dots of a layer take at most
+
+
+def offset_key(offset: int) -> HeadKey:
+    """Return the key of the share of attention at one offset, key minus query."""
+    return HeadKey(ids.OFFSET_PROFILE, SinkView.RAW, str(offset))
+
+
+def offset_rows(results: StackResults) -> pd.DataFrame:
+    """Return the share of attention at each offset, a row for each offset and head.
+
+    Causal models have no keys after the query.
+    """
+    first = 1 - N_OFFSETS if results.stack.causal else -(N_OFFSETS // 2)
+    frames = []
+    for offset in range(first, first + N_OFFSETS):
+        if not results.has_value(*offset_key(offset)):
+            continue
+        numbers = results.heads(*offset_key(offset))
+        layer, head = np.nonzero(~np.isnan(numbers.value))
+        at = layer, head
+        frames.append(pd.DataFrame({
+            "stack": results.stack.name, "offset": offset, "layer": layer, "head": head,
+            "share": numbers.value[at], "low": numbers.low[at], "high": numbers.high[at],
+            "uniform": results.uniform(*offset_key(offset)).value[layer],
+        }))  # fmt: skip
+    return pd.concat(frames, ignore_index=True)
+
+
+def offset_plot(results: StackResults, name: str, caption: str) -> Plot:
+    """Draw the share of attention at each offset, a line for each head, large ones as marks."""
+    rows = offset_rows(results)
+    scale = Scale(
+        0, min(1.0, math.ceil(4 * rows["share"].max()) / 4), OFFSET_HEIGHT, top=22, bottom=46
+    )
+    ticks = even_ticks(0, scale.high, lambda value: f"{100 * value:g} %")
+    offsets = sorted(rows["offset"].unique().tolist())
+    width = 100 / len(offsets)
+    marked = rows.sort_values("share", ascending=False, kind="stable")
+    marked = marked[marked["share"] >= MIN_MARKED_SHARE][:MAX_MARKS]
+    at_self = rows[rows["offset"] == 0]
+    if len(at_self) and 0 not in {*marked["offset"]}:
+        marked = pd.concat([marked, at_self.loc[[at_self["share"].idxmax()]]])
+    behind = [*grid(scale, [tick for tick, _ in ticks])]
+    marks: list[str | PlotMark] = []
+    for index, offset in enumerate(offsets):
+        x, here = width * (index + 0.5), rows[rows["offset"] == offset]
+        behind += _offset_axis(offset, x, width, scale, float(here["uniform"].iloc[0]))
+        large = marked[marked["offset"] == offset]
+        marks.append(_ticks(here.drop(index=large.index)["share"], x, scale))
+        marks += _large(results, large, x, scale)
+    y = scale(float(rows.loc[rows["offset"] == 0, "uniform"].max())) - 12
+    marks.append(text("dashed: uniform attention", "0", y, "s halo at-page"))
+    return Plot(
+        name=name, caption=caption, height=OFFSET_HEIGHT, behind=tuple(behind), marks=tuple(marks),
+        axis=value_axis(scale, ticks), label_width=20, rows=rows,
+    )  # fmt: skip
+
+
+def _offset_axis(
+    offset: int, x: float, width: float, scale: Scale, uniform: float
+) -> Iterator[str]:
+    """Yield the name of an offset and its share under uniform attention."""
+    y = f'y1="{scale(uniform):.1f}" y2="{scale(uniform):.1f}"'
+    left, right = percent(x - 0.36 * width), percent(x + 0.36 * width)
+    yield f'<line class="bl" x1="{left}" x2="{right}" {y}/>'
+    yield text(signed(offset), percent(x), scale.height - 26, "mid b" if offset == 0 else "mid s")
+    if offset == 0:
+        yield text("itself", percent(x), scale.height - 8, "mid b")
+        yield text("← tokens before", percent(x - width / 2), scale.height - 8, "end s at-page", -6)
+        if x < 90:
+            yield text("tokens after →", percent(x + width / 2), scale.height - 8, "s at-page", 6)
+
+
+def _ticks(shares: pd.Series, x: float, scale: Scale) -> str:
+    """Return a short line for each head; of lines at the same pixel one is drawn."""
+    heights = sorted({round(scale(share)) for share in shares})
+    path = "".join(f"M-10 {y}h20" for y in heights)
+    return (f'<svg x="{percent(x)}" overflow="visible" opacity="0.55" class="c-baseline">'
+            f'<path class="st" d="{path}"/></svg>')  # fmt: skip
+
+
+def _large(
+    results: StackResults, large: pd.DataFrame, x: float, scale: Scale
+) -> Iterator[str | PlotMark]:
+    """Yield the marks of heads with large shares at one offset, the largest with their names."""
+    for row in large.to_dict("records"):
+        place, y = (row["layer"], row["head"]), scale(row["share"])
+        name = head_name(HeadName(results.stack.name, *place))
+        label = f"{name}: {share_text(row['share'])} of its attention at offset "
+        label += signed(row["offset"])
+        href = head_row(results, offset_key(row["offset"]), place, "").href
+        yield PlotMark(mark("model", x, y), "c-model", href, label, x, y)
+    is_self = large["offset"] == 0
+    named = large[(large["share"] >= MIN_NAMED_SHARE) | is_self][:MAX_NAMED]
+    if len(named):
+        heights = np.array([scale(share) for share in named["share"]])
+        limits = scale.top - 6, scale.height - scale.bottom
+        for y, row in zip(
+            spread_values(heights, NAME_DISTANCE, limits), named.to_dict("records"), strict=True
+        ):
+            words = f"L{row['layer']}·H{row['head']} {share_text(row['share'])}"
+            at_right = x > MAX_NAME_PLACE
+            style, shift = ("end s halo at-page", -9) if at_right else ("s halo at-page", 9)
+            yield text(words, percent(x), y + 4, style, shift)
+
+
+def _line(
+    results: StackResults, name: str, kind: str, key: HeadKey, layers: Sequence[int]
+) -> Series:
+    """Return a metric of layers as a line."""
+    numbers: Estimates = results.layers(*key)
+    at = [*layers]
+    values = numbers.value[at]
+    return Series(
+        name, kind, values, numbers.low[at], numbers.high[at], [number(value) for value in values],
+        [layer_row(results, key, layer, "").href for layer in layers],
+    )  # fmt: skip
+
+
+def similarity_plot(results: StackResults, name: str, caption: str) -> Plot:
+    """Draw how alike the outputs of a head are for two tokens, beside its rows of attention."""
+    layers = [*results.stack.attention_layers]
+    lines = [_line(results, "head outputs", "model", OUTPUTS, layers)]
+    if results.has_value(*ROWS):
+        lines.append(_line(results, "attention rows", "baseline", ROWS, layers))
+    heads = results.heads(*OUTPUTS).value
+    low = min(0.0, math.floor(5 * np.nanmin(heads)) / 5)
+    scale = Scale(low, 1, LAYER_HEIGHT, top=16)
+    return layer_plot(
+        name, caption, lines, [str(layer) for layer in layers], scale=scale,
+        ticks=even_ticks(low, 1, lambda value: f"{value:g}".replace("-", "−")), label_width=200,
+        notes=tuple(_dots(heads[layer], index, len(layers), scale) for index, layer in
+                    enumerate(layers)),
+    )  # fmt: skip
+
+
+def _dots(values: np.ndarray, index: int, n_layers: int, scale: Scale) -> str:
+    """Return a small dot for each head of a layer, side by side in the order of heads."""
+    x = 2 + 96 * index / max(1, n_layers - 1)
+    step = min(DOT_STEP, MAX_DOT_SPREAD / len(values))
+    path = "".join(
+        f"M{(head - (len(values) - 1) / 2) * step:.0f} {scale(float(value)):.0f}h0"
+        for head, value in enumerate(values)
+        if not math.isnan(value)
+    )
+    dots = f'<path class="st" stroke-width="5" stroke-linecap="round" d="{path}"/>'
+    return f'<svg x="{percent(x)}" overflow="visible" opacity="0.5" class="c-baseline">{dots}</svg>'
+
+
+def odds_plot(results: StackResults, name: str, caption: str) -> Plot:
+    """Draw the odds that similar tokens are of one sentence, over those of other pairs."""
+    layers = [*results.stack.attention_layers]
+    line = _line(results, "similar tokens", "model", ODDS, layers)
+    most = max(2.0, float(np.nanmax(line.high if np.isfinite(line.high).any() else line.values)))
+    scale = Scale(0, most, LAYER_HEIGHT, top=16)
+    ticks = even_ticks(0, most, lambda value: f"{value:g}")
+    return layer_plot(
+        name, caption, [line], [str(layer) for layer in layers], scale=scale, ticks=ticks,
+        baselines=[(1.0, "no preference")], label_width=160,
+    )  # fmt: skip

@@ -1,0 +1,383 @@
+"""Charts about sink heads: what they give to the sink and get from it, and what changes without."""
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from headbook.charts.plots import (
+    Plot,
+    PlotCurve,
+    PlotMark,
+    Scale,
+    end_labels,
+    grid,
+    mark,
+    percent,
+    text,
+    value_axis,
+)
+from headbook.report.ablation import drawn_unit, unit_factor
+from headbook.report.answers.linked_rows import head_row, layer_row
+from headbook.report.answers.sinks import (
+    SINK,
+    SINK_OUTPUT,
+    group_row,
+    rows_together,
+    single_rows,
+    sink_heads,
+    sink_threshold,
+)
+from headbook.report.families import sink_tokens
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.results import StackResults
+from headbook.report.wording import head_name, interval_text, number
+from headbook.report.wording import percent as share_text
+from headbook.schema import Replacement
+from headbook.study import ablation_tests
+from headbook.study.ablation import AblationResults
+from headbook.study.ablation_tables import EFFECT, ESTIMATED, EXACT
+from headbook.study.ablation_tests import ATTRIBUTION
+from headbook.study.sentence_data import HeadName
+
+SINK_HEIGHT = 380  # pixels
+MAX_LINKED_HEADS = 150  # heads of a stack that are drawn one by one
+MAX_PROFILE_POINTS = 16  # heads of a layer that the area of the layer has as points
+MAX_NAMED_HEADS = 80  # heads of a stack up to which sink heads are named in the chart
+PAGE_WIDTH = 1240  # pixels of a plot on a wide page, by which names are placed
+NAME_HEIGHT = 12  # pixels
+NOTE_DISTANCE = 22  # pixels between the two notes, at least
+NOTE_RISE = 0.08  # share by which the note on a bar stands above it
+MAX_NOTE_PLACE = 70  # per cent of the plot beyond which notes stand on the left of their head
+HeadRow = Mapping[Hashable, Any]  # a row of `sink_rows`
+HeadMark = tuple[float, HeadRow]  # place in per cent of the plot, and the row of a head
+
+
+def sink_rows(results: StackResults) -> pd.DataFrame:
+    """Return attention to the sink and its part of the output, a row for each head of a stack.
+
+    Heads are in the order of layers, and of a layer those with most attention first.
+    """
+    attention = results.heads(*SINK)
+    uniform = results.uniform(*SINK).value
+    layer, head = np.nonzero(~np.isnan(attention.value))
+    frame = pd.DataFrame({"stack": results.stack.name, "layer": layer, "head": head})
+    measured = {"attention": attention}
+    if results.has_value(*SINK_OUTPUT):
+        measured["output"] = results.heads(*SINK_OUTPUT)
+    for name, numbers in measured.items():
+        frame[name] = numbers.value[layer, head]
+        frame[f"{name}_low"], frame[f"{name}_high"] = (
+            numbers.low[layer, head], numbers.high[layer, head],
+        )  # fmt: skip
+    frame["uniform"] = uniform[layer]
+    frame["threshold"] = [sink_threshold(value) for value in uniform[layer]]
+    sinks = {*sink_heads(results)}
+    places = zip(layer.tolist(), head.tolist(), strict=True)
+    frame["sink_head"] = [place in sinks for place in places]
+    order = ["layer", "attention", "head"]
+    return frame.sort_values(order, ascending=[True, False, True], ignore_index=True)
+
+
+def sink_plot(results: StackResults, name: str, caption: str) -> Plot:
+    """Draw attention to the sink beside its part of the output, for all heads of a stack.
+
+    Models of at most `MAX_LINKED_HEADS` heads show each head as a pair of marks; larger ones show
+    an area for each layer from the attention of its heads down to the part of the output.
+    """
+    rows = sink_rows(results)
+    layers = results.stack.attention_layers
+    largest = float(rows[["attention", "threshold"]].max().max())
+    scale = Scale(0, min(1.0, largest + 0.08), SINK_HEIGHT, top=22, bottom=30)
+    ticks = [(tick, f"{100 * tick:.0f} %") for tick in np.arange(0, scale.high, 0.25)]
+    width = 100 / len(layers)
+    behind, heads = [*grid(scale, [tick for tick, _ in ticks])], list[HeadMark]()
+    curves, marks = list[PlotCurve](), list[str | PlotMark]()
+    for index, layer in enumerate(layers):
+        of_layer = rows[rows["layer"] == layer].to_dict("records")
+        behind += _layer_frame(of_layer, index, layer, width, scale)
+        here = [*zip(_places(len(of_layer), index, width), of_layer, strict=True)]
+        heads += here
+        if len(rows) > MAX_LINKED_HEADS:
+            curves += _profiles(here, scale)
+            marks += _layer_pair(results, layer, (index + 0.5) * width, scale)
+        else:
+            step = width / max(len(here), 1)
+            marks += (_pair(results, x, row, scale, step) for x, row in here)
+    if len(rows) <= MAX_LINKED_HEADS:
+        marks += _notes(max(heads, key=lambda head: head[1]["attention"]), scale)
+    if len(rows) <= MAX_NAMED_HEADS:
+        marks += _names([head for head in heads if head[1]["sink_head"]], scale)
+    return Plot(
+        name=name,
+        caption=caption,
+        height=SINK_HEIGHT,
+        curves=tuple(curves),
+        behind=tuple(behind),
+        marks=tuple(marks),
+        axis=value_axis(scale, ticks),
+        labels=_line_labels(heads[-1][1], scale) + text("layer", "10", SINK_HEIGHT - 6),
+        label_width=100,
+        rows=rows,
+    )
+
+
+def _places(amount: int, index: int, width: float) -> list[float]:
+    """Return the places of the heads of a layer, in per cent of the plot."""
+    margin = min(1.6, 0.1 * width)
+    return [
+        index * width + margin + (width - 2 * margin) * (n + 0.5) / amount for n in range(amount)
+    ]
+
+
+def _layer_frame(
+    of_layer: Sequence[HeadRow], index: int, layer: int, width: float, scale: Scale
+) -> Iterator[str]:
+    """Yield the name of a layer, its border, and the lines of sink heads and uniform attention."""
+    left, right = index * width, (index + 1) * width
+    if index:
+        yield (f'<line class="gl" x1="{percent(left)}" x2="{percent(left)}" '
+               f'y1="{scale.top - 8:.1f}" y2="{scale.height - scale.bottom:.1f}"/>')  # fmt: skip
+    yield text(str(layer), percent((left + right) / 2), scale.height - 6, "mid b")
+    for style, column in (("ax", "threshold"), ("bl", "uniform")):
+        value = of_layer[0][column] if of_layer else math.nan
+        if not math.isnan(value):
+            y = f'y1="{scale(value):.1f}" y2="{scale(value):.1f}"'
+            yield f'<line class="{style}" x1="{percent(left)}" x2="{percent(right)}" {y}/>'
+
+
+def _pair(results: StackResults, x: float, row: HeadRow, scale: Scale, step: float) -> PlotMark:
+    """Return the two marks of a head as one link; ``step`` the distance of heads in per cent."""
+    place, y = (row["layer"], row["head"]), scale(row["attention"])
+    name = head_name(HeadName(results.stack.name, *place))
+    label = f"{name}: {share_text(row['attention'])} of its attention"
+    radius = round(min(4.4, 0.45 * PAGE_WIDTH * step / 100), 1)
+    svg = mark("model", x, y, hollow=not row["sink_head"], radius=radius)
+    output = row.get("output", math.nan)
+    if not math.isnan(output):
+        label += f", {share_text(output)} of its output norm"
+        ends = f'y1="{y:.1f}" y2="{scale(output):.1f}"'
+        leader = f'<line class="ld" x1="{percent(x)}" x2="{percent(x)}" {ends}/>'
+        svg = f"{leader}{svg}{_bar(x, scale(output), min(0.5, 0.45 * step))}"
+    href = head_row(results, SINK, place, "").href
+    return PlotMark(svg, f"c-{'model' if row['sink_head'] else 'baseline'}", href, label, x, y)
+
+
+def _bar(x: float, y: float, half: float = 0.5) -> str:
+    """Return the mark of what the sink contributes; ``half`` its width, in per cent of the plot."""
+    ends = f'x1="{percent(x - half)}" x2="{percent(x + half)}" y1="{y:.1f}" y2="{y:.1f}"'
+    return f'<line class="st" stroke-width="3" {ends}/>'
+
+
+def _profiles(heads: Sequence[HeadMark], scale: Scale) -> Iterator[PlotCurve]:
+    """Yield the area between the attention of the heads of a layer and their part of the output."""
+    drawn = heads[:: -(-len(heads) // MAX_PROFILE_POINTS)]
+    upper = [(x, scale(row["attention"])) for x, row in drawn]
+    lower = [(x, scale(row["output"])) for x, row in drawn
+             if not math.isnan(row.get("output", math.nan))]  # fmt: skip
+    if lower:
+        yield PlotCurve((*upper, *reversed(lower)), "bd c-model", closed=True)
+    yield PlotCurve(tuple(upper), "ln c-model")
+
+
+def _layer_pair(results: StackResults, layer: int, x: float, scale: Scale) -> Iterator[PlotMark]:
+    """Yield the two numbers of all heads of a layer together."""
+    tokens = sink_tokens(results)
+    for key, what in ((SINK, "attention on"), (SINK_OUTPUT, "output norm from")):
+        value = math.nan
+        if results.has_value(*key):
+            value = float(results.layers(*key).value[layer])
+        if not math.isnan(value):
+            y = scale(value)
+            svg = mark("model", x, y) if key == SINK else _bar(x, y)
+            label = f"Layer {layer}, all heads: {share_text(value)} of the {what} {tokens}"
+            yield PlotMark(svg, "c-model", layer_row(results, key, layer, "").href, label, x, y)
+
+
+def _names(heads: Sequence[HeadMark], scale: Scale) -> Iterator[str]:
+    """Yield the names of heads above their marks, moved up where two would overlap."""
+    placed: list[tuple[float, float, float]] = []
+    for x, row in heads:
+        name = f"H{row['head']}"
+        centre, width, y = x * PAGE_WIDTH / 100, 5 + 7 * len(name), scale(row["attention"]) - 9
+        while any(
+            abs(centre - other) < (width + other_width) / 2 and abs(y - other_y) < NAME_HEIGHT
+            for other, other_y, other_width in placed
+        ):
+            y -= 3
+        placed.append((centre, y, width))
+        yield text(name, percent(x), y, "mid s at-wide")
+
+
+def _notes(head: HeadMark, scale: Scale) -> Iterator[str]:
+    """Yield what the two marks of a head stand for."""
+    x, row = head
+    style, shift = ("end b halo at-page", -12) if x > MAX_NOTE_PLACE else ("b halo at-page", 13)
+    name, y = f"L{row['layer']}·H{row['head']}", scale(row["attention"])
+    attention = f"● {share_text(row['attention'])} of the attention of {name}"
+    yield text(attention, percent(x), y + 4, style, shift)
+    output = row.get("output", math.nan)
+    if not math.isnan(output):
+        words = f"▬ {share_text(output)} of its output norm"
+        y = max(scale(output + NOTE_RISE), y + NOTE_DISTANCE)
+        yield text(words, percent(x), y, style, shift)
+
+
+def _line_labels(row: HeadRow, scale: Scale) -> str:
+    """Return the names of the two lines, beside their ends in the last layer."""
+    parts = []
+    if not math.isnan(row["threshold"]):
+        y = scale(row["threshold"])
+        parts.append(text("“sink head”", "10", y - 1, "b s"))
+        parts.append(text(f"from {share_text(row['threshold'])}", "10", y + 14))
+    y = scale(row["uniform"])
+    return "".join([*parts, text("uniform", "10", y - 1), text("attention", "10", y + 14)])
+
+
+CHANGE_HEIGHT = 340  # pixels
+MAX_HEADS = 30  # heads that the chart shows, those of the largest changes
+MAX_IN_ONE_ROW = 10  # names that fit into one row below the chart
+MAX_DECADES = 6  # powers of ten that the chart shows at most
+TOGETHER = "all"  # in place of a head, in the rows of all sink heads at once
+CHANGES = {"change": Replacement.MEAN, "sink_masked": Replacement.WITHOUT_SINK}
+
+
+def change_rows(results: StackResults) -> pd.DataFrame:
+    """Return what changes without sink heads, in the unit of pages, the largest change first.
+
+    Columns ``stack, heads, layer, head`` and, for `CHANGES`, the value, its interval and its
+    method, ``exact`` or ``estimated``. The first row is that of all sink heads together, if they
+    were replaced together.
+    """
+    ablation = results.study.corpus_sums.ablation
+    assert ablation is not None
+    target, factor = ablation_tests.ranked_target(ablation), unit_factor(ablation)
+    rows: list[dict[str, Any]] = []
+    if group := rows_together(results):
+        row: dict[str, Any] = {"heads": TOGETHER, "layer": math.nan, "head": math.nan}
+        for name, replacement in CHANGES.items():
+            row |= _change(name, group.get(replacement), EXACT, factor)
+        rows.append(row)
+    singles: list[dict[str, Any]] = []
+    for (layer, head), numbers in single_rows(results).items():
+        row = {"heads": f"L{layer}·H{head}", "layer": layer, "head": head}
+        for name, replacement in CHANGES.items():
+            exact = numbers.get((EFFECT, replacement, target))
+            estimate = numbers.get((ATTRIBUTION, replacement, target))
+            method = EXACT if exact else ESTIMATED
+            row |= _change(name, exact or estimate, method, factor)
+        if not math.isnan(row["change"]):
+            singles.append(row)
+    singles.sort(key=lambda row: -row["change"])
+    frame = pd.DataFrame([*rows, *singles[:MAX_HEADS]])
+    frame.insert(0, "stack", results.stack.name)
+    return frame
+
+
+def _change(name: str, row: Mapping[str, Any] | None, method: str, factor: float) -> dict[str, Any]:
+    """Return the value, interval and method of one replacement; NaN if it was not made."""
+    value, low, high = (
+        (row[column] * factor for column in ("value", "low", "high")) if row else (math.nan,) * 3
+    )
+    return {name: value, f"{name}_low": low, f"{name}_high": high, f"{name}_method": method}
+
+
+def change_plot(results: StackResults, name: str, caption: str) -> Plot:
+    """Draw the change without each sink head above the change with the sink masked in the head."""
+    ablation = results.study.corpus_sums.ablation
+    assert ablation is not None
+    rows = change_rows(results)
+    target = ablation_tests.ranked_target(ablation)
+    margin = ablation_tests.equivalence_margin(ablation, target) * unit_factor(ablation)
+    values = rows[[*CHANGES]].to_numpy(float)
+    largest = float(np.nanmax([*rows["change_high"], *values.ravel(), margin]))
+    top = math.ceil(math.log10(largest)) if largest > 0 else 0
+    smallest = min(values[values > 0], default=10.0**top)
+    bottom = max(min(math.floor(math.log10(smallest)), top - 1), top - MAX_DECADES)
+    scale = Scale(10.0**bottom, 10.0**top, CHANGE_HEIGHT, top=40, bottom=40, log=True)
+    ticks = [(10.0**power, f"{10.0**power:g}") for power in range(bottom, top + 1)]
+    behind: list[str] = []
+    for tick, _ in ticks:
+        y = f'y1="{scale(tick):.1f}" y2="{scale(tick):.1f}"'
+        behind.append(f'<line class="gl" x1="0" x2="100%" {y}/>')
+    if not math.isnan(margin):
+        y = f'y1="{scale(margin):.1f}" y2="{scale(margin):.1f}"'
+        behind.append(f'<line class="bl" x1="0" x2="100%" {y}/>')
+    step = 100 / len(rows)
+    marks: list[str | PlotMark] = []
+    for index, row in enumerate(rows.to_dict("records")):
+        x = step * (index + 0.5)
+        marks += _change_marks(results, ablation, row, x, scale)
+        down = 12 if len(rows) <= MAX_IN_ONE_ROW or index % 2 else 26
+        marks.append(text(row["heads"], percent(x), CHANGE_HEIGHT - down, "mid s at-page"))
+    unit = text(f"change, {drawn_unit(ablation)}", "0", 16)
+    return Plot(
+        name=name, caption=caption, height=CHANGE_HEIGHT, behind=tuple(behind), marks=tuple(marks),
+        axis=value_axis(scale, ticks) + unit, axis_width=60,
+        labels=_change_labels(rows, margin, scale), label_width=160, rows=rows,
+    )  # fmt: skip
+
+
+def _change_marks(
+    results: StackResults, ablation: AblationResults, row: Mapping[Any, Any], x: float, scale: Scale
+) -> Iterator[str | PlotMark]:
+    """Yield both changes of a head, or of all together, each with a link to its row."""
+    target = ablation_tests.ranked_target(ablation)
+    ends = [scale(row[name]) for name in CHANGES if not math.isnan(row[name])]
+    yield (f'<line class="ld" x1="{percent(x)}" x2="{percent(x)}" y1="{min(ends):.1f}" '
+           f'y2="{max(ends):.1f}"/>')  # fmt: skip
+    for name, replacement in CHANGES.items():
+        value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+        if math.isnan(value):
+            continue
+        kind, y, is_exact = "special", scale(value), row[f"{name}_method"] == EXACT
+        words = "with only the sink masked in"
+        if name == "change":
+            kind, words = "model", "without"
+        who = "all sink heads together"
+        if row["heads"] != TOGETHER:
+            who = head_name(HeadName(results.stack.name, int(row["layer"]), int(row["head"])))
+        label = (f"Change {words} {who}: {number(value)} {drawn_unit(ablation)} "
+                 f"{interval_text(low, high) if is_exact else '(estimated)'}")  # fmt: skip
+        if not math.isnan(low):
+            yield (f'<line class="iv" x1="{percent(x)}" x2="{percent(x)}" y1="{scale(low):.1f}" '
+                   f'y2="{scale(high):.1f}"/>')  # fmt: skip
+        shape = mark(kind, x, y, hollow=not is_exact, radius=5 if kind == "model" else 4.4)
+        href = _change_row(results, row, replacement, target, is_exact=is_exact).href
+        yield PlotMark(shape, f"c-{kind}", href, label, x, y)
+
+
+def _change_row(
+    results: StackResults, row: Mapping[Any, Any], replacement: str, target: str, *, is_exact: bool
+) -> LinkedNumber:
+    """Return the number of a mark."""
+    if row["heads"] == TOGETHER:
+        return group_row(rows_together(results)[replacement], "")
+    columns = (
+        ("stack", results.stack.name), ("layer", int(row["layer"])), ("head", int(row["head"])),
+        ("metric", EFFECT if is_exact else ATTRIBUTION), ("replacement", str(replacement)),
+        ("target", target), ("label", ""),
+    )  # fmt: skip
+    return LinkedNumber("", "importance", columns)
+
+
+def _change_labels(rows: pd.DataFrame, margin: float, scale: Scale) -> str:
+    """Return what the two kinds of marks and the line of the margin stand for."""
+    ends: list[tuple[float, str]] = []
+
+    def add(y: float, *lines: tuple[str, str]) -> None:
+        for index, (style, words) in enumerate(lines):
+            ends.append((y + 16 * index, text(words, "10", 0, style).replace('y="0.0"', 'y="{y}"')))
+
+    change, masked = rows["change"].median(), rows["sink_masked"].median()
+    methods = {*rows["change_method"]}
+    keys = {EXACT: "● measured", ESTIMATED: "○ estimated"}
+    key = [("s", words) for method, words in keys.items() if method in methods]
+    add(scale(change) - 24, ("b", "the whole head"), *key)
+    if not math.isnan(margin):
+        add(scale(margin), ("s", "a change counts"), ("s", "from here on"))
+    if not math.isnan(masked):
+        add(scale(masked) - 16, ("lb c-special", "only the sink"), ("lb c-special", "masked"))
+    return end_labels(ends, scale)

@@ -1,0 +1,276 @@
+"""Heads against rules of word order for relations, and scores of induced trees, as wide plots."""
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from headbook.analysis.accumulators import Estimate
+from headbook.charts.drawing import Drawing
+from headbook.charts.plots import (
+    HIT_RADIUS,
+    Plot,
+    PlotMark,
+    Scale,
+    end_labels,
+    even_ticks,
+    grid,
+    mark,
+    percent,
+    text,
+    value_axis,
+)
+from headbook.report.wording import visible, whole_percent, whole_points
+
+ROW_HEIGHT, PRINTED_HEIGHT = 26.0, 44.0  # pixels of a relation on pages and in papers
+FIRST, WIDTH = 1.0, 97.0  # per cent of the plot at which shares of 0 begin, and that they span
+WIDE_LETTERS, FEW_LETTERS = 85, 40  # letters that a wide and a narrow plot have room for
+TREE_HEIGHT = 230.0
+MANY_POINTS = 12  # layers beyond which points of a plot have no values beside them
+DOT_RADIUS = 5.5
+
+
+class RelationLine(NamedTuple):
+    """A head against the best surface rule, on the words of one relation and direction.
+
+    Attributes:
+        name: query and key.
+        head: name of the head.
+        accuracy: share of the words that the head finds.
+        rule: share of the words that the rule finds.
+        supported: whether pages may claim the relation.
+        label: the numbers in words.
+        href: address of their row.
+    """
+
+    name: str
+    head: str
+    accuracy: Estimate
+    rule: float
+    supported: bool
+    label: str
+    href: str
+
+
+def _x(share: float) -> float:
+    """Return the place of a share, in per cent of the plot's width."""
+    return FIRST + WIDTH * share
+
+
+def _line(style: str, ends: tuple[float, float], y: tuple[float, float]) -> str:
+    """Draw a line between two shares."""
+    (left, right), (top, bottom) = map(_x, ends), y
+    return (
+        f'<line class="{style}" x1="{percent(left)}" x2="{percent(right)}" '
+        f'y1="{top:.1f}" y2="{bottom:.1f}"/>'
+    )
+
+
+def _relation_marks(line: RelationLine, y: float) -> list[str | PlotMark]:
+    """Draw interval, distance, rule and head of one relation at a height."""
+    value, rule, low, high = line.accuracy.value, line.rule, line.accuracy.low, line.accuracy.high
+    weak = "" if line.supported else " weak"
+    parts: list[str | PlotMark] = [_line("gl", (0, 1), (y, y))]
+    if not np.isnan(low):
+        parts.append(_line(f"iv{weak}", (low, high), (y, y)))
+    parts.append(_line(f"rise{weak}", (rule, value), (y, y)))
+    parts.append(_line(f"rl{weak}", (rule, rule), (y - 9, y + 9)))
+    dot = mark("model", _x(value), y, hollow=not line.supported, radius=DOT_RADIUS)
+    parts.append(PlotMark(dot, "c-model", line.href, line.label, _x(value), y))
+    parts += _relation_label(line, y + 4)
+    return parts
+
+
+def _relation_label(line: RelationLine, y: float) -> list[str]:
+    """Write head and accuracy beside the dot, where wide and narrow plots have a free place."""
+    style = "b halo" if line.supported else "s halo"
+    words = f"{line.head} {whole_percent(line.accuracy.value)}"
+    places = [_label_place(line, len(words) / letters) for letters in (WIDE_LETTERS, FEW_LETTERS)]
+    kinds = ("",) if places[0] == places[1] else (" at-wide", " at-narrow")
+    return [
+        text(words, percent(_x(share)), y, style + kind + " end" * (shift < 0), shift)
+        for kind, (share, shift) in zip(kinds, places, strict=False)
+    ]
+
+
+def _label_place(line: RelationLine, width: float) -> tuple[float, int]:
+    """Return the share at which a label begins or ends, and its distance in pixels.
+
+    Args:
+        width: share that the label covers.
+    """
+    value, rule = line.accuracy.value, line.rule
+    if value >= rule:
+        return (value, 11) if value + width < 1 else (rule, -11)
+    if value > width:
+        return value, -11
+    return (value, 11) if rule - value > width else (rule, 11)
+
+
+def relation_row(line: RelationLine, root: str) -> str:
+    """Return one relation as an element as wide as its place.
+
+    Args:
+        root: path from the page to the site's root.
+    """
+    marks = "".join(
+        part if isinstance(part, str) else _linked(part, root)
+        for part in _relation_marks(line, ROW_HEIGHT / 2)
+    )
+    label = escape(visible(line.name))
+    return (
+        f'<svg class="pl" height="{ROW_HEIGHT:.0f}" role="group" aria-label="{label}">{marks}</svg>'
+    )
+
+
+def _linked(part: PlotMark, root: str) -> str:
+    hit = f'<circle class="hit" cx="{percent(part.x)}" cy="{part.y:.1f}" r="{HIT_RADIUS:.0f}"/>'
+    href, label = escape(root + part.href), escape(visible(part.label))
+    return f'<a class="n {part.style}" href="{href}" aria-label="{label}">{part.svg}{hit}</a>'
+
+
+def share_axis() -> Drawing:
+    """Return the axis below the relations, as wide as its place."""
+    ticks = "".join(_share_ticks(14))
+    return Drawing("axis", "", f'<svg class="pl" height="20" aria-hidden="true">{ticks}</svg>')
+
+
+def _share_ticks(y: float) -> list[str]:
+    styles = {0.0: "s", 1.0: "s end"}
+    return [
+        text(whole_percent(tick), percent(_x(tick)), y, styles.get(tick, "s mid"))
+        for tick in (0.0, 0.25, 0.5, 0.75, 1.0)
+    ]
+
+
+def relation_plot(name: str, caption: str, lines: Sequence[RelationLine]) -> Plot:
+    """Draw all relations as one plot, for papers: pages draw a row each with `relation_row`."""
+    heights = [PRINTED_HEIGHT * (place + 0.65) for place in range(len(lines))]
+    rows = [
+        {
+            "relation": line.name,
+            "head": line.head,
+            "accuracy": line.accuracy.value,
+            "low": line.accuracy.low,
+            "high": line.accuracy.high,
+            "rule": line.rule,
+            "supported": line.supported,
+        }
+        for line in lines
+    ]
+    marks: list[str | PlotMark] = []
+    for line, y in zip(lines, heights, strict=True):
+        style = "b s" if line.supported else "s"
+        points = f"{whole_points(line.accuracy.value - line.rule)} points"
+        marks += [text(line.name, "0", y - 14, style), text(points, "100%", y - 14, f"{style} end")]
+        marks += _relation_marks(line, y)
+    height = PRINTED_HEIGHT * len(lines) + 20
+    ticks = _share_ticks(height - 6)
+    frame = pd.DataFrame(rows)
+    return Plot(name, caption, height, marks=(*marks, *ticks), axis_width=0, rows=frame)
+
+
+class TreePoint(NamedTuple):
+    """A score of induced trees in one layer.
+
+    Attributes:
+        layer: number of the layer.
+        name: the head, or the layer.
+        score: share with its interval.
+        above: whether the interval lies above that of all trees without attention.
+        label: the score in words.
+        href: address of its row.
+    """
+
+    layer: int
+    name: str
+    score: Estimate
+    above: bool
+    label: str
+    href: str
+
+
+def tree_plot(
+    name: str,
+    caption: str,
+    points: Sequence[TreePoint],
+    baselines: Sequence[tuple[float, str]],
+    root: str,
+) -> Plot:
+    """Draw scores by layer, with dashed lines for trees without attention.
+
+    Args:
+        baselines: scores with their names.
+    """
+    known = [float(np.fmax(point.score.value, point.score.high)) for point in points]
+    top = math.ceil(10 * max([*known, *(value for value, _ in baselines), 0.1])) / 10
+    scale = Scale(0.0, top, TREE_HEIGHT, top=16)
+    ticks = even_ticks(0.0, top, whole_percent)
+    behind = [*grid(scale, [value for value, _ in ticks])]
+    ends = []
+    for value, words in baselines:
+        y = scale(value)
+        behind.append(f'<line class="bl" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>')
+        label = escape(visible(f"{words} {whole_percent(value)}"))
+        ends.append((y, f'<text class="s" x="8" y="{{y}}">{label}</text>'))
+    marks: list[str | PlotMark] = []
+    for place, point in enumerate(points):
+        x = 100 * (place + 0.5) / len(points)
+        marks += _tree_marks(point, x, scale, [value for value, _ in baselines], len(points))
+    return Plot(
+        name=name,
+        caption=caption,
+        height=TREE_HEIGHT,
+        behind=tuple(behind),
+        marks=tuple(marks),
+        axis=value_axis(scale, ticks),
+        labels=end_labels(ends, scale),
+        label_width=160,
+        rows=pd.DataFrame(
+            [
+                {"layer": p.layer, "tree": p.name, "score": p.score.value, "low": p.score.low,
+                 "high": p.score.high, "above_plain_trees": p.above}
+                for p in points
+            ]
+        ),
+        root=root,
+    )  # fmt: skip
+
+
+def _tree_marks(
+    point: TreePoint, x: float, scale: Scale, lines: Sequence[float], n_points: int
+) -> list[str | PlotMark]:
+    """Draw interval, dot and name of one score.
+
+    Args:
+        x: place in per cent.
+        lines: values of lines, which no text may lie on.
+    """
+    score, role = point.score, "model" if point.above else "baseline"
+    few = n_points <= MANY_POINTS
+    names = [(str(point.layer), "")]
+    if few and point.name != names[0][0]:
+        names = [(point.name, " at-wide"), (str(point.layer), " at-narrow")]
+    parts: list[str | PlotMark] = []
+    if few or point.layer % (n_points // MANY_POINTS) == 0:
+        parts += [
+            text(words, percent(x), scale.height - 6, f"mid s{kind}") for words, kind in names
+        ]
+    y = scale(score.value)
+    if not np.isnan(score.low):
+        parts.append(
+            f'<line class="st c-{role}" x1="{percent(x)}" x2="{percent(x)}" '
+            f'y1="{scale(score.low):.1f}" y2="{scale(score.high):.1f}"/>'
+        )
+    dot = mark(role, x, y, hollow=not point.above)
+    parts.append(PlotMark(dot, f"c-{role}", point.href, point.label, x, y))
+    if few:
+        near = any(abs(scale(line) - y) < 12 for line in lines)
+        style = "b s halo at-wide" if point.above else "s halo at-wide"
+        parts.append(
+            text(whole_percent(score.value), percent(x), y + (-7 if near else 4), style, 9)
+        )
+    return parts

@@ -1,0 +1,271 @@
+"""What the model loses without a head."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from headbook.charts import Drawing
+from headbook.charts.one_head import EffectScale, effect_dots, effect_picture
+from headbook.pages.parts.table import (
+    NumberCell,
+    PageTable,
+    Row,
+    words_cell,
+)
+from headbook.report.ablation import (
+    REPLACEMENT_NAMES,
+    TARGET_NAMES,
+    Rows,
+    backups,
+    change_row,
+    drawn_unit,
+    head_changes,
+    main_target,
+    margin_text,
+    rows_by_head,
+    unit,
+    unit_factor,
+    verdict_of_row,
+    verdict_target_text,
+)
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.results import StackResults
+from headbook.report.wording import (
+    THIN,
+    count_text,
+    head_file,
+    head_name,
+    interval_text,
+    number,
+    ordinal,
+    percent,
+    sentence_page,
+)
+from headbook.schema import AblationTarget, Replacement
+from headbook.study.ablation import AblationResults, MissedToken
+from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, REPAIR
+from headbook.study.ablation_tests import COSINE_TARGETS
+from headbook.study.sentence_data import HeadName
+
+LISTED = 5  # tokens, and the one in the middle
+
+
+@dataclass(frozen=True)
+class MissedTokenRow:
+    """A token at which the head is missed.
+
+    Attributes:
+        rank: among all, in words.
+        preceding, token, following: the text.
+        before, after: what the model says with the head and without; ``before`` may be empty.
+        sentence, href: its sentence; no address where that has no page.
+    """
+
+    rank: str
+    preceding: str
+    token: str
+    following: str
+    before: str
+    after: str
+    sentence: int
+    href: str
+
+
+@dataclass(frozen=True)
+class AblationSection:
+    """What the model loses without a head.
+
+    Attributes:
+        value: the change where the mean output stands in place of the head's; None if not known.
+        what: the unit of the change, the target, and the rank among all heads.
+        picture: all heads on a logarithmic axis; None without enough effects above 0.
+        verdict: conclusion from the sentences that change; empty for an estimate.
+        margin: of verdicts, with its unit.
+        verdict_target: target of verdicts, in words.
+        target: target of the table, in words.
+        instead: by what stands in its place.
+        remarks: direct and total change, and heads that back it up, in sentences.
+        tokens: where it is missed most; empty where the head was not replaced.
+        scores: what ``before`` and ``after`` of the tokens are, in words.
+    """
+
+    value: LinkedNumber | None
+    what: str
+    picture: Drawing | None
+    verdict: str
+    margin: str
+    verdict_target: str
+    target: str
+    instead: PageTable
+    remarks: tuple[str, ...]
+    tokens: tuple[MissedTokenRow, ...]
+    scores: str
+
+
+def ablation_section(results: StackResults, head: HeadName) -> AblationSection | None:
+    """Return what the model loses without a head; None where no head was replaced."""
+    ablation = results.study.corpus_sums.ablation
+    if ablation is None:
+        return None
+    rows = results.cached(rows_by_head).get(head, {})
+    target = AblationTarget(main_target(ablation))
+    columns = ("In its place", f"Change, {unit(ablation)}", "Verdict")
+    backed = results.cached(backups).get(head)
+    value, what = _change(results, ablation, head)
+    return AblationSection(
+        value=value,
+        what=what,
+        picture=_picture(results, ablation, head),
+        verdict=verdict_of_row(ablation, rows, Replacement.MEAN),
+        margin=margin_text(ablation),
+        verdict_target=verdict_target_text(ablation),
+        target=TARGET_NAMES[target],
+        instead=PageTable(columns, tuple(_instead(ablation, rows))),
+        remarks=(*_repaired(rows), *((backed,) if backed else ())),
+        tokens=results.cached(_tokens).get(head, ()),
+        scores="probability of the true token"
+        if target in ablation.unablated
+        else "1 minus the cosine of the token's last state",
+    )
+
+
+def _change(
+    results: StackResults, ablation: AblationResults, head: HeadName
+) -> tuple[LinkedNumber | None, str]:
+    """Return the change without a head, and its unit, target and rank in words."""
+    row = change_row(ablation, results.cached(rows_by_head).get(head, {}), Replacement.MEAN)
+    if row is None or math.isnan(row["value"]):
+        return None, ""
+    cell = _cell(ablation, row)
+    columns = ("stack", "layer", "head", "metric", "replacement", "target")
+    linked = LinkedNumber(cell.text, "importance", tuple((name, row[name]) for name in columns))
+    target = main_target(ablation)
+    moved = "sentence vector" if target == AblationTarget.EMBEDDING else "last states"
+    interval = cell.interval and f" {cell.interval}"
+    what = (
+        f"{drawn_unit(ablation)}{interval}: change of the {moved} (1 − cosine)"
+        if target in COSINE_TARGETS
+        else f"{unit(ablation)}{interval}: change of the {TARGET_NAMES[AblationTarget(target)]}"
+    )
+    values = results.cached(effects_of_heads)["value"]
+    above = int((values > row["value"] * unit_factor(ablation)).sum())
+    known = int(values.notna().sum())
+    estimated = "" if row["method"] == EXACT else ", estimated"
+    return linked, f"{what}{estimated}; {rank_words(above + 1)} of {count_text(known, 'head')}"
+
+
+def rank_words(rank: int) -> str:
+    """Return a rank from the top in words: ``largest``, ``second largest``, ``41st largest``."""
+    names = {1: "largest", 2: "second largest", 3: "third largest"}
+    return names.get(rank, f"{ordinal(rank)} largest")
+
+
+def effects_of_heads(results: StackResults) -> pd.DataFrame:
+    """Return the change without each head of the model, in the unit of pages."""
+    ablation = results.study.corpus_sums.ablation
+    assert ablation is not None
+    return head_changes(ablation)
+
+
+def _still(results: StackResults) -> tuple[EffectScale, str] | None:
+    """Return the axis of all effects, and all heads on it; None without enough effects."""
+    effects = results.cached(effects_of_heads)
+    values = effects["value"].to_numpy(np.float64)
+    scale = EffectScale.of(values)
+    exact = (effects["method"] == EXACT).to_numpy()
+    return None if scale is None else (scale, effect_dots(scale, values, exact))
+
+
+def _picture(results: StackResults, ablation: AblationResults, head: HeadName) -> Drawing | None:
+    """Return the change without one head among those of all heads."""
+    still, effects = results.cached(_still), results.cached(effects_of_heads)
+    mine = effects[
+        (effects["stack"] == head.stack)
+        & (effects["layer"] == head.layer)
+        & (effects["head"] == head.head)
+    ]
+    if still is None or mine.empty or math.isnan(mine["value"].iloc[0]):
+        return None
+    scale, dots = still
+    value, low, high = (float(mine[name].iloc[0]) for name in ("value", "low", "high"))
+    known = count_text(int(effects["value"].notna().sum()), "head")
+    interval = "" if math.isnan(low) else f"; bar: its 95{THIN}% interval"
+    caption = f"All {known} on a logarithmic scale, {drawn_unit(ablation)}{interval}."
+    if (effects["method"] != EXACT).any():
+        caption += " Pale dots: estimates."
+    if scale.cut(effects["value"]):
+        caption += " Changes below the axis stand at its left end."
+    caption += " Output replaced by its mean over the other half of the sentences."
+    return effect_picture(
+        f"effect-{head_file(head)}", caption, scale, dots,
+        label=head_name(head), value=value, ends=(low, high),
+    )  # fmt: skip
+
+
+def _cell(ablation: AblationResults, row: Mapping[str, Any]) -> NumberCell:
+    by = unit_factor(ablation)
+    about = "" if row["method"] == EXACT else "≈\u2009"
+    ends = interval_text(row["low"] * by, row["high"] * by) if row["method"] == EXACT else ""
+    return NumberCell(f"{about}{number(row['value'] * by)}", ends, note="", too_few=False)
+
+
+def _instead(ablation: AblationResults, rows: Rows) -> Iterator[Row]:
+    for replacement, what in REPLACEMENT_NAMES.items():
+        row = change_row(ablation, rows, replacement)
+        if row is not None:
+            verdict = verdict_of_row(ablation, rows, replacement)
+            outcome = verdict if row["method"] == EXACT else "estimated"
+            yield Row(what, (_cell(ablation, row), words_cell(outcome)))
+
+
+def _repaired(rows: Rows) -> Iterator[str]:
+    """What the head itself says to the logit of the true token, and what becomes of it."""
+    keys = (Replacement.MEAN, AblationTarget.LOGIT)
+    direct, total, repair = (rows.get((metric, *keys)) for metric in (DIRECT, EFFECT, REPAIR))
+    if direct and total:
+        made_up = ""
+        if repair and not math.isnan(repair["value"]):
+            ends = interval_text(repair["low"], repair["high"], share=True)
+            made_up = f"; later layers make up for {percent(repair['value'])} {ends}".rstrip()
+        yield (
+            f"Logit of the true token: {_with_ends(direct)} by the residual path alone, "
+            f"{_with_ends(total)} in all{made_up}."
+        )
+
+
+def _with_ends(row: Mapping[str, Any]) -> str:
+    return f"{number(row['value'])} {interval_text(row['low'], row['high'])}".rstrip()
+
+
+def _after(ablation: AblationResults, missed: MissedToken, probability: float) -> str:
+    if main_target(ablation) in ablation.unablated:
+        return number(probability)
+    return f"{number(missed.change * unit_factor(ablation))}\u00a0{unit(ablation)}"
+
+
+def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]:
+    """Of each head, those of the first ranks and the one in the middle."""
+    ablation, pages = results.study.corpus_sums.ablation, results.study.sentence_data.sentences
+    assert ablation is not None
+    table = results.study.effect_tokens
+    found: dict[HeadName, list[MissedTokenRow]] = {}
+    for missed, (before, after) in zip(
+        ablation.missed, table[["before", "after"]].itertuples(index=False), strict=True
+    ):
+        head = ablation.heads[missed.head]
+        middle = missed.rank - 1 == (missed.tokens - 1) // 2
+        if head.stack == results.stack.name and (missed.rank <= LISTED or middle):
+            rank = f"rank {missed.rank:,} of {missed.tokens:,}{', the median' if middle else ''}"
+            found.setdefault(head, []).append(
+                MissedTokenRow(
+                    rank, missed.preceding, missed.token, missed.following,
+                    "" if math.isnan(before) else number(before), _after(ablation, missed, after),
+                    missed.sentence + 1,
+                    sentence_page(missed.sentence + 1) if missed.sentence in pages else "",
+                )
+            )  # fmt: skip
+    return {head: tuple(tokens) for head, tokens in found.items()}

@@ -1,0 +1,201 @@
+"""Where a head stands among all heads, by its most extreme metrics."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from headbook.analysis.arrays import Floats
+from headbook.charts import Drawing
+from headbook.charts.heads import RangeStrip
+from headbook.metrics import ids
+from headbook.metrics.base import HeadMetric
+from headbook.report.results import StackResults
+from headbook.report.roles import estimate
+from headbook.report.trees import is_ranked
+from headbook.report.wording import (
+    VIEWS,
+    is_share,
+    label_name,
+    number,
+    number_word,
+    ordinal,
+)
+from headbook.schema import SinkView
+from headbook.study.sentence_data import HeadName
+
+MOST_STRIPS = 6
+STRIP_TITLES = {
+    "previous": "Attention to the previous token",
+    "next": "Attention to the next token",
+    "self": "Attention to the token itself",
+    "same_token": "Attention to other occurrences of the token",
+    "same_word": "Attention within the word",
+    "punctuation": "Attention to punctuation",
+}
+LEAST_HEADS = 3
+# Metrics and labels that say what a head does; the first come first where two are as extreme.
+ASKED = (
+    (ids.DEPENDENCY_EXCESS, "surface"),
+    (ids.DEPENDENCY_ALIGNMENT, "either"),
+    (ids.DEPENDENCY_TREES, ""),
+    (ids.PHRASE_TREES, ""),
+    (ids.ATTENTION_TO, "previous"),
+    (ids.ATTENTION_TO, "next"),
+    (ids.ATTENTION_TO, "self"),
+    (ids.ATTENTION_TO, "same_token"),
+    (ids.ATTENTION_TO, "same_word"),
+    (ids.ATTENTION_TO, "punctuation"),
+    (ids.ATTENTION_DISTANCE, ""),
+    (ids.RELATIVE_ENTROPY, ""),
+    (ids.CONFIDENCE, ""),
+    (ids.VARIABILITY, ""),
+    (ids.SINK_SHARE, ""),
+    (ids.OUTPUT_NORM_SHARE, ""),
+    (ids.RARE_WORD_FOCUS, ""),
+    (ids.INDUCTION_SCORE, ""),
+    (ids.DUPLICATE_SCORE, ""),
+    (ids.ROW_SIMILARITY, ""),
+)
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One number of a head among those of all heads of its stack.
+
+    Attributes:
+        title, href: the metric with its label, and its page.
+        place: which of all heads it is, such as ``2nd highest of 72``.
+        value: with its interval.
+        median: of all heads.
+        keys: which keys count, where not all do.
+        drawing: all heads as hairlines.
+    """
+
+    title: str
+    href: str
+    place: str
+    value: str
+    median: str
+    keys: str
+    drawing: Drawing
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A number that is asked for, and what is the same for all heads.
+
+    Attributes:
+        metric, label, view: which number it is.
+        title: its name on pages.
+        values: *Shape:* ``(layer, head)``.
+        strip: of all of them.
+        alike: values of all heads by what pages print of them.
+        median: of all heads, in words.
+    """
+
+    metric: HeadMetric
+    label: str
+    view: SinkView
+    title: str
+    values: Floats
+    strip: RangeStrip
+    alike: Mapping[str, Floats]
+    median: str
+
+    def rank(self, own: float) -> tuple[int, int, int]:
+        """Return how many heads have more, less, and a value that is equal or printed alike."""
+        there = self.strip.values
+        tied = self.alike[_written(self.metric, own)]
+        below = int(np.searchsorted(there, tied.min(), "left"))
+        above = len(there) - int(np.searchsorted(there, tied.max(), "right"))
+        return above, below, len(there) - above - below
+
+
+def strips(results: StackResults, head: HeadName) -> tuple[Strip, ...]:
+    """The most extreme metrics of a head, the most extreme first."""
+    found = []
+    for order, asked in enumerate(results.cached(_asked)):
+        own = float(asked.values[head.layer, head.head])
+        if not math.isnan(own) and is_ranked(results, asked.metric.id, (head.layer, head.head)):
+            rank, away = _extreme(asked, own)
+            found.append((-rank, -away, order, asked))
+    found.sort(key=lambda each: each[:3])
+    return tuple(_strip(results, head, asked) for *_, asked in found[:MOST_STRIPS])
+
+
+def _asked(results: StackResults) -> tuple[_Asked, ...]:
+    return tuple(_there(results))
+
+
+def _there(results: StackResults) -> Iterator[_Asked]:
+    """What the stack has of `ASKED`, with values that differ among enough heads."""
+    known = results.by_id
+    for name, asked in ASKED:
+        if name not in known:
+            continue
+        metric, label = known[name], asked or known[name].headline
+        view = results.view(metric, label)
+        if results.has_value(name, view, label):
+            values = results.heads(name, view, label).value
+            there = values[~np.isnan(values)]
+            if len(there) >= LEAST_HEADS and np.ptp(there) > 0:
+                median = _written(metric, float(np.median(there)))
+                strip, title = RangeStrip.of(values), _title(metric, label)
+                alike = _alike(metric, there)
+                yield _Asked(metric, label, view, title, values, strip, alike, median)
+
+
+def _written(metric: HeadMetric, value: float) -> str:
+    return number(value, share=is_share(metric))
+
+
+def _alike(metric: HeadMetric, values: Floats) -> dict[str, Floats]:
+    """Group values by what pages print of them."""
+    found: dict[str, list[float]] = {}
+    for value in values.tolist():
+        found.setdefault(_written(metric, value), []).append(value)
+    return {text: np.array(group) for text, group in found.items()}
+
+
+def _title(metric: HeadMetric, label: str) -> str:
+    of_kind = STRIP_TITLES.get(label) if metric.id == ids.ATTENTION_TO else None
+    return of_kind or (f"{metric.title}: {label_name(label)}" if label else metric.title)
+
+
+def _extreme(asked: _Asked, own: float) -> tuple[float, float]:
+    """How far from the middle: by rank, then in quartile ranges."""
+    there, (first, middle, third) = asked.strip.values, asked.strip.quarters
+    _, below, equal = asked.rank(own)
+    away = abs(own - middle) / max(third - first, float(there[-1] - there[0]) / 100)
+    return round(abs((below + equal / 2) / len(there) - 0.5), 3), away
+
+
+def _strip(results: StackResults, head: HeadName, asked: _Asked) -> Strip:
+    metric, title = asked.metric, asked.title
+    own = results.heads(metric.id, asked.view, asked.label).at(head.layer, head.head)
+    place = _place(asked, own.value)
+    picture = Drawing(f"strip-{metric.id}", f"{title}: {place}", asked.strip.drawn(own.value))
+    return Strip(
+        title=title,
+        href=f"metrics/{metric.id}.html",
+        place=place,
+        value=estimate(own, share=is_share(metric)),
+        median=asked.median,
+        keys="" if asked.view is SinkView.RAW else VIEWS[asked.view],
+        drawing=picture,
+    )
+
+
+def _place(asked: _Asked, own: float) -> str:
+    """Return the rank of a head in words: ``highest of 72``, ``2nd lowest of 72``.
+
+    Heads whose values are equal or printed alike are tied, and share the rank.
+    """
+    above, below, equal = asked.rank(own)
+    rank, end = (above + 1, "highest") if above <= below else (below + 1, "lowest")
+    place = f"{ordinal(rank) + ' ' if rank > 1 else ''}{end} of {above + below + equal:,}"
+    others = equal - 1
+    note = f" (tied with {number_word(others)} other{'s' * (others > 1)})" if others else ""
+    return place + note

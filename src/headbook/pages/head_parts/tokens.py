@@ -1,0 +1,222 @@
+"""Tokens and classes of words that a head attends from and attends to."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headbook.charts import Drawing
+from headbook.charts.one_head import FlowNode, FlowRibbon, flow_picture
+from headbook.pages.parts.table import (
+    MarkedText,
+    PageTable,
+    Row,
+    words_cell,
+)
+from headbook.report.class_flows import (
+    MAX_TOKENS,
+    OTHERS,
+    ClassFlow,
+    Flow,
+    class_flow,
+    class_name,
+    tokens_above_mean_head,
+)
+from headbook.report.results import StackResults
+from headbook.report.wording import (
+    count_text,
+    head_file,
+    head_name,
+    interval_text,
+    number,
+    percent,
+    visible,
+    whole_percent,
+)
+from headbook.study.sentence_data import HeadName
+from headbook.study.token_sums import (
+    KEY,
+    MIN_SENTENCES,
+    PAIR,
+    QUERY,
+    Affinities,
+    FavouredTokens,
+    favoured_tokens,
+)
+
+LABEL_TOKENS = {QUERY: 3, KEY: 2}  # tokens below the name of a class
+NOTE_LETTERS = 26  # letters for which there is room below the name of a class
+MOST_ROWS = 8
+COLUMNS = ("ratio to uniform", "to the mean head", "mean attention", "count", "sentences")
+KINDS = {
+    QUERY: ("Query tokens", "what the token gives to all keys off the sink"),
+    KEY: ("Key tokens", "what the token receives from all queries of its sentence"),
+    PAIR: ("Pairs, query → key", "what the query gives to the key"),
+}
+
+
+@dataclass(frozen=True)
+class TopTokens:
+    """The tokens and pairs that a head favours.
+
+    Attributes:
+        tables: by kind; none where nothing qualifies.
+        about: the sentences that they were taken on.
+        nothing: why there is no table; empty where there is one.
+    """
+
+    tables: tuple[PageTable, ...]
+    about: str
+    nothing: str
+
+
+def top_tokens(results: StackResults, head: HeadName) -> TopTokens | None:
+    """Return the tokens and pairs that a head favours; None if the study has no sums of them."""
+    sums = results.study.corpus_sums.affinities.get(results.stack.name)
+    if sums is None:
+        return None
+    layers = results.cached(_of_layers)
+    tables, occurring = [], 0
+    for what, (title, about) in KINDS.items():
+        found = layers[head.layer][what]
+        occurring += found.item.size
+        more = (found.ratio[head.head] > 1) & (found.mean_head_ratio[head.head] > 1)
+        above = np.flatnonzero(more)[:MOST_ROWS]
+        rows = tuple(_token_row(sums, found, head.head, int(place)) for place in above)
+        if rows:
+            columns = ("Pair" if what == PAIR else "Token", *COLUMNS)
+            caption = f"{title}: {about}."
+            tables.append(PageTable(columns, rows, caption, "numbers top-tokens"))
+    nothing = (
+        f"No token and no pair of tokens occurs in {MIN_SENTENCES} different sentences."
+        if not occurring
+        else "No token or pair receives more than under uniform attention and from the mean head."
+    )
+    return TopTokens(tuple(tables), _about(results, sums), "" if tables else nothing)
+
+
+def _of_layers(results: StackResults) -> dict[int, dict[str, FavouredTokens]]:
+    sums = results.study.corpus_sums.affinities[results.stack.name]
+    layers = results.stack.attention_layers
+    return {layer: {what: favoured_tokens(sums, layer, what) for what in KINDS} for layer in layers}
+
+
+def _token_row(sums: Affinities, found: FavouredTokens, head: int, place: int) -> Row:
+    """Return a token or a pair; grey where the interval reaches a baseline."""
+    at = head, place
+    item = found.item[at]
+    query, key = (str(sums.named(np.array(each[item]))) for each in (sums.query, sums.key))
+    mean, low, high = (float(part[at]) for part in (found.mean, found.low, found.high))
+    arrow = " → " if query and key else ""
+    ends = interval_text(low, high, share=True)
+    return Row(
+        words_cell(MarkedText(visible(query), "bdi"), arrow, MarkedText(visible(key), "bdi")),
+        (
+            f"{number(float(found.ratio[at]))}×",
+            f"{number(float(found.mean_head_ratio[at]))}×",
+            words_cell(percent(mean), ends and " ", MarkedText(ends, "small"), style="number"),
+            f"{int(found.count[at]):,}",
+            f"{int(found.n_sentences[at]):,}",
+        ),
+        "" if found.clear[at] else "thin",
+    )
+
+
+def _about(results: StackResults, sums: Affinities) -> str:
+    """On how many sentences, and what of them was left out."""
+    every = results.study.manifest.counts["sentences"]
+    of = "" if sums.looked == every else f" of {every:,} (those with the smallest hashes)"
+    kept = (
+        f"; tokens and pairs in fewer than {sums.floor} sentences were not kept"
+        if sums.floor > MIN_SENTENCES
+        else ""
+    )
+    return f"{count_text(sums.looked, 'sentence')}{of}{kept}"
+
+
+@dataclass(frozen=True)
+class FromTo:
+    """What a head attends from and to, beside the mean head.
+
+    Attributes:
+        picture: flow between classes of words; None if these are not known.
+        tables: tokens of queries and of keys if there is no picture.
+    """
+
+    picture: Drawing | None
+    tables: tuple[PageTable, ...] = ()
+
+
+def from_to(results: StackResults, head: HeadName) -> FromTo | None:
+    """Return the flow between classes of words, else tokens of both sides; None without either."""
+    flow = class_flow(results, head)
+    if flow is not None:
+        return FromTo(_flow_picture(head, flow))
+    tables = (_tokens_of_side(results, head, kind) for kind in (QUERY, KEY))
+    known = tuple(table for table in tables if table is not None)
+    return FromTo(None, known) if known else None
+
+
+def _flow_picture(head: HeadName, flow: ClassFlow) -> Drawing:
+    """Return the picture of a flow."""
+    named = len(flow.queries), len(flow.keys)
+    caption = (
+        f"Attention of head {head_name(head)} between words, from {named[0]} classes of queries "
+        f"(left) to {named[1]} classes of keys (right)."
+    )
+    ribbons = tuple(
+        FlowRibbon(
+            class_name(pair.query), class_name(pair.key), pair.share,
+            f"{number(pair.ratio, like=10)}×" if pair.stands_out else "",
+            _flow_title(pair), pair.stands_out,
+        )
+        for pair in flow.pairs
+    )  # fmt: skip
+    queries, keys = (
+        tuple(_node(each, kind) for each in side)
+        for side, kind in ((flow.queries, QUERY), (flow.keys, KEY))
+    )
+    return flow_picture(f"flow-{head_file(head)}", caption, queries, keys, ribbons)
+
+
+def _node(flow: Flow, kind: str) -> FlowNode:
+    """Return a class of one side, with as many tokens below its name as there is room for."""
+    name = class_name(flow.query or flow.key)
+    if OTHERS in {flow.query, flow.key}:
+        return FlowNode(name, flow.share, name, "", "", stands_out=False)
+    note = ""
+    for token, sentences in flow.tokens[: LABEL_TOKENS[kind]]:
+        longer = f"{note}{' · ' if note else ''}{token} {sentences:,}"
+        if len(longer) > NOTE_LETTERS:
+            break
+        note = longer
+    label = f"{name} {whole_percent(flow.share)}"
+    return FlowNode(name, flow.share, label, note, _flow_title(flow), stands_out=flow.stands_out)
+
+
+def _flow_title(flow: Flow) -> str:
+    """Return a flow with all its numbers in words; empty where the table has no row of it."""
+    if OTHERS in {flow.query, flow.key} or flow.sentences < MIN_SENTENCES:
+        return ""
+    ends = " → ".join(class_name(tag) for tag in (flow.query, flow.key) if tag)
+    side = "" if flow.query and flow.key else "from " if flow.query else "to "
+    return (
+        f"{side}{ends}: {percent(flow.share)} of its attention between words, "
+        f"{number(flow.ratio)} times the mean head {interval_text(flow.low, flow.high)}".rstrip()
+        + f", {count_text(flow.sentences, 'sentence')}"
+    )
+
+
+def _tokens_of_side(results: StackResults, head: HeadName, kind: str) -> PageTable | None:
+    """Return the tokens of queries or of keys that a head favours; None without any."""
+    tokens = tokens_above_mean_head(results, head, kind)[:MAX_TOKENS]
+    if not tokens:
+        return None
+    title = "Attends from" if kind == QUERY else "Attends to"
+    rows = tuple(
+        Row(
+            words_cell(MarkedText(visible(token.token), "bdi")),
+            (f"{number(token.ratio)}×", f"{token.sentences:,}"),
+        )
+        for token in tokens
+    )
+    return PageTable((title, "× mean head", "sentences"), rows, "", "numbers sides")

@@ -1,0 +1,193 @@
+"""Figures of head metrics, which are files for papers, too: heat map, and curve over layers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from headbook.analysis.accumulators import Estimates
+from headbook.analysis.arrays import Floats
+from headbook.charts import Figure, Plot, heat_map
+from headbook.charts.axes import UNIFORM
+from headbook.charts.plots import Scale, Series, even_ticks, layer_plot
+from headbook.metrics import ids
+from headbook.metrics.base import ChartKind, HeadMetric, Metric, Source
+from headbook.pages.parts.baselines import baseline_title
+from headbook.pages.parts.table import domain
+from headbook.report.findings.head_numbers import HeadNumbers
+from headbook.report.results import StackResults
+from headbook.report.wording import (
+    VIEWS,
+    choice_file,
+    count_text,
+    is_share,
+    label_name,
+    number,
+)
+from headbook.schema import SinkView
+
+DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that pages offer
+DRAWN_DISTANCES = ("all", "1", "2", "3", "4", "6", "8", "12", "16", "24", "32+")
+MOST_DRAWN = 24  # labels that pages offer: those with most observations
+# Numbers that grow with the length of sentences: the same over uniform attention stands beside
+# them, since intervals of the others overlap whatever heads do.
+LENGTH_DEPENDENT = {ids.ATTENTION_DISTANCE}
+CURVE_HEIGHT = 260  # pixels
+
+
+def head_figures(
+    results: StackResults, metric: HeadMetric, view: SinkView, label: str
+) -> tuple[Figure | Plot, ...]:
+    """Return the heat map and the curve of a metric, showing one view and label.
+
+    Names of figures that show another choice than the site's end with it.
+    """
+    numbers = HeadNumbers(results, metric, view, label)
+    if not metric.has_layer_value:
+        return (heat_figure(numbers),)
+    return heat_figure(numbers), curve_plot(numbers)
+
+
+def figure_name(numbers: HeadNumbers, part: str = "") -> str:
+    """Return the name of a figure, which ends with a view or a label that is not the site's.
+
+    Args:
+        part: end of the name, such as ``-layers``.
+    """
+    results, metric, view, label = numbers
+    usual_view, usual_label = results.drawn(metric) or (view, label)
+    other_view = "" if view == usual_view else str(view)
+    other_label = "" if label == usual_label else label
+    return choice_file(f"{metric.id}-{results.stack.name}", other_view, other_label) + part
+
+
+def offered_labels(numbers: HeadNumbers) -> list[str]:
+    """Return the labels that pages offer, in their own order: near offsets, or those often seen.
+
+    The label of the numbers is among them.
+    """
+    results, metric, _, own = numbers
+    labels = results.drawable(metric)
+    if metric.chart is ChartKind.PROFILE:
+        return [x for x in labels if x in DRAWN_OFFSETS or x == own]
+    if metric.chart is ChartKind.DISTANCES:
+        return [x for x in labels if x in DRAWN_DISTANCES or x == own]
+    seen = {x: results.heads(metric.id, results.view(metric), x).events.max() for x in labels}
+    most = sorted(labels, key=lambda x: (x != own, -seen[x]))[:MOST_DRAWN]
+    return [x for x in labels if x in most]
+
+
+def heat_figure(numbers: HeadNumbers) -> Figure:
+    """Return the heat map of a metric, whose data holds all views and offered labels."""
+    results, metric, view, label = numbers
+    rows = _rows(metric, offered_labels(numbers), results.heads)
+    caption = (
+        f"{metric.title}{_of(label)} of every head, {VIEWS[view]}{_behind(numbers)}. "
+        "Rows: layers, columns: heads."
+    )
+    return heat_map(
+        figure_name(numbers),
+        caption,
+        rows,
+        title=f"{metric.title.lower()} ({metric.unit})" if metric.unit else metric.title.lower(),
+        domain=domain(rows["value"].to_numpy(), metric.limits),
+        show={"view": str(view), "label": label_name(label)},
+        share=numbers.share,
+    )
+
+
+def _rows(
+    metric: HeadMetric, labels: Sequence[str], numbers_of: Callable[[str, SinkView, str], Estimates]
+) -> pd.DataFrame:
+    """Return the known numbers of all views and labels as a table."""
+    parts: dict[str, list[Any]] = {}
+    for view in metric.views:
+        for label in labels:
+            numbers = numbers_of(metric.id, view, label)
+            cells = np.nonzero(~np.isnan(numbers.value))
+            columns: dict[str, Any] = dict(zip(("layer", "head"), cells, strict=False))
+            columns |= {n: getattr(numbers, n)[cells] for n in ("value", "low", "high")}
+            columns |= {"view": [str(view)] * len(cells[0])}
+            columns |= {"label": [label_name(label)] * len(cells[0])}
+            for column, values in columns.items():
+                parts.setdefault(column, []).append(values)
+    return pd.DataFrame({column: np.concatenate(values) for column, values in parts.items()})
+
+
+def curve_plot(numbers: HeadNumbers, root: str = "") -> Plot:
+    """Return the curve of a metric over layers, beside uniform attention and baselines."""
+    results, metric, view, label = numbers
+    layers = results.stack.attention_layers
+    lines = [("model", "model", numbers.layers)]
+    if metric.id not in LENGTH_DEPENDENT:
+        lines.append((UNIFORM, "baseline", numbers.uniform))
+    for baseline in results.baselines:
+        band = results.baseline_band(baseline, metric.id, view, label)
+        lines.append((baseline_title(results, baseline), "control", band))
+    lines = [each for each in lines if not np.isnan(each[2].value[[*layers]]).all()]
+    names = ", ".join(name for name, *_ in lines[1:])
+    caption = (
+        f"{metric.title}{_of(label)} by layer, all heads, {VIEWS[view]}{_behind(numbers)}; "
+        f"95 % intervals clustered by sentence.{names and f' Baselines: {names}.'}"
+    )
+    hrefs = [numbers.layer_number(layer, "").href for layer in layers]
+    series = []
+    for name, kind, estimates in lines:
+        value, low, high = (
+            part[[*layers]] for part in (estimates.value, estimates.low, estimates.high)
+        )
+        texts = [number(float(each), share=numbers.share) for each in value]
+        linked = hrefs if kind == "model" else ()
+        series.append(Series(name, kind, value, low, high, texts, linked))
+    points = [str(layer) for layer in layers]
+    return curves(figure_name(numbers, "-layers"), caption, series, points, metric, root=root)
+
+
+def curves(
+    name: str,
+    caption: str,
+    series: Sequence[Series],
+    points: Sequence[str],
+    metric: Metric,
+    *,
+    root: str = "",
+    unit: str = "",
+) -> Plot:
+    """Return lines over layers on a scale that holds all of them, from 0 if it is near."""
+    share = is_share(metric)
+    known = np.concatenate([*_finite(series), np.array([0.0] if share else [])])
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    if 0 < low < high / 2:
+        low = 0.0
+    high = high if high > low else low + 1
+
+    def tick(value: float) -> str:
+        return f"{100 * value:.10g}\u202f%" if share else f"{value:,.10g}"
+
+    return layer_plot(
+        name, caption, series, points,
+        scale=Scale(low, high, CURVE_HEIGHT), ticks=even_ticks(low, high, tick, 4),
+        label_width=200, unit=unit or metric.unit, root=root,
+    )  # fmt: skip
+
+
+def _finite(series: Sequence[Series]) -> Iterator[Floats]:
+    """Yield the known numbers and ends of intervals of lines."""
+    for line in series:
+        for part in (line.values, line.low, line.high):
+            values = np.asarray(part, float)
+            yield values[np.isfinite(values)]
+
+
+def _behind(numbers: HeadNumbers) -> str:
+    """Return the sentences behind a figure in words; empty for every sentence of the study."""
+    found = int(numbers.heads.sentences.max())
+    if numbers.metric.source is Source.RANDOM:
+        return f", on {count_text(found, 'random sequence')}"
+    return numbers.results.sample_note(found, ", on")
+
+
+def _of(label: str) -> str:
+    name = label_name(label) if label else ""
+    return f", {name}," if name.endswith(")") else f" ({name})" if name else ""

@@ -1,0 +1,195 @@
+"""Metrics of tokens and of states on their pages: curves over layers, and tables."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from headbook.analysis.accumulators import Estimates
+from headbook.charts import Plot
+from headbook.charts.plots import Series
+from headbook.metrics import all_metrics
+from headbook.metrics.base import LayerMetric, LayerwiseMetric, Metric, TokenMetric
+from headbook.pages.metrics.figures import curves
+from headbook.pages.parts.table import NumberCell, PageTable, Row
+from headbook.report.answers.metric import token_series
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.results import StackResults
+from headbook.report.wording import (
+    SPACES,
+    STACKS,
+    STATES,
+    TOKEN_CLASSES,
+    capital,
+    is_share,
+    label_name,
+    number,
+)
+from headbook.schema import EmbeddingSpace, ResidualPoint
+
+KINDS = {"all": "model", "content": "content", "function": "function"}  # classes of lines
+ROOT = "../"  # path from the page of a metric to the site's root
+Line = tuple[str, str, Estimates]  # name, class and numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateSection:
+    """A metric of tokens or states in one stack.
+
+    Attributes:
+        stack, title: the stack, as files and as pages call it.
+        plots: curves over layers, one for each state and embedding space, the main one first.
+        tables: the same numbers with their intervals.
+    """
+
+    stack: str
+    title: str
+    plots: tuple[Plot, ...]
+    tables: tuple[PageTable, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the figures that are files."""
+        return tuple(plot.name for plot in self.plots)
+
+
+def token_section(
+    results: StackResults, metric: LayerwiseMetric, variants: Sequence[Metric]
+) -> StateSection | None:
+    """Return a metric of tokens in one stack; None if it has no numbers there.
+
+    Args:
+        variants: metrics that the page shows beside its own.
+    """
+    groups: dict[tuple[ResidualPoint, EmbeddingSpace | None], list[Line]] = {}
+    for state, space, kind, numbers in token_series(results, metric):
+        line = (TOKEN_CLASSES[kind], KINDS[kind], numbers)
+        groups.setdefault((state, space), []).append(line)
+    if not groups:
+        return None
+    plots: list[Plot] = []
+    tables = []
+    for (state, space), own in groups.items():
+        lines = [*own, *_beside(results, metric, state, space, variants)]
+        plots.append(_plot(results, metric, state, space, lines, first=not plots))
+        tables.append(_table(results, metric, state, space, lines))
+    return StateSection(
+        stack=results.stack.name,
+        title=capital(STACKS[results.stack.name]),
+        plots=tuple(plots),
+        tables=tuple(tables),
+    )
+
+
+def _beside(
+    results: StackResults,
+    metric: LayerwiseMetric,
+    state: ResidualPoint,
+    space: EmbeddingSpace | None,
+    variants: Sequence[Metric],
+) -> Iterator[Line]:
+    """Yield what a metric is compared with: metrics named beside it, and its variants."""
+    named = metric.beside if isinstance(metric, TokenMetric) else ()
+    for other in dict.fromkeys((*named, *(each.id for each in variants))):
+        # Numbers that do not depend on the embedding space are stored for one space.
+        numbers = results.tokens(other, state, space, "all")
+        numbers = numbers or results.tokens(other, state, EmbeddingSpace.RAW, "all")
+        if numbers is not None:
+            title = all_metrics()[other].title.lower().removeprefix("neighbours ")
+            kind = "control" if "another" in title or "random" in title else "baseline"
+            yield title, kind, numbers
+
+
+def _where(state: ResidualPoint, space: EmbeddingSpace | None) -> str:
+    return f"{STATES[state]}{f', against {SPACES[space]}' if space else ''}"
+
+
+def _plot(
+    results: StackResults,
+    metric: LayerwiseMetric,
+    state: ResidualPoint,
+    space: EmbeddingSpace | None,
+    lines: Sequence[Line],
+    *,
+    first: bool,
+) -> Plot:
+    """Return the curves of a state and an embedding space."""
+    unit = metric.averaged.unit or metric.unit
+    share = not unit and is_share(metric)
+    behind = max(int(numbers.sentences.max()) for *_, numbers in lines)
+    caption = (
+        f"{metric.title} by layer, {_where(state, space)}, mean over "
+        f"tokens{results.sample_note(behind, ' of')}"
+        + (f" as {unit}" if metric.averaged.unit else "")
+        + "; 95 % intervals clustered by sentence."
+    )
+    series = [
+        Series(
+            name, kind, numbers.value, numbers.low, numbers.high,
+            [number(value, share=share) for value in numbers.value],
+        )
+        for name, kind, numbers in lines
+    ]  # fmt: skip
+    ending = "" if first else f"-{state}{f'-{space}' if space else ''}"
+    name = f"{metric.id}-{results.stack.name}-layers{ending}"
+    points = [str(layer) for layer in range(len(lines[0][2].value))]
+    return curves(name, caption, series, points, metric, root=ROOT, unit=unit)
+
+
+def _table(
+    results: StackResults,
+    metric: LayerwiseMetric,
+    state: ResidualPoint,
+    space: EmbeddingSpace | None,
+    lines: Sequence[Line],
+) -> PageTable:
+    """Return the numbers of a state and an embedding space by layer."""
+    rows = [
+        Row(
+            f"layer {layer}",
+            tuple(NumberCell.of(numbers.at(layer), metric) for *_, numbers in lines),
+        )
+        for layer in range(len(lines[0][2].value))
+    ]
+    titles = ("layer", *(name for name, *_ in lines))
+    return PageTable(titles, tuple(rows), capital(_where(state, space)))
+
+
+def layer_section(results: StackResults, metric: LayerMetric) -> StateSection | None:
+    """Return a metric of states in one stack, as the table of geometry has it; None without."""
+    table = results.study.geometry
+    rows = table[(table["metric"] == metric.id) & (table["stack"] == results.stack.name)]
+    rows = rows[rows["value"].notna()]
+    if rows.empty:
+        return None
+    states = [str(state) for state in (ResidualPoint.POST, ResidualPoint.MID, ResidualPoint.PRE)]
+    state = next(each for each in states if each in {*rows["state"]})
+    rows = rows[rows["state"] == state].sort_values("layer", kind="stable")
+    layers = [*dict.fromkeys(rows["layer"])]
+    series = []
+    for index, label in enumerate(dict.fromkeys(rows["label"])):
+        of_label = rows[rows["label"] == label].set_index("layer").reindex(layers)
+        value, low, high = (of_label[name].to_numpy(float) for name in ("value", "low", "high"))
+        hrefs = [_geometry_row(results, metric, state, label, layer).href for layer in layers]
+        texts = [number(each, share=is_share(metric)) for each in value]
+        kind = "model" if not index else "baseline" if index == 1 else "other"
+        name = label_name(label) if label else metric.title.lower()
+        series.append(Series(name, kind, value, low, high, texts, hrefs))
+    caption = f"{metric.title} by layer, {STATES[ResidualPoint(state)]}, with 95 % intervals."
+    name = f"{metric.id}-{results.stack.name}-layers"
+    points = [str(layer) for layer in layers]
+    return StateSection(
+        stack=results.stack.name,
+        title=capital(STACKS[results.stack.name]),
+        plots=(curves(name, caption, series, points, metric, root=ROOT),),
+        tables=(),
+    )
+
+
+def _geometry_row(
+    results: StackResults, metric: LayerMetric, state: str, label: str, layer: int
+) -> LinkedNumber:
+    """Return the row of a number of states, without text."""
+    row = (
+        ("stack", results.stack.name), ("layer", layer), ("state", state), ("metric", metric.id),
+        ("label", label),
+    )  # fmt: skip
+    return LinkedNumber("", "geometry", row)

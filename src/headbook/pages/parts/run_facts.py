@@ -1,0 +1,97 @@
+"""Facts of a run as the overview prints them: model, texts, and what a reader must know."""
+
+from collections.abc import Iterator, Sequence
+
+from headbook.pages.parts.page import input_rows
+from headbook.report.wording import STACKS, count_text, number_word, percent
+from headbook.schema import AttentionStack, Side
+from headbook.study.manifest import Manifest
+
+
+def run_facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield what was run, as terms and values."""
+    model = manifest.model
+    yield "Model", f"{model.name} · {model.architecture} · {model.kind}"
+    for stack in manifest.stacks:
+        shape = f"{len(stack.attention_layers)} layers × {stack.n_heads} heads"
+        shared = f", {stack.n_key_heads} key heads" if stack.n_key_heads < stack.n_heads else ""
+        yield STACKS[stack.name].capitalize(), shape + shared
+        if stack.learned_sink:
+            yield "Learned sink", learned_sink(manifest, stack)
+    yield "Parameters", f"{model.parameters:,} ({model.dtype})"
+    yield from input_rows(manifest)
+    if manifest.options.get("pack"):
+        joined = count_text(manifest.counts["sentences"], "passage")
+        most = f"at most {manifest.options['pack']:,} tokens each"
+        yield "Passages", f"{joined}, {most}; where pages say sentences, they mean these"
+    for side in Side:
+        tokens = manifest.count(side, "tokens")
+        if tokens:
+            special = manifest.count(side, "special")
+            name = "Tokens" if side is Side.SOURCE else "Target tokens"
+            yield name, f"{tokens:,}, of which {special:,} special"
+    yield (
+        "Annotation",
+        "; ".join(
+            name if len(manifest.annotators) == 1 else f"{side}: {name}"
+            for side, name in manifest.annotators.items()
+        ),
+    )
+    yield "Made", f"{manifest.created} with Headbook {manifest.headbook}".strip()
+
+
+def learned_sink(manifest: Manifest, stack: AttentionStack) -> str:
+    """Return what goes to a sink that is no token, in words."""
+    return (
+        f"{percent(manifest.learned_share(stack))} of the mass goes to the learned sink: a logit "
+        "of the softmax that stands for no token. It counts as sink; the weights of a query add "
+        "up to the rest"
+    )
+
+
+def run_warnings(manifest: Manifest) -> Iterator[str]:
+    """Yield what was cut, left out or not used."""
+    model = manifest.model
+    for side in Side:
+        cut = manifest.count(side, "cut_sentences")
+        if cut:
+            lost, left_out = manifest.count(side, "cut_tokens"), manifest.count(side, "left_out")
+            more = f" and {count_text(left_out, 'character')} after them" if left_out else ""
+            yield (
+                f"{count_text(cut, f'{side} text')} longer than {model.limit:,} tokens: cut at the "
+                f"end, {count_text(lost, 'token')}{more} lost. Their pages say so."
+            )
+    unread = manifest.counts.get("unread_targets", 0)
+    if unread:
+        yield (
+            f"{count_text(unread, 'target')} of source-target pairs not read: {model.name} takes "
+            "one "
+            "text. They are kept as metadata."
+        )
+    written = manifest.count(Side.TARGET, "generated")
+    if written:
+        yield f"{count_text(written, 'target text')} written by the model itself (greedy decoding)."
+    if model.bits:
+        yield (
+            f"Weights are dequantised from {number_word(model.bits)} bits ({model.stored}): "
+            "numbers "
+            "are those of the quantised model, not of the original."
+        )
+    if model.unexpected:
+        yield f"The checkpoint holds weights that were not used: {_some(model.unexpected)}."
+
+
+def run_alarms(manifest: Manifest) -> Iterator[str]:
+    """Yield what readers must know before they trust the numbers; of most studies nothing."""
+    model = manifest.model
+    if model.missing:
+        yield (
+            "The checkpoint lacks weights that this architecture has; they are random: "
+            f"{_some(model.missing)}."
+        )
+    yield from manifest.lacking
+
+
+def _some(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:8])
+    return listed if len(names) <= 8 else f"{listed} and {len(names) - 8:,} more"

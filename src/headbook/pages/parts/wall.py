@@ -1,0 +1,150 @@
+"""The wall of heads on the overview: every head of a stack as its mean map, tinted by family."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headbook.pages.parts.atlas import map_style
+from headbook.pages.parts.page import StackSection
+from headbook.report.answers.claim_parts import effect_text
+from headbook.report.answers.head_losses import LOST, HeadLosses, LayerLoss
+from headbook.report.families import families, family_names
+from headbook.report.head_types import head_types
+from headbook.report.results import StackResults
+from headbook.report.wording import head_name, head_page
+from headbook.study.corpus_sums import MANY_HEADS, kept_positions
+from headbook.study.sentence_data import HeadName
+
+MANY_LAYERS = 17  # layers from which on a mosaic of families stands above the wall
+MIN_STRENGTH, MAX_STRENGTH = 3, 10  # steps of opacity of the cells of a mosaic
+
+Lit = Mapping[HeadName, Sequence[int]]  # numbers of the claims that light a head
+
+
+@dataclass(frozen=True)
+class WallTile:
+    """A head on the wall.
+
+    Attributes:
+        href: its page.
+        label: name, family and what the model loses without it.
+        style: classes of its map, of its family, and of the claims that light it.
+        family: class of its family, and of the claims; for the mosaic.
+        bar: length of its bar, 0 to 20; -1 without one.
+        exact: whether the head was replaced.
+    """
+
+    href: str
+    label: str
+    style: str
+    family: str
+    bar: int
+    exact: bool
+
+    @property
+    def strength(self) -> int:
+        """Step of opacity of its cell in a mosaic."""
+        if self.bar < 0:
+            return MAX_STRENGTH
+        return max(MIN_STRENGTH, round(MIN_STRENGTH + 7 * self.bar / 20))
+
+
+@dataclass(frozen=True)
+class Wall(StackSection):
+    """All heads of a stack.
+
+    Attributes:
+        deep: whether layers run to the right, for they are more than twice as many as the heads.
+        mosaic: whether a mosaic of families stands in the first screen, the maps below.
+        side: positions on each side of a map.
+        heads: number of heads of a layer.
+        layers: numbers of the layers.
+        tiles: the heads, layer by layer.
+        losses: what the model loses without each layer; empty if not measured.
+        legend: family, name and number of heads.
+    """
+
+    deep: bool
+    mosaic: bool
+    side: int
+    heads: int
+    layers: tuple[int, ...]
+    tiles: tuple[tuple[WallTile, ...], ...]
+    losses: Mapping[int, LayerLoss]
+    legend: tuple[tuple[str, str, int], ...]
+
+    @property
+    def rows(self) -> tuple[tuple[int, tuple[WallTile, ...]], ...]:
+        """Rows of the table with their numbers: layers, or heads where layers run to the right."""
+        if self.deep:
+            return tuple(enumerate(zip(*self.tiles, strict=True)))
+        return tuple(zip(self.layers, self.tiles, strict=True))
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Numbers of the columns: heads, or layers where these run to the right."""
+        return self.layers if self.deep else tuple(range(self.heads))
+
+    @property
+    def n_heads(self) -> int:
+        """Number of heads of the stack."""
+        return self.heads * len(self.layers)
+
+
+def tile_style(results: StackResults, head: HeadName) -> str:
+    """Return the classes of a head's map, with the colour of its family."""
+    style = map_style(results.stack, head.layer, head.head)
+    family = families(results).get((head.layer, head.head))
+    return f"{style} f-{family}" if family else style
+
+
+def wall_of(
+    results: StackResults, losses: HeadLosses | None, layers: Mapping[int, LayerLoss], lit: Lit
+) -> Wall:
+    """Return the wall of one stack.
+
+    Args:
+        losses: what the model loses without each head; None if not measured.
+        layers: what it loses without each layer.
+        lit: the claims that light each head.
+    """
+    stack, names, of_heads = results.stack, family_names(results), families(results)
+    deep = len(stack.attention_layers) > 2 * stack.n_heads
+
+    def tile(head: HeadName) -> WallTile:
+        family = of_heads.get((head.layer, head.head))
+        kind = head_types(results).get((head.layer, head.head))
+        claims = "".join(f" k{number}" for number in lit.get(head, ()))
+        loss = losses.heads.get(head) if losses else None
+        parts = [names[family][:1].lower() + names[family][1:]] if family else []
+        if kind is not None and kind.short:
+            parts.append(kind.short)
+        bar, exact = -1, True
+        if losses is not None and loss is not None and loss.value == loss.value:
+            bar, exact = losses.step(head), loss.exact
+            about = "" if exact else "about "
+            parts.append(f"without it {LOST[losses.target]} {about}{effect_text(loss.value)}")
+        return WallTile(
+            head_page(head),
+            f"{head_name(head)}: {'; '.join(parts)}" if parts else head_name(head),
+            tile_style(results, head) + claims,
+            (f"f-{family}" if family else "") + claims,
+            bar,
+            exact,
+        )
+
+    counts = {family: sum(own is family for own in of_heads.values()) for family in names}
+    return Wall(
+        stack=stack.name,
+        deep=deep,
+        mosaic=stack.n_heads >= MANY_HEADS
+        or (len(stack.attention_layers) >= MANY_LAYERS and not deep),
+        side=kept_positions(stack),
+        heads=stack.n_heads,
+        layers=tuple(stack.attention_layers),
+        tiles=tuple(
+            tuple(tile(HeadName(stack.name, layer, head)) for head in range(stack.n_heads))
+            for layer in stack.attention_layers
+        ),
+        losses=layers,
+        legend=tuple((str(f), names[f], n) for f, n in counts.items() if n),
+    )

@@ -1,0 +1,1 @@
+"""Sentences that answer the questions of pages, chosen by rules from a study's numbers."""

@@ -1,0 +1,221 @@
+"""Claims of the overview on attention: the sink, same keys, induction, and random weights."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headbook.analysis.accumulators import Estimate
+from headbook.metrics import ids
+from headbook.report.answers.claim_parts import (
+    OF_HEADS,
+    OF_STACK,
+    OverviewClaim,
+    estimate_parts,
+    heads_at,
+    layers_text,
+    places_of,
+    sentences_text,
+    short_link,
+)
+from headbook.report.answers.linked_rows import claim_number
+from headbook.report.answers.overview_numbers import (
+    SINK_NORM,
+    SINK_SHARE,
+    UNEXPLAINED,
+    like_random,
+    same_keys,
+    sink_run,
+)
+from headbook.report.families import sink_tokens
+from headbook.report.findings.finding import Parts, metric_link
+from headbook.report.results import StackResults
+from headbook.report.wording import capital, count_text, number, number_word, percent, whole_percent
+from headbook.schema import HeadKey, SinkView
+from headbook.study.sentence_data import HeadName
+
+SINK_HEAD = 0.5  # share of a head's attention from which on the claim on the sink lights the head
+# Claims in the table of tests.
+SINK, SAME_KEYS, OTHER_HEADS, INDUCED, RANDOM = (
+    "overview: sink", "overview: same keys", "overview: same keys, other heads",
+    "overview: induction", "overview: random weights",
+)  # fmt: skip
+
+
+def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
+    """Yield the claim that a run of layers attends much to the sink."""
+    run = sink_run(results)
+    if run is None:
+        return
+    stack, value, tokens = results.stack.name, run.attention, sink_tokens(results)
+    shares = results.heads(*SINK_SHARE).value
+    half = [place for place in places_of(results) if shares[place] >= SINK_HEAD]
+    lit = half or [p for p in places_of(results) if p[0] in run.layers and shares[p] >= value.value]
+    exact = claim_number(percent(value.value), SINK, stack, SINK_SHARE)
+    several = " and " in tokens or tokens.endswith("tokens")
+    contribute = "contribute" if several else "contributes"
+    norm: Parts = ()
+    if not math.isnan(run.norm.value):
+        contributed = claim_number(percent(run.norm.value), SINK, stack, SINK_NORM)
+        norm = (
+            f" {'They' if several else 'It'} {contribute} ",
+            *estimate_parts(contributed, run.norm),
+            " of the summed norms ‖αvW_O‖.",
+        )
+    yield OverviewClaim(
+        "sink",
+        stack,
+        (
+            f"In {layers_text(results, run.layers)}, ",
+            exact._replace(text=whole_percent(value.value)),
+            f" of attention goes to {tokens}",
+            f", which {contribute} little." if run.contributes_little else ".",
+        ),
+        heads_at(results, lit),
+        (
+            *estimate_parts(exact, value),
+            " of the attention of ordinary tokens; uniform attention would give ",
+            exact._replace(text=percent(run.uniform)),
+            ".",
+            *norm,
+            " Lit: heads that give at least half." if half else " Lit: heads above this share.",
+            f"{sentences_text(value)} ",
+            metric_link(ids.SINK_SHARE, "Definition"),
+        ),
+    )
+
+
+def class_key(word_class: str) -> HeadKey:
+    """Return metric, view and label of the attention that a class of words receives."""
+    return HeadKey(ids.POS_RECEIVED, SinkView.RENORM, word_class)
+
+
+def same_keys_claim(results: StackResults) -> Iterator[OverviewClaim]:
+    """Yield the claim that several heads of a layer attend to the same keys from everywhere."""
+    found = same_keys(results)
+    if found is None:
+        return
+    stack, layer = results.stack.name, found.layer
+    start = (
+        f"{capital(number_word(len(found.heads)))} {OF_HEADS[stack]}heads of layer {layer} attend "
+        "from everywhere to the same words"
+    )
+    unexplained = claim_number(
+        percent(found.unexplained.value), SAME_KEYS, stack, UNEXPLAINED, layer=layer
+    )
+    left: Parts = (
+        "One weight per key leaves ",
+        *estimate_parts(unexplained, found.unexplained),
+        " of their attention unexplained (mean over these heads).",
+    )
+    if not found.word_class:
+        value = unexplained._replace(text=whole_percent(found.unexplained.value))
+        sentence: Parts = (f"{start} (", value, " unexplained).")
+        evidence = (*left, sentences_text(found.unexplained))
+    else:
+        column = class_key(found.word_class)
+        exact = claim_number(percent(found.share.value), SAME_KEYS, stack, column, layer=layer)
+        others = claim_number(percent(found.others.value), OTHER_HEADS, stack, column)
+        value = exact._replace(text=whole_percent(found.share.value))
+        sentence = (f"{start}: ", value, f" {found.word_class}.")
+        evidence = (
+            *estimate_parts(exact, found.share),
+            f" of their attention between words goes to {found.word_class}; of that of the other "
+            "heads, ",
+            *estimate_parts(others, found.others),
+            ". ",
+            *left,
+            sentences_text(found.share),
+        )
+    yield OverviewClaim("same keys", stack, sentence, heads_at(results, found.heads), evidence)
+
+
+INDUCTION = HeadKey(ids.INDUCTION_SCORE, SinkView.RAW, "")
+MIN_INDUCTION = 0.3  # lower bound of the induction score
+
+
+class InducedHead(NamedTuple):
+    """A head with a clear induction score.
+
+    Attributes:
+        head: the head.
+        score: share of its attention on what followed the earlier occurrence of a token.
+        uniform: share that uniform attention gives.
+    """
+
+    head: HeadName
+    score: Estimate
+    uniform: float
+
+
+def induced_heads(results: StackResults) -> list[InducedHead]:
+    """Return the heads whose induction score is surely at least `MIN_INDUCTION`, highest first."""
+    if not results.has_value(*INDUCTION):
+        return []
+    scores, uniform = results.heads(*INDUCTION), results.uniform(*INDUCTION).value
+    heads = [
+        InducedHead(HeadName(results.stack.name, *place), scores.at(*place), uniform[place[0]])
+        for place in places_of(results)
+        if scores.low[place] >= MIN_INDUCTION
+    ]
+    return sorted(heads, key=lambda each: -each.score.value)
+
+
+def induction_claim(results: StackResults) -> Iterator[OverviewClaim]:
+    """Yield the claim on heads that attend to what followed an earlier occurrence of a token."""
+    found = induced_heads(results)
+    if not found:
+        return
+    (head, score, uniform), stack, one = found[0], results.stack.name, len(found) == 1
+    many = f"{capital(number_word(len(found)))} {OF_HEADS[stack]}"
+    exact = claim_number(
+        percent(score.value), INDUCED, stack, INDUCTION, layer=head.layer, head=head.head
+    )
+    yield OverviewClaim(
+        "induction",
+        stack,
+        (
+            f"{many}{'head attends' if one else 'heads attend'} to what followed an earlier "
+            "occurrence of the token: ",
+            short_link(head),
+            " (" if one else " most (",
+            exact._replace(text=whole_percent(score.value)),
+            ").",
+        ),
+        frozenset(each.head for each in found),
+        (
+            *estimate_parts(exact, score),
+            " of its attention on repeated random tokens; uniform attention would give ",
+            exact._replace(text=percent(uniform)),
+            f". Lit: heads whose induction score is surely at least {MIN_INDUCTION}. "
+            f"{count_text(score.sentences, 'random sequence')}. ",
+            metric_link(ids.INDUCTION_SCORE, "Definition"),
+        ),
+    )
+
+
+def random_weights_claim(results: StackResults) -> Iterator[OverviewClaim]:
+    """Yield the claim that a model does not differ clearly from random weights."""
+    found = like_random(results)
+    if found is None:
+        return
+    stack = results.stack.name
+    value = claim_number(number(found.entropy.value), RANDOM, stack, found.column)
+    yield OverviewClaim(
+        "random weights",
+        stack,
+        (
+            f"The heads{OF_STACK[stack]} do not differ clearly from random weights: normalised "
+            "entropy ",
+            value,
+            ".",
+        ),
+        heads_at(results, places_of(results)),
+        (
+            *estimate_parts(value, found.entropy, share=False),
+            " (mean over layers); random weights: ",
+            *estimate_parts(value._replace(text=number(found.random.value)), found.random,
+                            share=False),
+            ". Attention to the sink and attention distance do not differ in any layer either."
+            f"{sentences_text(found.entropy)}",
+        ),
+    )  # fmt: skip

@@ -1,0 +1,111 @@
+"""Parts of the claims of the overview: a claim, its numbers with rows, and its words."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headbook.analysis.accumulators import Estimate
+from headbook.report.findings.finding import Link, LinkedNumber, Parts
+from headbook.report.head_types import Place
+from headbook.report.results import StackResults
+from headbook.report.wording import count_text, head_page, interval_text
+from headbook.schema import Replacement
+from headbook.study.ablation_tables import GROUP
+from headbook.study.sentence_data import HeadName
+
+OF_STACK = {
+    "self": "",
+    "encoder": " of the encoder",
+    "decoder": " of the decoder",
+    "cross": " of cross-attention",
+}
+
+
+OF_HEADS = {stack: "" if stack == "self" else f"{stack} " for stack in OF_STACK}
+OF_HEADS["cross"] = "cross-attention "
+
+
+@dataclass(frozen=True)
+class OverviewClaim:
+    """A claim of the overview.
+
+    Attributes:
+        kind: name of its rule.
+        stack: stack of its heads.
+        sentence: the claim, at most 18 words with one number.
+        heads: heads that it is about.
+        evidence: interval, baseline, sentences and test.
+    """
+
+    kind: str
+    stack: str
+    sentence: Parts
+    heads: frozenset[HeadName]
+    evidence: Parts
+
+
+def heads_at(results: StackResults, places: Iterable[Place]) -> frozenset[HeadName]:
+    """Return the names of heads of a stack."""
+    return frozenset(HeadName(results.stack.name, *place) for place in places)
+
+
+def places_of(results: StackResults) -> list[Place]:
+    """Return layer and number of all heads of a stack."""
+    stack = results.stack
+    return [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
+
+
+def short_link(head: HeadName) -> Link:
+    """Return a link to a head's page, without the stack, which the sentence names."""
+    return Link(f"L{head.layer}·H{head.head}", head_page(head))
+
+
+def layers_text(results: StackResults, layers: Sequence[int]) -> str:
+    """Return layers in words, with the stack if the model has several: ``layers 1–5``.
+
+    Args:
+        layers: neighbouring layers with attention, in order.
+    """
+    where = OF_STACK[results.stack.name]
+    if len(layers) == 1:
+        return f"layer {layers[0]}{where}"
+    if tuple(layers) == tuple(results.stack.attention_layers):
+        return f"all layers{where}"
+    return f"layers {layers[0]}–{layers[-1]}{where}"
+
+
+def estimate_parts(value: LinkedNumber, estimate: Estimate, *, share: bool = True) -> Parts:
+    """Return a number that leads to its row, followed by its interval."""
+    interval = interval_text(estimate.low, estimate.high, share=share)
+    return (value, f" {interval}" if interval else "")
+
+
+def sentences_text(estimate: Estimate) -> str:
+    """Return the number of sentences behind a number, as a sentence after another one."""
+    return f" {count_text(estimate.sentences, 'sentence')}."
+
+
+def effect_text(value: float) -> str:
+    """Return an effect in the unit of its target, with two significant digits."""
+    if not value:
+        return "0"
+    digits = max(0, 1 - math.floor(math.log10(abs(float(f"{value:.1e}")))))
+    return f"{value:,.{digits}f}".replace("-", "−")
+
+
+def group_number(text: str, stack: str, group: str, target: str) -> LinkedNumber:
+    """Return an effect of several heads that were replaced by their means, with its row."""
+    row = (
+        ("stack", stack),
+        ("group", group),
+        ("metric", GROUP),
+        ("replacement", str(Replacement.MEAN)),
+        ("target", target),
+    )
+    return LinkedNumber(text, "head_groups", row)
+
+
+def effect_parts(stack: str, group: str, target: str, effect: Estimate) -> Parts:
+    """Return an effect of several heads with its row, followed by its interval."""
+    interval = f" [{effect_text(effect.low)}, {effect_text(effect.high)}]"
+    return (group_number(effect_text(effect.value), stack, group, target), interval)

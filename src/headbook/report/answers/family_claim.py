@@ -1,0 +1,347 @@
+"""The claim of the overview on a family of heads and on its head with the clearest role."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from headbook.analysis.intervals import MIN_EFFECTIVE
+from headbook.metrics import ids
+from headbook.report.answers.claim_parts import (
+    OverviewClaim,
+    estimate_parts,
+    heads_at,
+    layers_text,
+    sentences_text,
+    short_link,
+)
+from headbook.report.answers.linked_rows import claim_number, head_number
+from headbook.report.families import (
+    MEANINGS,
+    Family,
+    families,
+    family_names,
+    sink_tokens,
+)
+from headbook.report.findings.finding import LinkedNumber, Parts, head_link
+from headbook.report.head_types import METRIC, HeadType, OffSinkType, Place, head_types
+from headbook.report.relation_counts import METRIC as RELATION_METRIC
+from headbook.report.relation_counts import VIEW as RELATION_VIEW
+from headbook.report.relation_tests import tests_of_stack
+from headbook.report.relations import ends_of, head_rules, points_text
+from headbook.report.results import StackResults
+from headbook.report.wording import (
+    number,
+    number_word,
+    p_family_wise_text,
+    percent,
+    rule_phrase,
+    whole_percent,
+)
+from headbook.schema import HELD_OUT_SPLIT, HeadKey, SinkView
+from headbook.study.sentence_data import HeadName
+
+MIN_FAMILY_SHARE = 0.1  # of the heads in the layers that have the family
+MIN_SHARE = 0.5  # lower bound of the share that names a head
+MIN_ENTROPY = 0.8  # lower bound of the normalised entropy of an evenly spread head
+MIN_SENTENCES = 20  # sentences in which a token is repeated
+
+
+class Named(NamedTuple):
+    """The head of a family that passes a test of its own.
+
+    Attributes:
+        head: the head.
+        does: what it does, after its name.
+        value: the number of its test, short.
+        evidence: value, interval and baseline.
+    """
+
+    head: HeadName
+    does: str
+    value: LinkedNumber
+    evidence: Parts
+
+
+AT_OFFSET = {
+    "previous": "to the previous token",
+    "next": "to the next token",
+    "self": "to the token itself",
+}
+SAME_TOKEN = HeadKey(METRIC, SinkView.RENORM, "same_token")
+ENTROPY = HeadKey(ids.RELATIVE_ENTROPY, SinkView.RENORM, "")
+
+
+def fixed_distance(results: StackResults, members: Sequence[Place]) -> Iterator[Named]:
+    """Yield the head with the largest share of its attention on one neighbour."""
+    shares = {
+        (label, place): results.heads(METRIC, SinkView.RENORM, label).at(*place)
+        for label in AT_OFFSET
+        if results.has_value(METRIC, SinkView.RENORM, label)
+        for place in members
+    }
+    clear = [
+        key
+        for key, value in shares.items()
+        if value.low >= MIN_SHARE and value.effective >= MIN_EFFECTIVE
+    ]
+    if clear:
+        label, place = max(clear, key=lambda key: shares[key].value)
+        column = HeadKey(METRIC, SinkView.RENORM, label)
+        yield _of_share(results, place, column, AT_OFFSET[label])
+
+
+def same_token(results: StackResults, members: Sequence[Place]) -> Iterator[Named]:
+    """Yield the head with the largest share of its attention on other occurrences of a token."""
+    shares = {place: results.heads(*SAME_TOKEN).at(*place) for place in members}
+    clear = [
+        place
+        for place, value in shares.items()
+        if value.low >= MIN_SHARE and value.sentences >= MIN_SENTENCES
+    ]
+    if clear:
+        best = max(clear, key=lambda place: shares[place].value)
+        yield _of_share(results, best, SAME_TOKEN, "most" if len(members) > 1 else "")
+
+
+def _of_share(results: StackResults, place: Place, column: HeadKey, does: str) -> Named:
+    """Return a head that is named by a share of its attention outside the sink."""
+    head, value = HeadName(results.stack.name, *place), results.heads(*column).at(*place)
+    exact = head_number(percent(value.value), head, column)
+    return Named(
+        head,
+        does,
+        exact._replace(text=whole_percent(value.value)),
+        (
+            head_link(head),
+            ": ",
+            *estimate_parts(exact, value),
+            f" of its attention outside the sink.{sentences_text(value)}",
+        ),
+    )
+
+
+def relation_or_rule(results: StackResults, members: Sequence[Place]) -> Iterator[Named]:
+    """Yield the head with the clearest relation, else the one that a surface rule explains best."""
+    yield from _with_relation(results, members)
+    rules = results.cached(head_rules)
+    clear = [place for place in members if place in rules and rules[place].names]
+    if clear:
+        place = max(clear, key=lambda each: rules[each].chosen.value)
+        rule, head = rules[place], HeadName(results.stack.name, *place)
+        phrase = rule_phrase(rule.rule)
+        exact = claim_number(
+            percent(rule.agreement.value), ids.SURFACE_RULE, head.stack,
+            (ids.SURFACE_RULE, RELATION_VIEW, rule.rule), split=HELD_OUT_SPLIT,
+            layer=head.layer, head=head.head,
+        )  # fmt: skip
+        yield Named(
+            head,
+            f"mostly to {phrase}",
+            exact._replace(text=whole_percent(rule.agreement.value)),
+            (
+                head_link(head),
+                f": its strongest other word is {phrase} in ",
+                *estimate_parts(exact, rule.agreement),
+                f" of {round(rule.agreement.events):,} words; mean over all heads ",
+                exact._replace(text=percent(rule.mean.value)),
+                ". Chosen on one half of the sentences, measured on the other."
+                f"{sentences_text(rule.agreement)}",
+            ),
+        )
+
+
+def _with_relation(results: StackResults, members: Sequence[Place]) -> Iterator[Named]:
+    """Yield the head whose relation has the largest margin over the best surface rule."""
+    tests = results.cached(tests_of_stack)
+    if tests is None:
+        return
+    claimed = [
+        n for n in range(len(tests.labels)) if tests.claimed[n] and tuple(tests.head[n]) in members
+    ]
+    if not claimed:
+        return
+    n = max(claimed, key=lambda each: float(tests.selection_scores.margin.value[each]))
+    layer, number_of_head = map(int, tests.head[n])
+    head, ends = HeadName(results.stack.name, layer, number_of_head), ends_of(tests.labels[n])
+    accuracy, margin = tests.accuracy.at(n), tests.margin.at(n)
+    exact = claim_number(
+        percent(accuracy.value), "relation", head.stack,
+        (RELATION_METRIC, RELATION_VIEW, tests.labels[n]), split=HELD_OUT_SPLIT,
+        layer=layer, head=number_of_head,
+    )  # fmt: skip
+    yield Named(
+        head,
+        f"from {ends.query} to {ends.key}",
+        exact._replace(text=whole_percent(accuracy.value)),
+        (
+            head_link(head),
+            f" attends from {ends.query} to {ends.key} in ",
+            *estimate_parts(exact, accuracy),
+            f" of {round(accuracy.events):,} cases: ",
+            exact._replace(text=f"{points_text(margin.value)} points"),
+            f" [{points_text(margin.low)}, {points_text(margin.high)}] over the best surface rule "
+            f"({rule_phrase(tests.rule[n])}), {p_family_wise_text(float(tests.p[n]))}. Chosen on "
+            f"one half of the sentences, measured on the other.{sentences_text(accuracy)}",
+        ),
+    )
+
+
+def evenly_spread(results: StackResults, members: Sequence[Place]) -> Iterator[Named]:
+    """Yield the head with the highest normalised entropy once the sink is masked."""
+    entropies = {place: results.heads(*ENTROPY).at(*place) for place in members}
+    clear = [
+        place
+        for place, value in entropies.items()
+        if value.low >= MIN_ENTROPY and value.effective >= MIN_EFFECTIVE
+    ]
+    if clear:
+        best = max(clear, key=lambda place: entropies[place].value)
+        head, value = HeadName(results.stack.name, *best), entropies[best]
+        linked = head_number(number(value.value), head, ENTROPY)
+        yield Named(
+            head,
+            "most",
+            linked._replace(text=f"entropy {linked.text}"),
+            (
+                head_link(head),
+                ": ",
+                "normalised entropy ",
+                *estimate_parts(linked, value, share=False),
+                f" once the sink is masked; uniform attention has 1.{sentences_text(value)}",
+            ),
+        )
+
+
+Test = Callable[[StackResults, Sequence[Place]], Iterator[Named]]
+# Families with what one head does, what several heads do, and the test that names a head.
+FAMILY_TESTS: dict[Family, tuple[str, str, Test]] = {
+    Family.NEARBY: ("attends to nearby words", "attend to nearby words", relation_or_rule),
+    Family.POSITION: (
+        "attends at one fixed distance", "attend at one fixed distance", fixed_distance,
+    ),
+    Family.REPEATS: (
+        "attends to other occurrences of a token", "attend to other occurrences of a token",
+        same_token,
+    ),
+    Family.SPREAD: (
+        "attends nearly equally to all words", "attend nearly equally to all words", evenly_spread,
+    ),
+}  # fmt: skip
+
+
+def family_layers(results: StackResults, members: Sequence[Place]) -> tuple[int, ...]:
+    """Return the layers from the first to the last head of a family.
+
+    Empty if fewer than `MIN_FAMILY_SHARE` of the heads of these layers belong to the family.
+    """
+    if not members:
+        return ()
+    first, last = members[0][0], members[-1][0]
+    layers = tuple(x for x in results.stack.attention_layers if first <= x <= last)
+    share = len(members) / (len(layers) * results.stack.n_heads)
+    return layers if share >= MIN_FAMILY_SHARE else ()
+
+
+def family_claim(results: StackResults) -> Iterator[OverviewClaim]:
+    """Yield the claim on the largest family with a head that passes a test of its own.
+
+    Evenly spread heads come last, because most models have many of them.
+    """
+    of_heads = families(results)
+    members = {
+        family: sorted(place for place, own in of_heads.items() if own is family)
+        for family in FAMILY_TESTS
+    }
+    order = sorted(FAMILY_TESTS, key=lambda each: (each is Family.SPREAD, -len(members[each])))
+    for family in order:
+        one, several, test = FAMILY_TESTS[family]
+        layers, own = family_layers(results, members[family]), members[family]
+        named = next(test(results, own), None) if layers else None
+        if named is None:
+            continue
+        does = f"one head {one}" if len(own) == 1 else f"{number_word(len(own))} heads {several}"
+        yield OverviewClaim(
+            "family",
+            results.stack.name,
+            (
+                f"In {layers_text(results, layers)}, {does}; ",
+                short_link(named.head),
+                f" {named.does} (" if named.does else " (",
+                named.value,
+                ").",
+            ),
+            heads_at(results, own),
+            named.evidence,
+        )
+        return
+
+
+class FamilyHeads(NamedTuple):
+    """The heads of one family in all stacks.
+
+    Attributes:
+        family: the family.
+        name: name of the family on pages.
+        meaning: what its heads do.
+        heads: the heads, stack by stack.
+        clearest: head that shows best what the family does.
+    """
+
+    family: Family
+    name: str
+    meaning: str
+    heads: tuple[HeadName, ...]
+    clearest: HeadName
+
+
+def family_heads(results: Mapping[str, StackResults]) -> list[FamilyHeads]:
+    """Return the families that have heads, in their order."""
+    found = []
+    for family in Family:
+        heads = [
+            HeadName(stack, *place)
+            for stack, each in results.items()
+            for place, own in families(each).items()
+            if own is family
+        ]
+        if heads:
+            first = results[heads[0].stack]
+            name = family_names(first)[family]
+            clearest = max(heads, key=lambda head: _clarity(results[head.stack], head, family))
+            meaning = MEANINGS.get(family) or _of_the_rest(results, heads)
+            found.append(FamilyHeads(family, name, meaning, tuple(heads), clearest))
+    return found
+
+
+def _type_of(results: StackResults, head: HeadName) -> HeadType | None:
+    return head_types(results)[head.layer, head.head]
+
+
+def _of_the_rest(results: Mapping[str, StackResults], heads: Sequence[HeadName]) -> str:
+    """Return what heads without a single type do."""
+    sink = sink_tokens(results[heads[0].stack])
+    types = [_type_of(results[head.stack], head) for head in heads]
+    if any(kind is not None and kind.rest is OffSinkType.MIXED for kind in types):
+        return "Several things at once; no single share of the attention reaches half."
+    return f"Almost nothing is left once {sink} are masked."
+
+
+def _clarity(results: StackResults, head: HeadName, family: Family) -> float:
+    """Return by how much a head passes the threshold of its family."""
+    kind = _type_of(results, head)
+    if kind is None:
+        return -math.inf
+    shares = kind.shares
+    values = {
+        Family.POSITION: max(
+            (share.corrected for share in (*shares.parts.values(), *shares.offsets.values())),
+            default=math.nan,
+        ),
+        Family.NEARBY: shares.window.corrected,
+        Family.BROADCAST: -shares.column,
+        Family.REPEATS: shares.same_token.corrected,
+        Family.SPREAD: shares.entropy,
+        Family.SINK: shares.sink.corrected,
+    }
+    value = values[family]
+    return -math.inf if math.isnan(value) else value

@@ -1,0 +1,135 @@
+"""Losses of the model without each head and each layer, for the bars of the overview."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from headbook.analysis.accumulators import Estimate
+from headbook.report.ablation import head_changes, main_target, unit_factor
+from headbook.report.answers.claim_parts import effect_text, group_number
+from headbook.report.answers.overview_numbers import estimate_of, layer_rows
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.results import StackResults
+from headbook.schema import AblationTarget, Replacement
+from headbook.study.ablation_tables import EFFECT, EXACT
+from headbook.study.ablation_tests import ATTRIBUTION
+from headbook.study.sentence_data import HeadName
+from headbook.study.study import Study
+
+STEPS = 20  # lengths of bars
+WITHOUT_HEAD = {  # target: what a bar shows
+    AblationTarget.EMBEDDING: "how far the sentence vector moves without the head (1 − cosine)",
+    AblationTarget.STATE: "how far the last states move without the head (1 − cosine)",
+    AblationTarget.LOSS: "how much the loss of the next token rises without the head (nats)",
+    AblationTarget.MASKED_LOSS: "how much the loss of masked tokens rises without it (nats)",
+}
+LOST = {  # target: what changes without a head, in labels
+    AblationTarget.EMBEDDING: "the sentence vector moves by",
+    AblationTarget.STATE: "the last states move by",
+    AblationTarget.LOSS: "the loss rises by",
+    AblationTarget.MASKED_LOSS: "the loss rises by",
+}
+
+
+class HeadLoss(NamedTuple):
+    """The loss of the model without one head.
+
+    Attributes:
+        value: change of the main target, in its unit; NaN if not known.
+        exact: whether the head was replaced, or the change is estimated from slopes.
+    """
+
+    value: float
+    exact: bool
+
+
+class HeadLosses(NamedTuple):
+    """The losses of the model without each head.
+
+    Attributes:
+        target: the main target.
+        heads: loss without each head.
+        largest: head of the largest loss.
+    """
+
+    target: AblationTarget
+    heads: Mapping[HeadName, HeadLoss]
+    largest: HeadName
+
+    def step(self, head: HeadName) -> int:
+        """Return the length of a head's bar in `STEPS`, by the square root; 0 for none."""
+        return bar_step(self.heads[head].value, self.heads[self.largest].value)
+
+    @property
+    def most(self) -> LinkedNumber:
+        """The largest loss of a head, with its row."""
+        value, exact = self.heads[self.largest]
+        row = (
+            *self.largest._asdict().items(),
+            ("metric", EFFECT if exact else ATTRIBUTION),
+            ("replacement", str(Replacement.MEAN)),
+            ("target", str(self.target)),
+        )
+        return LinkedNumber(effect_text(value), "importance", row)
+
+
+def bar_step(value: float, most: float) -> int:
+    """Return the length of a bar in `STEPS`, by the square root; 0 for no loss."""
+    if not (value > 0 and most > 0):
+        return 0
+    return max(1, round(STEPS * math.sqrt(min(value / most, 1))))
+
+
+def head_losses(study: Study) -> HeadLosses | None:
+    """Return what the model loses without each head; None if it was not measured."""
+    ablation = study.corpus_sums.ablation
+    if ablation is None:
+        return None
+    rows, factor = head_changes(ablation), unit_factor(ablation)
+    heads = {
+        HeadName(row["stack"], int(row["layer"]), int(row["head"])): HeadLoss(
+            row["value"] / factor, row["method"] == EXACT
+        )
+        for row in rows.to_dict("records")
+    }
+    known = [head for head, loss in heads.items() if not math.isnan(loss.value)]
+    if not known:
+        return None
+    largest = max(known, key=lambda head: heads[head].value)
+    return HeadLosses(AblationTarget(main_target(ablation)), heads, largest)
+
+
+class LayerLoss(NamedTuple):
+    """The loss of the model without all heads of one layer.
+
+    Attributes:
+        effect: change of the main target, in its unit.
+        value: the same as a number with its row.
+        step: length of the bar in `STEPS`.
+    """
+
+    effect: Estimate
+    value: LinkedNumber
+    step: int
+
+
+def layer_losses(results: Iterable[StackResults]) -> dict[str, dict[int, LayerLoss]]:
+    """Return what the model loses without each layer, by stack; empty if not measured.
+
+    The lengths of bars have one scale for all stacks.
+    """
+    rows = {each.stack.name: layer_rows(each) for each in results}
+    values = [row["value"] for of_stack in rows.values() for row in of_stack.values()]
+    most = max(values, default=0.0)
+    return {
+        stack: {
+            layer: LayerLoss(
+                estimate_of(row),
+                group_number(effect_text(row["value"]), stack, row["group"], row["target"]),
+                bar_step(row["value"], most),
+            )
+            for layer, row in of_stack.items()
+        }
+        for stack, of_stack in rows.items()
+        if of_stack
+    }

@@ -1,0 +1,328 @@
+"""Answers of the page on importance: what the model loses without heads, layers and sink heads.
+
+Each answer follows from numbers by rule. Layers and heads that answer were chosen on one half of
+the sentences and are reported on the other; verdicts hold for all heads together.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from headbook.report.ablation import (
+    HEAVY_NAME,
+    REPLACEMENTS,
+    SINK,
+    layer_ratio,
+    main_target,
+    unit,
+    unit_factor,
+)
+from headbook.report.findings.finding import Link, LinkedNumber, Parts, head_link
+from headbook.report.wording import STACKS, capital, count_text, number, number_word, percent
+from headbook.schema import ABLATION, HELD_OUT_SPLIT, LAYER_RATIO, AblationTarget, Replacement
+from headbook.study import ablation_tests
+from headbook.study.ablation import AblationResults
+from headbook.study.ablation_tables import EFFECT
+from headbook.study.ablation_tests import ATTRIBUTION, COSINE_TARGETS, AblationVerdict
+
+MAX_RANDOM_P = 0.05  # two-sided p of a rank among random sets from which on it is clear
+MAX_NAMED_HEADS = 5  # in one sentence
+CHANGED = {AblationVerdict.CHANGES, AblationVerdict.HARMFUL}
+
+
+class Measure(NamedTuple):
+    """Words for the change of a target.
+
+    Attributes:
+        subject: what changes, with a verb in the present tense.
+        extent: how two changes are compared.
+        definition: the number that measures the change.
+    """
+
+    subject: str
+    extent: str
+    definition: str
+
+
+MEASURES: dict[str, Measure] = {
+    AblationTarget.EMBEDDING: Measure(
+        "the sentence vector moves", "as far",
+        "1 minus the cosine of the sentence vectors with and without the heads, in thousandths",
+    ),
+    AblationTarget.STATE: Measure(
+        "its last states move", "as far",
+        "1 minus the cosine of the last states with and without the heads, in thousandths",
+    ),
+    AblationTarget.KL: Measure(
+        "its predictions change", "as much",
+        "Kullback–Leibler divergence of the predictions with and without the heads, per token, in "
+        "per cent of the loss of the whole model",
+    ),
+}  # fmt: skip
+LOSS_MEASURE = Measure("its loss changes", "as much", "change of the loss per token, in per cent")
+
+
+def measure_of(ablation: AblationResults) -> Measure:
+    """Return the words for the change of the target by which heads are ranked."""
+    return MEASURES.get(ablation_tests.ranked_target(ablation), LOSS_MEASURE)
+
+
+def change_number(ablation: AblationResults, row: Mapping[Any, Any], table: str) -> LinkedNumber:
+    """Return the change of heads as a number with its row.
+
+    Args:
+        ablation: results that set the unit.
+        row: row of `Study.importance` or `Study.head_groups`, whose value has its own unit.
+        table: name of the table.
+    """
+    names = ("stack", "layer", "head", "group", "metric", "replacement", "target")
+    identity = tuple((name, row[name]) for name in names if name in row)
+    value = f"{short_number(float(row['value']) * unit_factor(ablation))} {spoken_unit(ablation)}"
+    return LinkedNumber(value, table, identity)
+
+
+def spoken_unit(ablation: AblationResults) -> str:
+    """Return the unit of pages in words."""
+    return "thousandths" if main_target(ablation) in COSINE_TARGETS else unit(ablation)
+
+
+def short_number(value: float) -> str:
+    """Return a number in two or three digits, for cells: ``0.35``, ``2.1``, ``253``."""
+    if not abs(value) >= 0.995:
+        return number(value)
+    return number(value, like=10.0 if abs(value) < 9.95 else 100.0)
+
+
+def importance_answer(ablation: AblationResults) -> Parts:
+    """Return what the model loses without a head: by layers, else by verdicts of single heads."""
+    ratio, measure = layer_ratio(ablation), measure_of(ablation)
+    if ratio is not None and ratio.clear:
+        several = len({head.stack for head in ablation.heads}) > 1
+        first, second = (
+            f"{each.name} of {STACKS[each.stack]}" if several else each.name
+            for each in (ratio.first, ratio.second)
+        )
+        target = ablation_tests.ranked_target(ablation)
+        label = f"{ratio.first.name}/{Replacement.MEAN}/{target}"
+        row = (("claim", LAYER_RATIO), ("stack", ratio.first.stack), ("label", label))
+        subject, _, verb = measure.subject.rpartition(" ")
+        return (
+            f"Most without {first}: {subject} then {verb} ",
+            LinkedNumber(f"{number(ratio.value, like=10.0)} times", "tests", row),
+            f" {measure.extent} as without {second}, which comes next.",
+        )
+    return verdicts_answer(ablation)
+
+
+def heads_answer(ablation: AblationResults) -> Parts:
+    """Return what single heads change, beyond what `importance_answer` says."""
+    ratio = layer_ratio(ablation)
+    if ratio is not None and ratio.clear:
+        return verdicts_answer(ablation)
+    return largest_answer(ablation) or verdicts_answer(ablation)
+
+
+def largest_answer(ablation: AblationResults) -> Parts:
+    """Return the head of largest effect, chosen on the other half; nothing without a clear one."""
+    target = ablation_tests.ranked_target(ablation)
+    largest = ablation_tests.largest_effect(ablation, target)
+    if largest is None:
+        return ()
+    head, _, (value, low, _) = largest
+    if not low > ablation_tests.equivalence_margin(ablation, target):
+        return ()
+    subject, _, verb = measure_of(ablation).subject.rpartition(" ")
+    label = f"{Replacement.MEAN}/{target}"
+    identity: dict[str, str | int] = {
+        "claim": ABLATION, "stack": head.stack, "layer": head.layer, "head": head.head,
+        "metric": EFFECT, "label": label, "split": HELD_OUT_SPLIT,
+    }  # fmt: skip
+    words = f"{short_number(value * unit_factor(ablation))} {spoken_unit(ablation)}"
+    number_part = LinkedNumber(words, "tests", tuple(identity.items()))
+    return head_link(head), f" most: without it {subject} {verb} by ", number_part, "."
+
+
+def verdict_counter(ablation: AblationResults) -> Counter[str]:
+    """Return how many heads that were replaced one at a time have which verdict."""
+    ranked = ablation_tests.ranked_target(ablation)
+    verdicts = ablation_tests.head_effects(ablation, ranked, Replacement.MEAN)["verdict"]
+    return Counter(str(verdict) for verdict in verdicts if verdict)
+
+
+def verdicts_answer(ablation: AblationResults) -> Parts:
+    """Return which verdicts single heads have; the others' verdict is named if they share one."""
+    counts = verdict_counter(ablation)
+    tested, changed = counts.total(), sum(counts[verdict] for verdict in CHANGED)
+    sentences = count_text(len(ablation.content_hash), "sentence")
+    if not tested:
+        return (f"Not known: on these {sentences}, no head has a verdict.",)
+    removable, undecided = (
+        counts[verdict] for verdict in (AblationVerdict.NO_CHANGE, AblationVerdict.UNDECIDED)
+    )
+    if undecided == tested:
+        return (f"Not known: {sentences} decide for none of the heads that were replaced.",)
+    amount = Link(f"{changed or removable:,} of {count_text(tested, 'head')}", "#heads")
+    if not changed:
+        others = "" if removable == tested else "; the others are undecided"
+        return "Little without any one head: ", amount, f" can go alone{others}."
+    if changed == tested:
+        return "Each head counts: ", amount, " change the output when replaced one at a time."
+    if not removable or not undecided:
+        rest = "the others can go alone" if removable else "the others are undecided"
+    else:
+        rest = f"most others {'can go alone' if removable > undecided else 'are undecided'}"
+        rest = rest if removable != undecided else "the others can go alone or are undecided"
+    verb = "changes" if changed == 1 else "change"
+    return amount, f" {verb} the output when replaced one at a time; {rest}."
+
+
+def harmful_note(ablation: AblationResults) -> Parts:
+    """Return which heads make the loss worse; nothing without any."""
+    effects = ablation_tests.head_effects(ablation, main_target(ablation), Replacement.MEAN)
+    harmful = ablation_tests.head_names(effects[effects["verdict"] == AblationVerdict.HARMFUL])
+    if not harmful:
+        return ()
+    links = [part for head in harmful[:MAX_NAMED_HEADS] for part in (", ", head_link(head))][1:]
+    unnamed = len(harmful) - MAX_NAMED_HEADS
+    more = f" and of {number_word(unnamed)} more heads" if unnamed > 0 else ""
+    each = "any one of " if len(harmful) > 1 else ""
+    return f"The loss is lower without {each}", *links, f"{more} (p < 0.05 family-wise)."
+
+
+def sink_rows(groups: pd.DataFrame, stack: str, target: str) -> pd.DataFrame:
+    """Return the rows of the strictest group of sink heads of a stack, by replacement.
+
+    Args:
+        groups: rows of `Study.head_groups`.
+        stack: stack of the heads.
+        target: target of the effects.
+    """
+    known = groups[(groups["stack"] == stack) & (groups["target"] == target)]
+    found = (known[known["group"] == group] for group in (HEAVY_NAME, SINK))
+    return next((rows for rows in found if len(rows)), known[:0])
+
+
+def sink_answer(ablation: AblationResults, groups: pd.DataFrame, tokens: str) -> Parts:
+    """Return whether the sink heads of a stack are dead, by three replacements.
+
+    They are dead only if few sentences change by their mean and without what they take from the
+    sink, and zero changes no more than random sets of heads do.
+
+    Args:
+        ablation: results behind the rows.
+        groups: rows of these heads in `Study.head_groups`, one for each replacement.
+        tokens: sink tokens, in words.
+    """
+    measure = measure_of(ablation)
+    rows = {str(row["replacement"]): row for row in groups.to_dict("records")}
+    if set(rows) != set(map(str, REPLACEMENTS)):
+        return ("Not known: not all three replacements were measured.",)
+    mean, without_sink, zero = (rows[str(each)] for each in REPLACEMENTS)
+    subject, _, verb = measure.subject.rpartition(" ")
+    hardly = without_sink["verdict"] == AblationVerdict.NO_CHANGE
+    if mean["verdict"] == AblationVerdict.NO_CHANGE and hardly:
+        change = change_number(ablation, zero, "head_groups")
+        if zero_is_dead(zero):
+            return (
+                f"Yes: even with zero in place of their outputs {subject} {verb} by ",
+                change,
+                ".",
+            )
+        if zero["value"] > zero["random_high"] or zero["verdict"] in CHANGED:
+            return (
+                f"All that is lost is a constant: with zero {subject} {verb} by ", change,
+                ", with their mean few sentences change.",
+            )  # fmt: skip
+    elif mean["verdict"] in CHANGED:
+        change = change_number(ablation, mean, "head_groups")
+        parts = f"No: without all of them {subject} {verb} by ", change
+        if hardly:
+            return *parts, f", but hardly without what they take from {tokens}."
+        return *parts, "."
+    return ("Not known: these sentences do not decide it.",)
+
+
+def zero_is_dead(zero: Mapping[Any, Any]) -> bool:
+    """Whether zeroing the group changes no more than zeroing random heads of the same layers.
+
+    A group of all heads of its layers has no random sets. Its verdict must then be no change.
+    """
+    low, high = zero["random_low"], zero["random_high"]
+    if np.isnan(low) or np.isclose(low, high, atol=0):
+        return bool(zero["verdict"] == AblationVerdict.NO_CHANGE)
+    return bool(low <= zero["value"] <= high)
+
+
+def random_rank(row: Mapping[Any, Any]) -> tuple[str, bool]:
+    """Return the place of a group among its random sets, in words, and whether it is clear."""
+    sets = int(row["random_sets"])
+    if not sets or np.isclose(row["random_low"], row["random_high"], atol=0):
+        return "", False
+    above = int(row["rank"]) - 1
+    below = sets - above
+    clear = 2 * (1 + min(above, below)) / (sets + 1) <= MAX_RANDOM_P
+    if 2 * below >= sets:
+        return f"larger than {below:,} of {sets:,}", clear
+    return f"smaller than {above:,} of {sets:,}", clear
+
+
+def pruning_answer(ablation: AblationResults, pruning: pd.DataFrame) -> Parts:
+    """Return the share of heads that can be removed together, beside random orders."""
+    shares, median = ablation_tests.removable_shares(ablation, pruning)
+    share = shares["ablation_effect"]
+    margin = ablation_tests.group_margin(ablation) * unit_factor(ablation)
+    limit = f"{number(margin)} {spoken_unit(ablation)}"
+    label = f"ablation_effect/{Replacement.MEAN}/{main_target(ablation)}"
+    row = (("metric", "share that can go"), ("label", label))
+    if share > 0:
+        return (
+            LinkedNumber(percent(share), "tests", row),
+            f" of all heads, before the change may exceed a margin of {limit}; in random order "
+            f"{percent(median)}.",
+        )
+    least = percent(float(pruning.loc[pruning["share"] > 0, "share"].min()))
+    return (
+        f"Hardly any: even without the {least} of smallest effect, the change may exceed a margin "
+        f"of {limit}.",
+    )
+
+
+def estimates_note(ablation: AblationResults) -> Parts:
+    """Return how well estimates agree with exact changes on heads picked at random."""
+    target = ablation_tests.ranked_target(ablation)
+    audit = ablation_tests.audit(ablation, target)
+    if not audit.heads or not audit.rest or np.isnan(audit.spearman):
+        return ()
+    label = ("label", f"{Replacement.MEAN}/{target}")
+    ranks = (("metric", "audit: correlation of ranks"), label)
+    missed = (("metric", "audit: missed"), label)
+    return (
+        f"On {count_text(audit.heads, 'head')} picked at random, estimates and exact changes have "
+        "a rank correlation of ",
+        LinkedNumber(number(audit.spearman), "tests", ranks),
+        f". {capital(number_word(audit.missed))} of these changes more than the margin although "
+        "the estimate does not; of the heads with estimates alone at most ",
+        LinkedNumber(percent(audit.share), "tests", missed),
+        " do, with 95\u00a0% confidence.",
+    )
+
+
+def effect_row(ablation: AblationResults, row: Mapping[Any, Any], exact: bool) -> LinkedNumber:
+    """Return the change of one head with its row in the table of importance.
+
+    Args:
+        ablation: results behind the row.
+        row: row of `head_changes`, in the unit of pages.
+        exact: whether the head was replaced.
+    """
+    metric = EFFECT if exact else ATTRIBUTION
+    identity = (
+        ("stack", row["stack"]), ("layer", int(row["layer"])), ("head", int(row["head"])),
+        ("metric", metric), ("replacement", str(Replacement.MEAN)),
+        ("target", str(ablation_tests.ranked_target(ablation))),
+    )  # fmt: skip
+    about = "" if exact else "≈\u202f"
+    return LinkedNumber(f"{about}{short_number(float(row['value']))}", "importance", identity)

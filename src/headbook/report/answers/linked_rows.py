@@ -1,0 +1,84 @@
+"""Numbers of pages with the row of the table that holds each."""
+
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.head_types import Place
+from headbook.report.relation_counts import METRIC, VIEW
+from headbook.report.relation_tests import RelationTests
+from headbook.report.results import StackResults
+from headbook.schema import ALL, HELD_OUT_SPLIT, RELATION, HeadKey
+from headbook.study.sentence_data import HeadName
+from headbook.study.tables import UNIFORM
+
+Column = HeadKey | tuple[str, str, str]  # metric, view and label
+Row = tuple[tuple[str, str | int], ...]  # columns and values
+
+
+def head_number(text: str, head: HeadName, column: Column) -> LinkedNumber:
+    """Return a number of one head, from the table of heads."""
+    return LinkedNumber(text, "heads", (*_head(head), *_column(column)))
+
+
+def claim_number(
+    text: str,
+    claim: str,
+    stack: str,
+    column: Column,
+    *,
+    split: str = ALL,
+    layer: int | None = None,
+    head: int | None = None,
+) -> LinkedNumber:
+    """Return a number from the table of tests.
+
+    Args:
+        column: metric, view and label.
+        layer: None for a number of several layers.
+        head: None for a number of several heads.
+    """
+    places = (("layer", layer), ("head", head))
+    known: Row = tuple((name, place) for name, place in places if place is not None)
+    row: Row = (("claim", claim), ("stack", stack), *known, *_column(column), ("split", split))
+    return LinkedNumber(text, "tests", row)
+
+
+def relation_number(results: StackResults, tests: RelationTests, n: int, text: str) -> LinkedNumber:
+    """Return a number of a tested relation on the held-out split, from the table of tests.
+
+    Args:
+        n: index of the label.
+        text: the number with its unit.
+    """
+    layer, head = map(int, tests.head[n])
+    column = METRIC, str(VIEW), tests.labels[n]
+    return claim_number(
+        text, RELATION, results.stack.name, column, split=HELD_OUT_SPLIT, layer=layer, head=head
+    )
+
+
+def head_row(results: StackResults, key: HeadKey, place: Place, text: str) -> LinkedNumber:
+    """Return a number of a head that leads to its row."""
+    layer, head = place
+    row: Row = (("stack", results.stack.name), ("layer", layer), ("head", head), *_column(key))
+    return LinkedNumber(text, "heads", row)
+
+
+def layer_row(results: StackResults, key: HeadKey, layer: int, text: str) -> LinkedNumber:
+    """Return a number of a layer, all heads together, that leads to its row."""
+    row: Row = (("stack", results.stack.name), ("layer", layer), *_column(key))
+    return LinkedNumber(text, "layers", row)
+
+
+def uniform_row(results: StackResults, key: HeadKey, layer: int, text: str) -> LinkedNumber:
+    """Return a number of a layer under uniform attention that leads to its row."""
+    stack = results.stack.name
+    row: Row = (("control", UNIFORM), ("stack", stack), ("layer", layer), *_column(key))
+    return LinkedNumber(text, "controls", row)
+
+
+def _head(head: HeadName) -> Row:
+    return (("stack", head.stack), ("layer", head.layer), ("head", head.head))
+
+
+def _column(column: Column) -> Row:
+    metric, view, label = map(str, column)
+    return (("metric", metric), ("view", view), ("label", label))

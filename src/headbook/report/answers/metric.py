@@ -1,0 +1,156 @@
+"""Answers of the pages of metrics: where a number is largest, without a test."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from headbook.analysis.accumulators import Estimates
+from headbook.metrics.base import HeadMetric, LayerwiseMetric, Source
+from headbook.report.findings.finding import LinkedNumber, Parts, sample_size, sentence_start
+from headbook.report.findings.head_numbers import COSINE, HeadNumbers, drawn_numbers
+from headbook.report.relations import relation_words
+from headbook.report.results import StackResults
+from headbook.report.wording import (
+    DIRECTIONS,
+    SPACES,
+    TOKEN_CLASSES,
+    VIEWS,
+    capital,
+    count_text,
+    is_share,
+    label_name,
+    number,
+    with_unit,
+)
+from headbook.schema import EmbeddingSpace, ResidualPoint, relation_of
+
+NOT_MEASURED: Parts = ("Not measured in this model.",)
+
+
+def label_phrase(label: str) -> str:
+    """Return a label in words: ``from a direct object to its verb (obj)``."""
+    relation, direction = relation_of(label)
+    return relation_words(label) if relation and direction in DIRECTIONS else label_name(label)
+
+
+def head_metric_answer(results: StackResults, metric: HeadMetric) -> Parts:
+    """Return the layer, or the label and head, in which a metric is largest in a stack."""
+    numbers = drawn_numbers(results, metric)
+    if numbers is None:
+        return NOT_MEASURED
+    if len(results.drawable(numbers.metric)) > 1:
+        phrase = capital(label_phrase(numbers.label))
+        return _best(numbers, f"{phrase}: most in ", "; others below.")
+    layers = [n for n in results.stack.attention_layers if not np.isnan(numbers.layers.value[n])]
+    extremes = apart(numbers.layers, layers) if metric.has_layer_value else None
+    if extremes is None:
+        alike = metric.has_layer_value and len(layers) > 1
+        return _best(
+            numbers, "No clear difference between layers; most in " if alike else "Most in "
+        )
+    low, high = extremes
+    text = numbers.printed(float(numbers.layers.value[high]))
+    return (
+        sentence_start(results, f"Most in layer {high}: "),
+        numbers.layer_number(high, text),
+        f" on average over its heads; least in layer {low}.",
+    )
+
+
+def _best(numbers: HeadNumbers, start: str, end: str = ".") -> Parts:
+    """Return the head with the highest value as a sentence with a beginning and an end."""
+    place = numbers.best()
+    text = numbers.printed(numbers.at(place).value)
+    start = sentence_start(numbers.results, start)
+    return start, numbers.link(place), ", ", numbers.head_number(place, text), end
+
+
+def apart(numbers: Estimates, layers: Sequence[int]) -> tuple[int, int] | None:
+    """Return the layers of the lowest and the highest number; None if their intervals overlap."""
+    if len(layers) < 2:
+        return None
+    low = min(layers, key=lambda layer: float(numbers.value[layer]))
+    high = max(layers, key=lambda layer: float(numbers.value[layer]))
+    return (low, high) if numbers.low[high] > numbers.high[low] else None
+
+
+def head_metric_scope(results: StackResults, metric: HeadMetric) -> tuple[tuple[str, str], ...]:
+    """Return what a head metric was measured on, and what it is compared with."""
+    numbers = drawn_numbers(results, metric)
+    if numbers is None:
+        return ()
+    value = numbers.heads
+    heads = count_text(int((~np.isnan(value.value)).sum()), "head")
+    sentences = count_text(results.study.manifest.counts["sentences"], "sentence")
+    about = "all of them"
+    if metric.source is Source.RANDOM:
+        sentences, about = count_text(int(value.sentences.max()), "sequence"), "of random tokens"
+    elif metric.source is not Source.ALL:
+        about = f"of which {sample_size(results):,}, chosen by a hash of their content, count"
+    known = not np.isnan(numbers.uniform.value).all()
+    compared = "uniform attention on the same sentences. " if known else "nothing else. "
+    return (
+        (sentences, f"{about}; {VIEWS[numbers.view]}."),
+        ("Compared with", f"{compared}Largest of {heads}, not tested."),
+    )
+
+
+def token_series(
+    results: StackResults, metric: LayerwiseMetric
+) -> Iterator[tuple[ResidualPoint, EmbeddingSpace | None, str, Estimates]]:
+    """Yield averages over classes of tokens: state, space, class, and numbers by layer.
+
+    States after the layer come first, and in each state the average over all tokens.
+    """
+    for state in reversed(metric.states):
+        for space in metric.spaces or (None,):
+            for kind in ("all", "content", "function"):
+                numbers = results.tokens(metric.id, state, space, kind)
+                if numbers is not None:
+                    yield state, space, kind, numbers
+
+
+def token_metric_answer(results: StackResults, metric: LayerwiseMetric) -> Parts:
+    """Return how a number of tokens changes from the first layer to the last."""
+    found = next(token_series(results, metric), None)
+    if found is None:
+        return NOT_MEASURED
+    state, space, kind, numbers = found
+    layers = np.flatnonzero(~np.isnan(numbers.value)).tolist()
+    first, last = layers[0], layers[-1]
+    row = (
+        ("class", kind), ("stack", results.stack.name), ("layer", last), ("state", str(state)),
+        ("metric", metric.id), ("space", str(space or "")),
+    )  # fmt: skip
+    part = LinkedNumber(printed_average(float(numbers.value[last]), metric), "words", row)
+    about = TOKEN_CLASSES[kind]
+    where = "after the last layer" if state is ResidualPoint.POST else "in the last layer"
+    if len(layers) < 2:
+        return sentence_start(results, f"On average over {about}, {where}: "), part, "."
+    if numbers.high[last] < numbers.low[first]:
+        start = f"Lower {where} than in the first: "
+    elif numbers.low[last] > numbers.high[first]:
+        start = f"Higher {where} than in the first: "
+    else:
+        start = f"About the same {where} as in the first: "
+    return sentence_start(results, start), part, f" on average over {about}."
+
+
+def printed_average(value: float, metric: LayerwiseMetric) -> str:
+    """Return an average over tokens with its unit."""
+    unit = metric.averaged.unit or metric.unit
+    share = not unit and is_share(metric)
+    return with_unit(number(value, share=share), "" if unit == COSINE else unit)
+
+
+def token_metric_scope(
+    results: StackResults, metric: LayerwiseMetric
+) -> tuple[tuple[str, str], ...]:
+    """Return what a token metric was measured on."""
+    found = next(token_series(results, metric), None)
+    if found is None:
+        return ()
+    _, space, _, numbers = found
+    sentences = count_text(int(numbers.sentences.max()), "sentence")
+    compared = f", against {SPACES[space]}" if space else ""
+    return ((sentences, f"mean over tokens{compared}."),)

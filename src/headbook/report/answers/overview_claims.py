@@ -1,0 +1,59 @@
+"""The claims of the overview: one to four sentences with one number each.
+
+A claim is printed only under the condition of its rule. Candidates are taken in the order of
+`RULES`, no two with the same heads, at most `MAX_CLAIMS`. The stacks of an encoder-decoder share
+them: a second claim of a kind comes after the first of every kind. With fewer than `MIN_CLAIMS`
+the model is compared with random weights. The claims are then ordered by depth, the sink first.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+
+from headbook.report.answers.ablation_claims import layer_claim, sink_heads_claim
+from headbook.report.answers.attention_claims import (
+    induction_claim,
+    random_weights_claim,
+    same_keys_claim,
+    sink_claim,
+)
+from headbook.report.answers.claim_parts import OverviewClaim
+from headbook.report.answers.family_claim import family_claim
+from headbook.report.results import StackResults
+
+MAX_CLAIMS = 4
+MIN_CLAIMS = 2  # claims below which a model is compared with random weights
+RULES: tuple[Callable[[StackResults], Iterator[OverviewClaim]], ...] = (
+    sink_claim,
+    family_claim,
+    same_keys_claim,
+    induction_claim,
+    layer_claim,
+    sink_heads_claim,
+)
+
+
+def overview_claims(results: Mapping[str, StackResults]) -> list[OverviewClaim]:
+    """Return the claims that a study supports, ordered by depth, the sink first."""
+    found: list[OverviewClaim] = []
+    for claim in _candidates(results):
+        if len(found) < MAX_CLAIMS and all(claim.heads != other.heads for other in found):
+            found.append(claim)
+    if len(found) < MIN_CLAIMS:
+        found += [claim for each in results.values() for claim in random_weights_claim(each)][:1]
+    stacks = [*results]
+
+    def depth(claim: OverviewClaim) -> tuple[bool, int, float]:
+        layers = median(head.layer for head in claim.heads)
+        return claim.kind != "sink", stacks.index(claim.stack), layers
+
+    return sorted(found, key=depth)
+
+
+def _candidates(results: Mapping[str, StackResults]) -> list[OverviewClaim]:
+    """Return the claims of all stacks: the first of each kind, then the others."""
+    by_rule = [
+        [claim for each in results.values() if each.metrics for claim in rule(each)]
+        for rule in RULES
+    ]
+    firsts = [claim for claims in by_rule for claim in claims[:1]]
+    return firsts + [claim for claims in by_rule for claim in claims[1:]]

@@ -1,0 +1,362 @@
+"""Numbers behind the claims of the overview; each is None where its condition does not hold.
+
+The conditions, in the order of `headbook.report.answers.overview_claims`:
+
+- *sink*: the longest run of layers in which the sink receives surely at least twice the attention
+  that uniform attention would give it.
+- *same keys*: at least `MIN_SAME_KEYS` heads of one layer that attend to the same keys from every
+  query.
+- *layer*: the effect of replacing all heads of a layer lies above that of every other layer, by
+  95 % intervals.
+- *sink heads*: replacing the sink heads together has an effect outside the range of random sets
+  with as many heads in each layer (p < 0.05, by rank, both sides).
+- *random weights*: three metrics in no layer outside the range of models with random weights.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates, RatioSums
+from headbook.analysis.intervals import MIN_EFFECTIVE
+from headbook.metrics import all_metrics, ids
+from headbook.report.ablation import LAYER, SINK, main_target
+from headbook.report.families import Family, families
+from headbook.report.findings.finding import run_mean
+from headbook.report.head_types import METRIC, Place
+from headbook.report.results import StackResults
+from headbook.schema import FUNCTION, Baseline, HeadKey, Replacement, SinkView
+from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
+from headbook.study.ablation_tables import GROUP
+
+MIN_SINK_RATIO = 2.0  # of the attention on the sink to that of uniform attention
+MIN_SAME_KEYS = 3  # heads of a layer
+MAX_P = 0.05
+DRAWS, SEED = 2000, 0  # of the bootstrap over sentences
+SINK_SHARE = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
+SINK_NORM = HeadKey(ids.SINK_NORM_SHARE, SinkView.RAW, "")
+UNEXPLAINED = HeadKey(METRIC, SinkView.RENORM, "column")
+WORD_CLASSES = {
+    "nouns and names": ("NOUN", "PROPN"),
+    "verbs": ("VERB",),
+    "adjectives and adverbs": ("ADJ", "ADV"),
+    "function words": tuple(sorted(FUNCTION)),
+    "punctuation": ("PUNCT",),
+}
+
+
+class SinkRun(NamedTuple):
+    """Layers that attend much to the sink.
+
+    Attributes:
+        layers: a run of layers with attention.
+        attention: share of the attention of these layers on the sink.
+        uniform: share that uniform attention gives.
+        norm: share of the value-weighted norm from the sink; NaN if not measured.
+    """
+
+    layers: tuple[int, ...]
+    attention: Estimate
+    uniform: float
+    norm: Estimate
+
+    @property
+    def contributes_little(self) -> bool:
+        """Whether the sink's share of the norm is surely less than half of its attention."""
+        return self.norm.high < self.attention.low / 2
+
+
+def sink_run(results: StackResults) -> SinkRun | None:
+    """Return the longest run of layers that attend much to the sink."""
+    if not results.has_value(*SINK_SHARE):
+        return None
+    shares, uniform = results.layers(*SINK_SHARE), results.uniform(*SINK_SHARE).value
+    with np.errstate(invalid="ignore"):
+        much = (shares.low >= MIN_SINK_RATIO * uniform) & (shares.effective >= MIN_EFFECTIVE)
+    layers = max(_runs(results.stack.attention_layers, much), key=len, default=())
+    heads = {(layer, head) for layer in layers for head in range(results.stack.n_heads)}
+    attention = pooled(results, [SINK_SHARE], heads)
+    if math.isnan(attention.low):
+        return None
+    norm = pooled(results, [SINK_NORM], heads) if results.has_value(*SINK_NORM) else NO_ESTIMATE
+    return SinkRun(layers, attention, float(uniform[[*layers]].mean()), norm)
+
+
+def _runs(layers: Iterable[int], chosen: NDArray[np.bool_]) -> list[tuple[int, ...]]:
+    """Return the runs of neighbouring layers that are chosen."""
+    grouped = groupby(layers, key=lambda layer: bool(chosen[layer]))
+    return [tuple(run) for is_chosen, run in grouped if is_chosen]
+
+
+class SameKeys(NamedTuple):
+    """Heads of one layer that attend to the same keys from every query.
+
+    Attributes:
+        layer: layer of the heads.
+        heads: the heads.
+        unexplained: mean over the heads of the attention that one weight per key does not explain.
+        word_class: class of words that these heads prefer to other heads; empty without one.
+        share: share of their attention on the class.
+        others: share of the attention of the other heads on the class.
+    """
+
+    layer: int
+    heads: tuple[Place, ...]
+    unexplained: Estimate
+    word_class: str = ""
+    share: Estimate = NO_ESTIMATE
+    others: Estimate = NO_ESTIMATE
+
+
+def same_keys(results: StackResults) -> SameKeys | None:
+    """Return the heads of the layer with most heads that attend to the same keys."""
+    broadcast = [place for place, family in families(results).items() if family is Family.BROADCAST]
+    by_layer = {layer: tuple(heads) for layer, heads in groupby(broadcast, key=lambda x: x[0])}
+    layer = max(by_layer, key=lambda each: (len(by_layer[each]), each), default=-1)
+    if layer < 0 or len(by_layer[layer]) < MIN_SAME_KEYS:
+        return None
+    heads = by_layer[layer]
+    unexplained = mean_over(results.heads(*UNEXPLAINED), heads)
+    others = {place for place in families(results) if place not in heads}
+    found = [
+        SameKeys(layer, heads, unexplained, name, share, of_others)
+        for name, tags in WORD_CLASSES.items()
+        for columns in [class_columns(results, tags)]
+        if columns
+        for share, of_others in [[pooled(results, columns, each) for each in (heads, others)]]
+        if share.low > of_others.high and share.effective >= MIN_EFFECTIVE
+    ]
+    return max(
+        found,
+        key=lambda each: each.share.value / max(each.others.value, 1e-9),
+        default=SameKeys(layer, heads, unexplained),
+    )
+
+
+def class_columns(results: StackResults, tags: Iterable[str]) -> list[HeadKey]:
+    """Return the columns of the attention that some parts of speech receive, if measured."""
+    columns = [HeadKey(ids.POS_RECEIVED, SinkView.RENORM, tag) for tag in tags]
+    return [column for column in columns if results.has_value(*column)]
+
+
+def mean_over(numbers: Estimates, heads: Iterable[Place]) -> Estimate:
+    """Return the mean of a number over heads.
+
+    Its interval is the mean of the heads' intervals, which is wide enough however heads vary
+    together.
+    """
+    layers, places = np.array(sorted(heads)).T
+    value, low, high = (float(part[layers, places].mean()) for part in numbers[:3])
+    sentences = int(numbers.sentences[layers, places].min())
+    return Estimate(value, low, high, sentences, float(numbers.events[layers, places].sum()))
+
+
+class LayerEffect(NamedTuple):
+    """A layer without which the output changes most, beside the next one.
+
+    Attributes:
+        layer, next: numbers of both layers.
+        effect, next_effect: change without all heads of the layer, in the unit of the target.
+        ratio: the first effect divided by the second.
+    """
+
+    layer: int
+    next: int
+    effect: Estimate
+    next_effect: Estimate
+    ratio: Estimate
+
+
+def group_rows(results: StackResults) -> Mapping[str, Mapping[str, Any]]:
+    """Return the row of each group of heads that was replaced by its mean, for the main target."""
+    return results.cached(_group_rows)
+
+
+def _group_rows(results: StackResults) -> Mapping[str, Mapping[str, Any]]:
+    ablation, table = results.study.corpus_sums.ablation, results.study.head_groups
+    if ablation is None:
+        return {}
+    wanted = {
+        "stack": results.stack.name,
+        "metric": GROUP,
+        "replacement": str(Replacement.MEAN),
+        "target": main_target(ablation),
+    }
+    for column, value in wanted.items():
+        table = table[table[column] == value]
+    return {row["group"]: {str(k): v for k, v in row.items()} for row in table.to_dict("records")}
+
+
+def layer_rows(results: StackResults) -> dict[int, Mapping[str, Any]]:
+    """Return the row of each layer whose heads were replaced together; empty if not measured."""
+    rows = group_rows(results)
+    names = {layer: f"{LAYER}{layer}" for layer in results.stack.attention_layers}
+    return {layer: rows[name] for layer, name in names.items() if name in rows}
+
+
+def decisive_layer(results: StackResults) -> LayerEffect | None:
+    """Return the layer whose effect lies above that of every other layer."""
+    effects = {layer: estimate_of(row) for layer, row in layer_rows(results).items()}
+    if len(effects) < 2:
+        return None
+    first, second = sorted(effects, key=lambda layer: -effects[layer].value)[:2]
+    highest = max(effect.high for layer, effect in effects.items() if layer != first)
+    if not (effects[first].low > highest and effects[second].value > 0):
+        return None
+    ratio = _ratio(results, first, second)
+    if not (ratio.low > 1 and math.isfinite(ratio.high)):
+        return None
+    return LayerEffect(first, second, effects[first], effects[second], ratio)
+
+
+def estimate_of(row: Mapping[str, Any]) -> Estimate:
+    """Return the effect of a row of the table of groups."""
+    return Estimate(row["value"], row["low"], row["high"], int(row["n_sentences"]), math.nan)
+
+
+def _ratio(results: StackResults, first: int, second: int) -> Estimate:
+    """Return the ratio of the effects of two layers, with an interval by drawing sentences."""
+    ablation = results.study.corpus_sums.ablation
+    assert ablation is not None
+    target = main_target(ablation)
+    sets = [set_of(ablation, results.stack.name, f"{LAYER}{layer}") for layer in (first, second)]
+    changes = ablation.changes[target][:, sets]
+    n = len(changes)
+    drawn = np.random.default_rng(SEED).integers(0, n, (DRAWS, n))
+    above, below = np.moveaxis(changes[drawn].sum(1), -1, 0)
+    ratios = np.divide(above, below, out=np.full(DRAWS, np.inf), where=below > 0)
+    low, high = np.percentile(ratios, [2.5, 97.5], method="nearest")
+    value = float(changes[:, 0].sum() / changes[:, 1].sum())
+    counts = ablation.counts[target]
+    return Estimate(value, float(low), float(high), int((counts > 0).sum()), float(counts.sum()))
+
+
+def set_of(ablation: AblationResults, stack: str, name: str) -> int:
+    """Return the index of the set of heads of a group that was replaced by its mean."""
+    return ablation.sets.index(HeadSet(HeadSetKind.GROUP, stack, name, 0, str(Replacement.MEAN)))
+
+
+class SinkHeads(NamedTuple):
+    """Sink heads that were replaced together, beside random sets of heads.
+
+    Attributes:
+        heads: layer and number of each head.
+        effect: change without them, in the unit of the target.
+        low, high: least and largest change without a random set.
+        sets: number of random sets.
+        rank: place of the group among itself and the random sets, 1 for the largest change.
+    """
+
+    heads: tuple[Place, ...]
+    effect: Estimate
+    low: float
+    high: float
+    sets: int
+    rank: int
+
+    @property
+    def p(self) -> float:
+        """Probability of a rank as extreme as this one, on either side."""
+        return 2 * min(self.rank, self.sets + 2 - self.rank) / (self.sets + 1)
+
+    @property
+    def is_less(self) -> bool:
+        """Whether the change is smaller than without random sets."""
+        return self.rank > self.sets / 2
+
+
+def sink_heads(results: StackResults) -> SinkHeads | None:
+    """Return the effect of replacing the sink heads, if it is outside the range of random sets."""
+    ablation, row = results.study.corpus_sums.ablation, group_rows(results).get(SINK)
+    if ablation is None or row is None or not row["random_sets"]:
+        return None
+    members = np.flatnonzero(ablation.members[set_of(ablation, results.stack.name, SINK)])
+    group = SinkHeads(
+        tuple((ablation.heads[k].layer, ablation.heads[k].head) for k in members),
+        estimate_of(row),
+        row["random_low"],
+        row["random_high"],
+        int(row["random_sets"]),
+        int(row["rank"]),
+    )
+    return group if group.p < MAX_P else None
+
+
+LIKE_RANDOM = (
+    (ids.RELATIVE_ENTROPY, None),
+    (ids.SINK_SHARE, SinkView.RAW),
+    (ids.ATTENTION_DISTANCE, None),
+)
+
+
+class LikeRandom(NamedTuple):
+    """Evenness of attention in a model that does not differ from random weights.
+
+    Attributes:
+        column: metric, view and label of the evenness.
+        entropy: mean over layers of the model's normalised entropy.
+        random: the same of random weights.
+    """
+
+    column: HeadKey
+    entropy: Estimate
+    random: Estimate
+
+
+def like_random(results: StackResults) -> LikeRandom | None:
+    """Return the evenness of attention if no layer differs clearly from random weights."""
+    if Baseline.UNTRAINED not in results.baselines:
+        return None
+    for metric, asked in LIKE_RANDOM:
+        if metric not in results.by_id:
+            return None
+        view = asked or results.view(results.by_id[metric])
+        if not results.has_value(metric, view, ""):
+            return None
+        own = results.layers(metric, view, "")
+        band = results.baseline_band(Baseline.UNTRAINED, metric, view, "")
+        known = ~np.isnan(own.low + band.low + band.high)
+        if not known.any() or ((own.low > band.high) | (own.high < band.low))[known].any():
+            return None
+    column = HeadKey(ids.RELATIVE_ENTROPY, results.view(results.by_id[ids.RELATIVE_ENTROPY]), "")
+    layers = [*results.stack.attention_layers]
+    own = results.layers(*column)
+    band = results.baseline_band(Baseline.UNTRAINED, *column)
+    return LikeRandom(column, *(run_mean(each, layers) for each in (own, band)))
+
+
+def pooled(results: StackResults, columns: Sequence[HeadKey], heads: Collection[Place]) -> Estimate:
+    """Return a number of several heads together; NaN if the study lacks it.
+
+    Args:
+        columns: keys of numbers with one denominator, whose numerators are added: shares of several
+            parts of speech.
+        heads: layer and number of each head.
+    """
+    buckets = next(
+        (
+            each
+            for each in results.study.corpus_sums.buckets.get(results.stack.name, ())
+            if {*columns} <= {*each.columns}
+        ),
+        None,
+    )
+    if buckets is None or not heads:
+        return NO_ESTIMATE
+    layers, numbers = np.array(sorted(heads)).T
+    places = [buckets.columns.index(column) for column in columns]
+    all_d = np.broadcast_to(buckets.d, buckets.n.shape)
+    n = buckets.n[:, layers, numbers][..., places].sum((1, 2))
+    d = all_d[:, layers, numbers][..., places[0]].sum(1)
+    metric = all_metrics()[columns[0].metric]
+    ratios = RatioSums.of(n, d, np.zeros_like(d), buckets.keys % 2)
+    estimate = Estimates.of(ratios, metric.limits, metric.spread(columns[0].label)).at()
+    numbers_of_heads = results.heads(*columns[0])
+    return estimate._replace(
+        sentences=int(numbers_of_heads.sentences[layers, numbers].max()),
+        events=float(numbers_of_heads.events[layers, numbers].sum()),
+    )

@@ -1,0 +1,103 @@
+"""Families of heads: at most six groups of head types, by which pages colour and count heads.
+
+The type once the sink is masked decides, because nearly every head gives much to the sink. A head
+whose type could not be measured has no family.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from headbook.report.head_types import HeadType, OffSinkType, Place, head_types
+from headbook.report.results import StackResults
+from headbook.report.wording import capital
+
+FIRST_TOKEN = "the first token"  # noqa: S105 - no password
+MAX_NAMED_TOKENS = 3  # special tokens that pages name; of more they say "special tokens"
+
+
+class Family(StrEnum):
+    """Family of a head; the value is the class of its colour, as ``f-position``."""
+
+    POSITION = "position"
+    NEARBY = "nearby"
+    BROADCAST = "broadcast"
+    REPEATS = "repeats"
+    SPREAD = "spread"
+    SINK = "sink"
+
+
+FAMILY_OF_TYPE = {
+    OffSinkType.PREVIOUS: Family.POSITION,
+    OffSinkType.NEXT: Family.POSITION,
+    OffSinkType.SELF: Family.POSITION,
+    OffSinkType.OFFSET: Family.POSITION,
+    OffSinkType.WINDOW: Family.NEARBY,
+    OffSinkType.OWN: Family.NEARBY,
+    OffSinkType.KEYS: Family.BROADCAST,
+    OffSinkType.SAME: Family.REPEATS,
+    OffSinkType.UNIFORM: Family.SPREAD,
+    OffSinkType.MIXED: Family.SINK,
+    OffSinkType.NONE: Family.SINK,
+}
+MEANINGS = {
+    Family.POSITION: "One fixed distance, such as the token before or after.",
+    Family.NEARBY: "At least half of the attention between words stays nearby.",
+    Family.BROADCAST: "Every word attends to the same few words, so that the map has columns.",
+    Family.REPEATS: "Other occurrences of the same token, where there are any.",
+    Family.SPREAD: "Nearly equal weights on all words.",
+}
+
+
+def family_of(head_type: HeadType | None) -> Family | None:
+    """Return the family of a head by its type; None if the type was not measured."""
+    return None if head_type is None else FAMILY_OF_TYPE.get(head_type.rest)
+
+
+def families(results: StackResults) -> Mapping[Place, Family]:
+    """Return the family of each head of a stack that has one, by layer and head."""
+    return results.cached(_families)
+
+
+def _families(results: StackResults) -> Mapping[Place, Family]:
+    of_heads = {place: family_of(kind) for place, kind in head_types(results).items()}
+    return {place: family for place, family in of_heads.items() if family is not None}
+
+
+def sink_tokens(results: StackResults) -> str:
+    """Return the sink tokens of a stack by name: ``[CLS] and [SEP]``, ``the first token``."""
+    added = results.study.manifest.model.special_tokens.split()
+    names = [*dict.fromkeys(name for name in added if name != "…")]
+    if len(names) > MAX_NAMED_TOKENS:
+        names = ["special tokens"]
+    if results.stack.causal or not names:
+        names = [FIRST_TOKEN if results.stack.causal else "special tokens", *names]
+    return word_list(names)
+
+
+def first_position_is_sink(results: StackResults) -> bool:
+    """Check whether the first key of a stack belongs to the sink: a start token, or by order."""
+    return results.stack.causal or not results.study.manifest.model.special_tokens.startswith("…")
+
+
+def word_list(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def family_names(results: StackResults) -> Mapping[Family, str]:
+    """Return the names of families on pages; the last one names the model's own sink tokens.
+
+    Heads without a single type join the heads of the sink; the name then says so.
+    """
+    types = [kind for kind in head_types(results).values() if kind is not None]
+    mixed = any(kind.rest is OffSinkType.MIXED for kind in types)
+    sink_name = "Mixed and others" if mixed else f"{capital(sink_tokens(results))} only"
+    return {
+        Family.POSITION: "Previous or next token",
+        Family.NEARBY: "Nearby words",
+        Family.BROADCAST: "Same words from everywhere",
+        Family.REPEATS: "Same token elsewhere",
+        Family.SPREAD: "Spread evenly",
+        Family.SINK: sink_name,
+    }

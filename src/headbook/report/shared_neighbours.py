@@ -1,0 +1,206 @@
+"""Words that occur in several sentences, and the nearest vocabulary tokens that they share.
+
+A word is a whole word of one token; its occurrences are the first one of each sentence with a page.
+Two occurrences share the vocabulary tokens that are among the nearest ten of both.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import Estimates, RatioSums
+from headbook.analysis.arrays import Floats
+from headbook.report.own_tokens import Cell, class_of_tag, token_classes
+from headbook.report.results import StackResults
+from headbook.report.wording import first_option
+from headbook.schema import EmbeddingSpace, ResidualPoint
+
+N_NEAREST = 10  # vocabulary tokens that are compared
+MIN_SENTENCES = 2  # with an occurrence of a word
+CLASSES_OF_WORDS = ("content", "function", "punctuation")
+
+
+class RecurringWord(NamedTuple):
+    """A word that occurs in several sentences.
+
+    Attributes:
+        text: the word in the text's own spelling.
+        kind: class of most of its occurrences; ``all`` if no word is annotated.
+        cells: its occurrences, one of each sentence.
+        shared: mean number of vocabulary tokens that two occurrences share. *Shape:* ``(layer,)``.
+    """
+
+    text: str
+    kind: str
+    cells: tuple[Cell, ...]
+    shared: Floats
+
+
+class SharedNeighbours(NamedTuple):
+    """Shared neighbours of all recurring words of a stack.
+
+    Attributes:
+        space: encoding of the vocabulary that states are compared with.
+        words: those in most sentences first.
+        means: means over the words of a class, with intervals over words; ``all`` without
+            annotation. *Shape:* ``(layer,)`` each.
+        different: mean number that the first occurrences of two different words share. *Shape:*
+            ``(layer,)``.
+        names: names of vocabulary tokens.
+        nearest: places in ``names`` of the nearest tokens of each occurrence, -1 if there are
+            fewer. *Shape:* ``(layer, N_NEAREST)`` each.
+    """
+
+    space: EmbeddingSpace
+    words: tuple[RecurringWord, ...]
+    means: Mapping[str, Estimates]
+    different: Floats
+    names: tuple[str, ...]
+    nearest: Mapping[Cell, NDArray[np.int64]]
+
+    def shared(self, one: Cell, other: Cell) -> NDArray[np.int64]:
+        """Return the number of tokens that two occurrences share. *Shape:* ``(layer,)``."""
+        pairs = zip(self.nearest[one], self.nearest[other], strict=True)
+        return np.array([len(np.intersect1d(a[a >= 0], b[b >= 0])) for a, b in pairs])
+
+    def least_similar(self, word: RecurringWord) -> tuple[Cell, Cell]:
+        """Return the two occurrences of a word that share the fewest tokens after all layers."""
+        tokens = np.stack([self.nearest[cell][-1] for cell in word.cells])
+        codes, place = np.unique(tokens, return_inverse=True)
+        near = np.zeros((len(tokens), len(codes)))
+        near[np.arange(len(tokens))[:, None], place.reshape(tokens.shape)] = (
+            codes[place.reshape(tokens.shape)] >= 0
+        )
+        pairs = np.triu_indices(len(tokens), 1)
+        least = int((near @ near.T)[pairs].argmin())
+        return word.cells[pairs[0][least]], word.cells[pairs[1][least]]
+
+
+def mean_shared(nearest: NDArray[np.int64]) -> Floats:
+    """Return the mean number of tokens that two occurrences share, over all pairs.
+
+    A token that is near to c of n occurrences is shared by c (c - 1) / 2 of n (n - 1) / 2 pairs.
+
+    Args:
+        nearest: *Shape:* ``(occurrence, layer, N_NEAREST)``.
+
+    Returns:
+        *Shape:* ``(layer,)``; NaN with a single occurrence.
+    """
+    pairs = len(nearest) * (len(nearest) - 1) / 2
+    if not pairs:
+        return np.full(nearest.shape[1], np.nan)
+    shared = []
+    for layer in range(nearest.shape[1]):
+        tokens = nearest[:, layer].ravel()
+        _, counts = np.unique(tokens[tokens >= 0], return_counts=True)
+        shared.append(float((counts * (counts - 1) / 2).sum()) / pairs)
+    return np.array(shared)
+
+
+class WholeWord(NamedTuple):
+    """A token that is a whole word.
+
+    Attributes:
+        cell: its sentence and position.
+        text: the word in the text's own spelling.
+        tag: part of speech, empty without one.
+    """
+
+    cell: Cell
+    text: str
+    tag: str
+
+
+def whole_words(results: StackResults) -> Iterator[WholeWord]:
+    """Yield the tokens of a stack's queries that are whole words, in sentences with a page.
+
+    In causal attention the first token is left out: its state is the same in every sentence.
+    """
+    side, first = results.stack.queries, int(results.stack.causal)
+    for sentence in results.study.sentence_data.sentences.values():
+        if side not in sentence.texts:
+            continue
+        text = sentence.texts[side]
+        counts = Counter(text.words)
+        for position in range(first, len(text.pieces)):
+            word, piece = text.words[position], text.pieces[position].strip()
+            if word >= 0 and counts[word] == 1 and piece and not text.special[position]:
+                yield WholeWord((sentence.number, position), piece, text.tags[position])
+
+
+def shared_neighbours(results: StackResults) -> SharedNeighbours | None:
+    """Return the shared neighbours of recurring words; None if there are none to compare."""
+    return results.cached(_shared_neighbours)
+
+
+def _shared_neighbours(results: StackResults) -> SharedNeighbours | None:
+    table = results.study.nearest
+    rows = table[
+        (table["stack"] == results.stack.name) & (table["state"] == str(ResidualPoint.POST))
+    ]
+    space = first_option(rows["space"], EmbeddingSpace)
+    if not space:
+        return None
+    rows = rows[(rows["space"] == space) & (rows["rank"] <= N_NEAREST)]
+    names, code = np.unique(rows["neighbour"].to_numpy(str), return_inverse=True)
+    cells = [*zip(rows["sentence"].tolist(), rows["position"].tolist(), strict=True)]
+    places = {cell: place for place, cell in enumerate(dict.fromkeys(cells))}
+    nearest = np.full((len(places), results.stack.n_layers, N_NEAREST), -1)
+    index = np.array([places[cell] for cell in cells])
+    nearest[index, rows["layer"].to_numpy(int), rows["rank"].to_numpy(int) - 1] = code
+    words = _recurring_words(results, places, nearest)
+    if not words:
+        return None
+    firsts = nearest[[places[word.cells[0]] for word in words]]
+    kinds = dict.fromkeys(word.kind for word in words)
+    return SharedNeighbours(
+        EmbeddingSpace(space),
+        words,
+        {kind: _class_means([w for w in words if w.kind == kind]) for kind in kinds},
+        mean_shared(firsts),
+        tuple(names.tolist()),
+        {cell: nearest[place] for cell, place in places.items()},
+    )
+
+
+def _recurring_words(
+    results: StackResults, places: Mapping[Cell, int], nearest: NDArray[np.int64]
+) -> tuple[RecurringWord, ...]:
+    """Return the words of known classes with occurrences in enough sentences."""
+    classes = token_classes(results)
+    annotated = any(kind in CLASSES_OF_WORDS for kind in classes.values())
+    words = []
+    occurrences: dict[str, dict[int, Cell]] = {}
+    for word in whole_words(results):
+        if word.cell in places:
+            occurrences.setdefault(word.text, {}).setdefault(word.cell[0], word.cell)
+    for text, by_sentence in occurrences.items():
+        cells = tuple(by_sentence.values())
+        counts = Counter(classes[cell] for cell in cells)
+        kind = max(counts, key=lambda each: counts[each], default="") if annotated else "all"
+        if len(cells) >= MIN_SENTENCES and kind in {"all", *CLASSES_OF_WORDS}:
+            shared = mean_shared(nearest[[places[cell] for cell in cells]])
+            words.append(RecurringWord(text, kind, cells, shared))
+    return tuple(sorted(words, key=lambda word: (-len(word.cells), word.text)))
+
+
+def _class_means(words: Sequence[RecurringWord]) -> Estimates:
+    """Return the means over words, each of which counts once."""
+    shared = np.stack([word.shared for word in words])
+    ones = np.ones_like(shared)
+    sums = RatioSums.of(shared, ones, ones, np.zeros(len(words), np.int64))
+    means = Estimates.of(sums, (0.0, float(N_NEAREST)))
+    sentences = len({sentence for word in words for sentence, _ in word.cells})
+    return means._replace(sentences=np.full(len(means.value), sentences))
+
+
+def classes_by_name(results: StackResults) -> Mapping[str, str]:
+    """Return the class of most occurrences of each whole word, by its text in small letters."""
+    counts: dict[str, Counter[str]] = {}
+    for word in whole_words(results):
+        counts.setdefault(word.text.lower(), Counter())[class_of_tag(word.tag)] += 1
+    return {name: kinds.most_common(1)[0][0] for name, kinds in counts.items()}

@@ -1,0 +1,148 @@
+"use strict";
+/* The map of a metric of several labels, by another label or with other keys: its numbers, the head
+   of the highest one, its files, its address and its citation. Numbers come from the data of the
+   figure, which is loaded with the first choice. */
+(() => {
+  const { all, one, root, make, load, use, offer, hash, link } = window.headbook;
+  const COLUMNS = ["layer", "head", "value", "low", "high", "view", "label"];
+  const STEPS = 7, BELOW = 4; /* fills above and below 0, as in headbook.charts.theme */
+
+  /** @type {(column: ChartColumn) => unknown[]} */
+  const whole = (column) =>
+    (Array.isArray(column) ? column : column.at.map((place) => column.texts[place]));
+  /** @type {(spec: ChartSpec) => MapRow[]} */
+  const rowsOf = (spec) => {
+    const [columns] = Object.values(spec.datasets ?? {}).filter((each) => "view" in each);
+    const names = Object.keys(columns), values = names.map((name) => whole(columns[name]));
+    return values[0].map((_, i) => /** @type {MapRow} */ (
+      Object.fromEntries(names.map((name, n) => [name, values[n][i]]))));
+  };
+
+  /** @type {(value: number, low: number, high: number) => string} */
+  const fillOf = (value, low, high) => {
+    if (low < 0 && value < 0) return `z${Math.min(1 + Math.floor((BELOW * value) / low), BELOW)}`;
+    const from = Math.max(low, 0), part = high > from ? (value - from) / (high - from) : 0;
+    return `q${Math.min(Math.max(Math.floor(part * STEPS * 0.9999), 0), STEPS - 1)}`;
+  };
+  /** @type {(value: number, share: boolean) => string} */
+  const cellText = (value, share) => {
+    const { number } = window.headbook.numbers;
+    if (share) return number(value, true).replace(/\s?%$/u, "");
+    if (Math.abs(value) < 0.995) return number(value, false);
+    return number(value, false, Math.abs(value) < 99.5 ? 10 : 100);
+  };
+
+  /* One map, with all that belongs to it. */
+  /** @type {(figure: HTMLElement) => void} */
+  const start = (figure) => {
+    const { map: name = "", title = "", source = "", model = "" } = figure.dataset;
+    const share = Boolean(figure.dataset.share), unit = figure.dataset.unit ?? "";
+    const [low, high] = [Number(figure.dataset.low), Number(figure.dataset.high)];
+    const selects = all("select[data-choice]", figure);
+    const usual = Object.fromEntries(selects.map((each) => [each.dataset.choice, each.value]));
+    const cells = all("tbody tr", figure).map((line) => ({
+      layer: Number((one("th", line).textContent ?? "").replace(/\D+/g, "")),
+      cells: all("td", line),
+    }));
+    const still = cells.map((line) => line.cells.map(
+      (cell) => ({ style: cell.className, parts: [...cell.childNodes] })));
+    const highest = one("[data-highest]", figure), highestStill = highest.textContent;
+    const files = one(".files", figure), filesStill = [...files.childNodes];
+    const cite = one("pre", files).textContent ?? "";
+    const scale = one(".steps-of", figure), fills = all("i", scale).map((each) => each.className);
+    /** @type {[string, string]} */
+    const ends = [scale.firstChild?.textContent ?? "", scale.lastChild?.textContent ?? ""];
+
+    const chosen = () => {
+      const now = Object.fromEntries(selects.map((each) => [each.dataset.choice, each.value]));
+      return { label: now.label ?? "", view: now.view ?? figure.dataset.view ?? "" };
+    };
+    /** @type {() => boolean} */
+    const changed = () => selects.some((each) => each.value !== usual[each.dataset.choice ?? ""]);
+    const back = () => {
+      cells.forEach((line, i) => line.cells.forEach((cell, j) => {
+        cell.className = still[i][j].style;
+        cell.replaceChildren(...still[i][j].parts);
+      }));
+      highest.textContent = highestStill;
+      files.replaceChildren(...filesStill);
+    };
+    /** @type {(rows: MapRow[]) => void} */
+    const fill = (rows) => {
+      const byPlace = new Map(rows.map((row) => [`${row.layer} ${row.head}`, row]));
+      const best = rows.reduce((a, b) => (b.value > a.value ? b : a));
+      for (const { layer, cells: line } of cells)
+        line.forEach((cell, head) => {
+          const row = byPlace.get(`${layer} ${head}`);
+          const text = row ? cellText(row.value, share) : window.headbook.numbers.MISSING;
+          const { interval } = window.headbook.numbers;
+          const note = row ? `L${layer}·H${head} ${interval(row.low, row.high, share)}` : "";
+          cell.className = `h ${row ? fillOf(row.value, low, high) : "q0"}`;
+          if (row === best) cell.classList.add("top1");
+          cell.replaceChildren(make("span", { title: note.trim() }, text));
+        });
+      const value = cellText(best.value, share);
+      const words = share ? `${value}\u202f%` : unit ? `${value} ${unit}` : value;
+      const head = `L${best.layer}·H${best.head}`;
+      highest.textContent = `${nameOf(chosen().label)}: most in ${head}, ${words}`;
+    };
+
+    /* Files, address and citation of what is chosen. */
+    /** @type {(rows: MapRow[]) => void} */
+    const tell = (rows) => {
+      const { quoted, saver, fileName, cited, entry, asPdf, csv } = window.headbook.choices;
+      const { label, view } = chosen();
+      const about = `${title}, ${nameOf(label)}, of every head, ${nameOf(view)}`;
+      const file = fileName(name, [label, view]);
+      const caption = `${about}. Rows: layers, columns: heads. ${source}`;
+      /** @type {(value: number) => string} */
+      const fillHere = (value) => fillOf(value, low, high);
+      const picture = () =>
+        window.headbook.heatPicture(rows, { fills, ends, fillOf: fillHere, caption });
+      const options = [`--only ${name}`, `--label ${quoted(label)}`, `--view ${view}`];
+      files.replaceChildren(
+        saver("SVG", () => offer(`${file}.svg`, "image/svg+xml", picture())),
+        saver("CSV", () => offer(`${file}.csv`, "text/csv", csv(COLUMNS, rows))),
+        make("a", { href: link(`#${fragment()}`) }, "Permalink"),
+        entry(cited(cite, name, file, `${about} (${model})`)),
+        asPdf(["headbook figures STUDY", ...options].join(" ")),
+      );
+    };
+    /* The name of a label or of keys. */
+    /** @type {(value: string) => string} */
+    const nameOf = (value) => {
+      const option = selects.flatMap((each) => [...each.options]).find((o) => o.value === value);
+      return option?.textContent ?? figure.dataset.keys ?? value;
+    };
+    const fragment = () => new URLSearchParams({ map: name, ...chosen() }).toString();
+
+    const show = async () => {
+      if (!changed()) { back(); return; }
+      await Promise.all(["numbers", "choices", "heat_picture"].map(use));
+      const spec = await load(`${root()}data/charts/${name}.js`, `chart-${name}`);
+      const { label, view } = chosen();
+      const about = nameOf(label);
+      const rows = rowsOf(spec).filter((row) => row.label === about && row.view === view);
+      if (!rows.length) { highest.textContent = `${about}: not measured with these keys`; return; }
+      fill(rows);
+      tell(rows);
+    };
+    for (const select of selects) {
+      select.addEventListener("change", async () => {
+        await show();
+        history.replaceState(null, "", link(changed() ? `#${fragment()}` : `#${name}`));
+      });
+    }
+    /* An address may name a choice. */
+    const wanted = new URLSearchParams(hash().slice(1));
+    if (wanted.get("map") !== name) return;
+    for (const select of selects) {
+      const value = wanted.get(select.dataset.choice ?? "");
+      if (value !== null && [...select.options].some((each) => each.value === value))
+        select.value = value;
+    }
+    figure.scrollIntoView();
+    void show();
+  };
+  document.addEventListener("DOMContentLoaded", () => all("figure[data-map]").forEach(start));
+})();

@@ -1,0 +1,337 @@
+"""Pages of metrics: questions, answers by rule, all heads with values, labels, and variants."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from chosen_results import Fake, fake_results
+from headbook.charts.metric import MAX_LAYERS, heads_plot
+from headbook.charts.plots import PlotMark
+from headbook.metrics import all_metrics, ids
+from headbook.metrics.base import AttentionMetric, HeadMetric, LayerwiseMetric
+from headbook.pages.metric import metric_pages, metrics_page, moved_metrics, study_metrics
+from headbook.pages.metrics import heads
+from headbook.pages.metrics.heads import HeadSection
+from headbook.pages.metrics.states import StateSection
+from headbook.pages.parts.page import plain_text
+from headbook.pages.parts.table import HeatCell, WordsCell
+from headbook.report.answers.metric import (
+    head_metric_answer,
+    head_metric_scope,
+    token_metric_answer,
+)
+from headbook.report.findings.head_numbers import HeadNumbers, cell_number
+from headbook.report.results import StackResults, stack_results
+from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey
+from headbook.site.registry import moved_pages
+from html_pages import elements, html_of, text_of
+from sites import Site
+
+RAW = SinkView.RAW
+METRICS = all_metrics()
+
+
+def head_metric(metric: str) -> HeadMetric:
+    found = METRICS[metric]
+    assert isinstance(found, HeadMetric)
+    return found
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.id)
+def test_every_metric_asks_a_short_question(metric: AttentionMetric) -> None:
+    assert metric.question.endswith("?")
+    assert len(metric.question) <= 60
+    assert metric.question[0].isupper()
+
+
+def test_questions_and_variants_are_of_one_metric_each() -> None:
+    questions = [metric.question for metric in METRICS.values()]
+    assert len({*questions}) == len(questions)
+    variants = {metric.id: metric.variant_of for metric in METRICS.values() if metric.variant_of}
+    assert len(variants) == 8
+    assert {*variants.values()} <= METRICS.keys()
+    assert not {*variants.values()} & variants.keys()
+
+
+def test_a_variant_has_a_page_of_its_own_only_without_its_metric(encoder_site: Site) -> None:
+    found = stack_results(encoder_site.study)
+    metrics = study_metrics(found)
+    pages = {page.path for page in metric_pages(found, metrics)}
+    moved = {metric.id: address for metric, address in moved_metrics(metrics)}
+    assert len(pages) + len(moved) == len(metrics)
+    assert moved["distance_ratio"] == "metrics/attention_distance.html#distance_ratio"
+    alone = [METRICS["distance_ratio"]]
+    assert [page.path for page in metric_pages(found, alone)] == ["metrics/distance_ratio.html"]
+    assert [*moved_metrics(alone)] == []
+
+
+def test_old_addresses_of_variants_lead_to_their_place(any_site: Site) -> None:
+    metrics = study_metrics(stack_results(any_site.study))
+    moved = [*moved_pages((), metrics)]
+    assert {page.path for page in moved} == {
+        f"metrics/{metric.id}.html"
+        for metric in metrics
+        if any(other.id == metric.variant_of for other in metrics)
+    }
+    for page in moved:
+        address, _, fragment = page.moved_to.partition("#")
+        assert address in html_of(any_site.folder / page.path)
+        ids_there = [e.attributes.get("id") for e in elements(html_of(any_site.folder / address))]
+        assert ids_there.count(fragment) == 1, page.path
+
+
+DISTANCE = head_metric(ids.ATTENTION_DISTANCE)
+
+
+def distances(values: Mapping[str, object] | np.ndarray, spread: float = 0.01) -> StackResults:
+    return fake_results({HeadKey(DISTANCE.id, RAW, ""): Fake(values, 5.0, spread)})
+
+
+def answer(results: StackResults, metric: HeadMetric) -> str:
+    return plain_text(head_metric_answer(results, metric)).replace("\u202f", " ")
+
+
+def test_the_answer_names_layers_only_if_their_intervals_are_apart() -> None:
+    clear = distances(np.array([[1.0, 1.2], [4.0, 4.2], [2.0, 2.0]]))
+    assert answer(clear, DISTANCE) == (
+        "Most in layer 1: 4.10 tokens on average over its heads; least in layer 0."
+    )
+    alike = distances(np.array([[1.0, 4.0], [2.0, 3.3]]), spread=3.0)
+    assert answer(alike, DISTANCE) == (
+        "No clear difference between layers; most in L0·H1, 4.00 tokens."
+    )
+    one = distances(np.array([[1.0, 4.0]]))
+    assert answer(one, DISTANCE) == "Most in L0·H1, 4.00 tokens."
+    none = distances(np.full((2, 2), np.nan))
+    assert answer(none, DISTANCE) == "Not measured in this model."
+    assert head_metric_scope(none, DISTANCE) == ()
+    scope = dict(head_metric_scope(clear, DISTANCE))
+    assert scope["100 sentences"] == "all of them; all keys."
+    assert "Largest of 6 heads, not tested." in scope["Compared with"]
+
+
+def test_of_several_labels_the_one_that_is_drawn_answers() -> None:
+    metric = head_metric(ids.ATTENTION_TO)
+    keys = {
+        HeadKey(metric.id, RAW, label): Fake([[share, 0.1], [0.2, 0.3]], 0.05)
+        for label, share in (("previous", 0.9), ("next", 0.4))
+    }
+    assert answer(fake_results(keys), metric) == ("Previous: most in L0·H0, 90.0 %; others below.")
+
+
+COSINE = METRICS[ids.COSINE_TO_INPUT]
+
+
+@pytest.mark.parametrize(
+    ("values", "spread", "expected"),
+    [
+        ((0.9, 0.5), 0.01, "Lower after the last layer than in the first: 0.50 on average over "
+                           "all tokens."),
+        ((0.2, 0.5), 0.01, "Higher after the last layer than in the first: 0.50 on average over "
+                           "all tokens."),
+        ((0.5, 0.5), 0.3, "About the same after the last layer as in the first: 0.50 on average "
+                          "over all tokens."),
+        ((0.5,), 0.3, "On average over all tokens, after the last layer: 0.50."),
+    ],
+)  # fmt: skip
+def test_tokens_answer_by_the_first_and_the_last_layer(
+    values: tuple[float, ...], spread: float, expected: str
+) -> None:
+    assert isinstance(COSINE, LayerwiseMetric)
+    heads_of_layers = Fake(np.zeros((len(values), 1)))
+    results = fake_results(
+        {HeadKey(DISTANCE.id, RAW, ""): heads_of_layers},
+        tokens={TokenKey(COSINE.id, ResidualPoint.POST, None, "all"): (values, spread)},
+    )
+    assert plain_text(token_metric_answer(results, COSINE)) == expected
+    empty = fake_results({HeadKey(DISTANCE.id, RAW, ""): heads_of_layers})
+    assert plain_text(token_metric_answer(empty, COSINE)) == "Not measured in this model."
+
+
+@pytest.mark.parametrize(
+    ("value", "share", "expected"),
+    [
+        (np.nan, False, "–"), (0.0, True, "0.0"), (0.0001, True, "<\u202f0.1"),
+        (0.8634, True, "86.3"), (1.0, True, "100.0"), (0.001, False, "<\u202f0.01"),
+        (0.994, False, "0.99"), (4.467, False, "4.5"), (-4.467, False, "−4.5"),
+        (11.36, False, "11.4"), (1234.4, False, "1,234"),
+    ],
+)  # fmt: skip
+def test_numbers_in_cells_are_short(value: float, share: bool, expected: str) -> None:
+    assert cell_number(value, share=share) == expected
+
+
+def test_every_head_stands_on_the_page_with_its_value(any_site: Site) -> None:
+    """And the numbers of the maps are those of the table of heads."""
+    found, table = stack_results(any_site.study), any_site.study.heads
+    values = table.set_index(["stack", "layer", "head", "metric", "view", "label"])["value"]
+    seen = 0
+    for page in metric_pages(found, study_metrics(found)):
+        assert len(page.title) <= 60
+        assert len(plain_text(page.answer).split()) <= 30
+        for section in page.sections:
+            if not isinstance(section, HeadSection):
+                assert isinstance(section, StateSection)
+                assert section.plots
+                continue
+            stack = found[section.stack].stack
+            for row in section.maps[0].table.rows:
+                assert len(row.cells) == stack.n_heads
+                for cell in row.cells:
+                    assert isinstance(cell, HeatCell)
+                    if cell.number:
+                        value = values[tuple(each for _, each in cell.number.row)]
+                        assert cell.text == cell_number(value, share=page.share)
+                        seen += 1
+            assert len(section.maps[0].table.rows) == len(stack.attention_layers)
+    assert seen > 100
+
+
+def test_the_highest_head_of_a_label_is_framed_and_said(encoder_site: Site) -> None:
+    found = stack_results(encoder_site.study)
+    (page,) = metric_pages(found, [METRICS[ids.ATTENTION_TO]])
+    (section,) = page.sections
+    assert isinstance(section, HeadSection)
+    assert section.plot is None
+    framed = [
+        (row.name, column)
+        for row in section.maps[0].table.rows
+        for column, cell in enumerate(row.cells)
+        if isinstance(cell, HeatCell) and "top1" in cell.fill
+    ]
+    assert len(framed) == 1
+    layer, head = framed[0][0].removeprefix("layer "), framed[0][1]
+    assert f"most in L{layer}·H{head}," in section.highest
+    assert section.highest.startswith(dict(section.labels)[section.choice[1]])
+    assert section.best is not None
+    assert len(section.best.rows) + (len(section.few.rows) if section.few else 0) == len(
+        found["self"].drawable(head_metric(ids.ATTENTION_TO))
+    )
+
+
+def test_variants_are_columns_and_maps_of_their_metric(encoder_site: Site) -> None:
+    found = stack_results(encoder_site.study)
+    metrics = study_metrics(found)
+    pages = {page.metric.id: page for page in metric_pages(found, metrics)}
+    (distance,) = pages[ids.ATTENTION_DISTANCE].sections
+    assert isinstance(distance, HeadSection)
+    assert [each.id for each in distance.maps if each.id] == ["distance_ratio"]
+    assert distance.layers is not None
+    assert "distance ratio" in distance.layers.columns
+    (accuracy,) = pages[ids.RELATION_ACCURACY].sections
+    assert isinstance(accuracy, HeadSection)
+    table = accuracy.best or accuracy.few
+    assert table is not None
+    if accuracy.best:
+        assert "relation accuracy at distance ≥ 3" in accuracy.best.columns
+    (overlap,) = pages[ids.NEIGHBOUR_OVERLAP].sections
+    assert isinstance(overlap, StateSection)
+    lines = {*overlap.plots[0].rows["series"]}
+    assert len([line for line in lines if "token" not in line or "another" in line]) >= 2
+
+
+def test_with_many_heads_cells_are_neither_links_nor_notes(
+    encoder_site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = stack_results(encoder_site.study)["self"]
+    numbers = HeadNumbers(found, DISTANCE, RAW)
+    section = heads.head_section(found, DISTANCE, ())
+    assert section is not None
+    assert section.plot is not None
+    assert all(isinstance(mark, PlotMark) for mark in section.plot.marks if "circle" in str(mark))
+    assert len(section.maps) > 1
+    monkeypatch.setattr(heads, "MAX_NOTED", 1)
+    cell = heads._cell(numbers, (0, 0), "q1")
+    assert cell.number is not None
+    assert cell.note == ""
+    monkeypatch.setattr(heads, "MAX_LINKED", 1)
+    assert heads._cell(numbers, (0, 0), "q1").number is None
+    section = heads.head_section(found, DISTANCE, ())
+    assert section is not None
+    assert section.plot is not None
+    assert not any(isinstance(mark, PlotMark) for mark in section.plot.marks)
+    assert len(section.maps) == 1
+
+
+@pytest.mark.parametrize(("layers", "n_heads", "panels"), [(6, 12, 1), (30, 9, 3), (32, 32, 3)])
+def test_many_layers_stand_in_several_panels(layers: int, n_heads: int, panels: int) -> None:
+    """Every head is drawn inside of the plot, and in few elements."""
+    values = np.random.default_rng(0).random((layers, n_heads)) * 10
+    values[0, 0] = np.nan
+    plot = heads_plot(
+        "n", "Caption.", values, layers=range(layers), means=values.mean(1),
+        uniform=np.full(layers, 5.0), written=lambda value: f"{value:.1f}", unit="tokens",
+    )  # fmt: skip
+    assert panels == -(-layers // MAX_LAYERS)
+    assert plot.axis.count("<g ") == panels
+    svg = plot.svg
+    assert svg.count("<circle") == layers * n_heads - 1
+    assert svg.count("<") < 5000
+    assert len(svg) < 120_000
+    assert len(plot.rows) == layers * n_heads - 1
+    assert {*plot.paper(columns=True)} == {".svg", ".pdf", "-column.svg", "-column.pdf"}
+
+
+def test_unknown_numbers_make_an_empty_plot() -> None:
+    plot = heads_plot(
+        "n", "Caption.", np.full((2, 2), np.nan), layers=range(2), means=np.full(2, np.nan),
+        uniform=np.full(2, np.nan), written=str,
+    )  # fmt: skip
+    assert "<circle" not in plot.svg
+    assert plot.rows.empty
+
+
+def test_the_list_holds_every_metric_with_its_question(any_site: Site) -> None:
+    metrics = study_metrics(stack_results(any_site.study))
+    page = metrics_page(metrics)
+    html = html_of(any_site.folder / "metrics/index.html")
+    text = text_of(html)
+    assert page.amount == len(metrics)
+    for metric in metrics:
+        assert metric.title in text
+        assert metric.question in text
+    linked = [e.attributes["href"] for e in elements(html.partition('id="metrics"')[2], "a")]
+    for address in linked[: len(metrics)]:
+        file, _, fragment = address.removeprefix("../").partition("#")
+        assert (any_site.folder / file).exists()
+        assert not fragment or f'id="{fragment}"' in html_of(any_site.folder / file)
+
+
+def test_tables_of_layers_lead_to_their_rows(encoder_site: Site) -> None:
+    found = stack_results(encoder_site.study)
+    (page,) = metric_pages(found, [DISTANCE])
+    (section,) = page.sections
+    assert isinstance(section, HeadSection)
+    assert section.layers is not None
+    layers = encoder_site.study.layers
+    for row in section.layers.rows:
+        cell = row.cells[0]
+        assert isinstance(cell, WordsCell)
+        number = cell.parts[0]
+        assert not isinstance(number, str)
+        matching = pd.Series(True, layers.index)
+        for column, value in number.row:  # type: ignore[union-attr]
+            matching &= layers[column].fillna("") == value
+        assert matching.sum() == 1
+
+
+def test_labels_of_few_observations_are_counted_and_not_ranked(encoder_site: Site) -> None:
+    """A share of one word, 100 %, is no result; a label that the corpus lacks has no row."""
+    found = stack_results(encoder_site.study)
+    (page,) = metric_pages(found, [METRICS[ids.RELATION_ACCURACY]])
+    (section,) = page.sections
+    assert isinstance(section, HeadSection)
+    numbers = HeadNumbers(found["self"], head_metric(ids.RELATION_ACCURACY), SinkView.NOSINK)
+    known = [
+        one
+        for label in found["self"].drawable(numbers.metric)
+        if (one := numbers._replace(label=label)).known
+    ]
+    often = [one for one in known if one.heads.events.max() >= 30]
+    best, few = (len(table.rows) if table else 0 for table in (section.best, section.few))
+    assert (best, few) == (len(often), len(known) - len(often))
+    for row in section.few.rows if section.few else ():
+        assert " of " in row.cells[-1].text  # type: ignore[union-attr]
+    assert "not tested" in dict(page.scope)["Compared with"]

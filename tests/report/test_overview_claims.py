@@ -1,0 +1,423 @@
+"""Claims of the overview: each rule with numbers that support its claim and numbers that do not."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ablation_results import SENTENCES, TOKENS, ablation_results, around
+from chosen_relations import chosen_tests
+from chosen_results import NO_ESTIMATES, Fake, fake_results, half_of, up_and_down
+from headbook.analysis.accumulators import Estimate
+from headbook.metrics.patterns.type_shares import EVEN, PARTS
+from headbook.pages.parts.page import plain_text
+from headbook.report import relation_tests
+from headbook.report.answers.ablation_claims import layer_claim, sink_heads_claim
+from headbook.report.answers.attention_claims import (
+    induction_claim,
+    random_weights_claim,
+    same_keys_claim,
+    sink_claim,
+)
+from headbook.report.answers.claim_parts import OverviewClaim, effect_text
+from headbook.report.answers.family_claim import family_claim
+from headbook.report.answers.overview_claims import MAX_CLAIMS, RULES, overview_claims
+from headbook.report.answers.overview_numbers import pooled
+from headbook.report.claims import table as claims_table
+from headbook.report.claims.overview import overview_rows
+from headbook.report.findings.finding import LinkedNumber
+from headbook.report.relations import HeadRule, head_rules
+from headbook.report.results import StackResults, stack_results
+from headbook.report.wording import whole_percent
+from headbook.schema import AblationTarget, Baseline, BaselineRun, HeadKey, SinkView
+from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
+from headbook.study.sentence_data import HeadName
+from headbook.study.study import Study
+from sites import Site
+
+RAW, RENORM = SinkView.RAW, SinkView.RENORM
+SINK, NORM = HeadKey("sink_share", RAW, ""), HeadKey("sink_norm_share", RAW, "")
+Numbers = dict[HeadKey, Fake]
+PERCENT = "\u202f%"
+
+
+def texts(claims: list[OverviewClaim]) -> list[str]:
+    return [plain_text(claim.sentence) for claim in claims]
+
+
+def only(rule: Any, results: StackResults) -> str:
+    """The sentence of a rule's claim; empty without one."""
+    (claim,) = [*rule(results)] or [None]
+    return plain_text(claim.sentence) if claim else ""
+
+
+def lit(claim: OverviewClaim) -> set[tuple[int, int]]:
+    return {(head.layer, head.head) for head in claim.heads}
+
+
+def typed(
+    heads: list[list[dict[str, float]]], entropy: float = 0.5, column: float = 0.5
+) -> Numbers:
+    """Numbers of heads that decide their types; each head names what is not 0."""
+
+    def table(name: str, usual: float, even: float = 0.0) -> Fake:
+        return Fake([[head.get(name, usual) for head in row] for row in heads], even, 0.001)
+
+    shares = {name: table(name, 0.0) for name in (*PARTS, "same_token", "left_out")}
+    even = np.full((len(heads), len(heads[0])), 0.05)
+    shares |= {EVEN[name]: Fake(even) for name in (*PARTS, "same_token")}
+    return {
+        SINK: table("sink", 0.1, 0.1),
+        HeadKey("relative_entropy", RENORM, ""): table("entropy", entropy),
+        HeadKey("type_shares", RENORM, "column"): table("column", column),
+        **{HeadKey("type_shares", RENORM, name): fake for name, fake in shares.items()},
+    }
+
+
+NEARBY = {"near": 0.6, "after": 0.4}
+PREVIOUS = {"previous": 0.9, "after": 0.1}
+MIXED = {"after": 0.5, "before": 0.5}
+SPREAD = {"entropy": 0.95, "after": 0.5}
+SAME = {"column": 0.05, "after": 1.0}
+REPEATS = {"same_token": 0.8, "after": 1.0}
+
+
+def test_the_sink_is_claimed_in_the_longest_run_of_layers_that_give_it_twice_as_much() -> None:
+    shares = [[0.15] * 2, [0.6] * 2, [0.3, 0.5], [0.1] * 2]
+    numbers = {SINK: Fake(shares, 0.1), NORM: Fake(np.full((4, 2), 0.05))}
+    (claim,) = sink_claim(fake_results(numbers))
+    assert plain_text(claim.sentence) == (
+        f"In layers 1–2, 50{PERCENT} of attention goes to special tokens, which contribute little."
+    )
+    assert lit(claim) == {(1, 0), (1, 1), (2, 1)}
+    evidence = plain_text(claim.evidence)
+    assert f"50.0{PERCENT} [" in evidence
+    assert f"uniform attention would give 10.0{PERCENT}" in evidence
+    assert "100 sentences" in evidence
+
+
+@pytest.mark.parametrize(("norm", "little"), [(0.2, True), (0.24, False), (0.4, False)])
+def test_little_is_said_of_less_than_half_of_the_attention(norm: float, little: bool) -> None:
+    numbers = {SINK: Fake([[0.5] * 2], 0.1, 0.1), NORM: Fake([[norm] * 2], 0.0, 0.1)}
+    assert ("little" in only(sink_claim, fake_results(numbers))) == little
+
+
+@pytest.mark.parametrize(("share", "uniform", "claimed"), [(0.5, 0.2, True), (0.39, 0.2, False)])
+def test_the_sink_is_claimed_from_twice_uniform_attention_on(
+    share: float, uniform: float, claimed: bool
+) -> None:
+    results = fake_results({SINK: Fake([[share] * 2], uniform)})
+    assert bool(only(sink_claim, results)) == claimed
+
+
+def test_a_wide_interval_supports_no_claim_on_the_sink() -> None:
+    assert not only(sink_claim, fake_results({SINK: Fake([[0.3] * 2], 0.12, spread=0.9)}))
+    assert not only(sink_claim, fake_results({SINK: Fake([[0.5] * 2], 0.1)}, sentences=2))
+    assert not only(sink_claim, fake_results(NO_ESTIMATES))
+
+
+def test_a_family_is_claimed_with_its_clearest_head() -> None:
+    heads = [[PREVIOUS | {"previous": 0.8}, PREVIOUS], [MIXED, MIXED]]
+    (claim,) = family_claim(fake_results(typed(heads)))
+    assert plain_text(claim.sentence) == (
+        f"In layer 0, two heads attend at one fixed distance; L0·H1 to the previous token "
+        f"(90{PERCENT})."
+    )
+    assert lit(claim) == {(0, 0), (0, 1)}
+
+
+def test_the_largest_family_comes_first_and_evenly_spread_heads_last() -> None:
+    row = [SPREAD] * 5 + [PREVIOUS] + [REPEATS] * 2
+    (claim,) = family_claim(fake_results(typed([row])))
+    assert "two heads attend to other occurrences of a token; L0·H6 most" in plain_text(
+        claim.sentence
+    )
+    (claim,) = family_claim(fake_results(typed([[SPREAD] * 5 + [MIXED] * 3])))
+    assert plain_text(claim.sentence) == (
+        "In layer 0, five heads attend nearly equally to all words; L0·H0 most (entropy 0.95)."
+    )
+
+
+@pytest.mark.parametrize(("amount", "claimed"), [(2, True), (1, False)])
+def test_a_family_has_a_tenth_of_the_heads_of_its_layers(amount: int, claimed: bool) -> None:
+    row = [PREVIOUS] * amount + [MIXED] * (20 - amount)
+    assert bool(only(family_claim, fake_results(typed([row])))) == claimed
+
+
+def test_a_head_without_a_test_of_its_own_supports_no_family(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nearby words: a relation, else a rule that names half of the strongest words."""
+    results = fake_results(typed([[NEARBY, NEARBY, MIXED]]))
+    assert not only(family_claim, results)
+    half = Estimate(0.7, 0.6, 0.8, 40, 400.0, 40.0)
+    rule = HeadRule(
+        "offset:1", half, half, half._replace(value=0.1), Estimate(0.6, 0.5, 0.7, 40, 0)
+    )
+    results._made[head_rules] = {(0, 1): rule}
+    assert only(family_claim, results) == (
+        f"In layer 0, two heads attend to nearby words; L0·H1 mostly to the next word "
+        f"(70{PERCENT})."
+    )
+    for weak in (half._replace(value=0.4), half._replace(effective=3.0)):
+        results._made[head_rules] = {(0, 1): rule._replace(agreement=weak)}
+        assert not only(family_claim, results)
+    tests = chosen_tests(
+        ["case:to_head"], [(0, 0)], [0.84], [0.4], [0.005], shape=(1, 3), others=100, words=45,
+        sentences=36,
+    )  # fmt: skip
+    results._made[relation_tests.tests_of_stack] = tests
+    assert only(family_claim, results) == (
+        f"In layer 0, two heads attend to nearby words; L0·H0 from a case marker to its noun "
+        f"(84{PERCENT})."
+    )
+
+
+@pytest.mark.parametrize(("amount", "claimed"), [(3, True), (2, False)])
+def test_same_keys_need_three_heads_of_a_layer(amount: int, claimed: bool) -> None:
+    heads = [[SAME] + [MIXED] * 3, [SAME] * amount + [MIXED] * (4 - amount)]
+    found = only(same_keys_claim, fake_results(typed(heads)))
+    expected = (
+        f"Three heads of layer 1 attend from everywhere to the same words (5{PERCENT} unexplained)."
+    )
+    assert found == (expected if claimed else "")
+
+
+@pytest.mark.parametrize(("others", "named"), [(0.2, True), (0.42, False)])
+def test_a_class_of_words_is_named_if_other_heads_surely_attend_to_it_less(
+    others: float, named: bool
+) -> None:
+    heads = [[MIXED] * 3, [SAME] * 3]
+    nouns = {
+        HeadKey("pos_received", RENORM, tag): Fake([[others / 2] * 3, [0.22] * 3], 0.1, spread=0.1)
+        for tag in ("NOUN", "PROPN")
+    }
+    (claim,) = same_keys_claim(fake_results(typed(heads) | nouns))
+    found = plain_text(claim.sentence)
+    assert (": 44\u202f% nouns and names." in found) == named
+    assert ("unexplained" in found) != named
+    assert ("of that of the other heads, 20.0" in plain_text(claim.evidence)) == named
+    assert lit(claim) == {(1, 0), (1, 1), (1, 2)}
+
+
+@pytest.mark.parametrize(("score", "claimed"), [(0.4, True), (0.29, False)])
+def test_induction_needs_a_score_that_is_surely_three_tenths(score: float, claimed: bool) -> None:
+    key = HeadKey("induction_score", RAW, "")
+    results = fake_results({key: Fake([[score, 0.1], [score / 2, score]], 0.02)}, causal=True)
+    found = only(induction_claim, results)
+    expected = (
+        "Two heads attend to what followed an earlier occurrence of the token: L0·H0 most "
+        f"(40{PERCENT})."
+    )
+    assert found == (expected if claimed else "")
+
+
+def test_a_score_above_the_threshold_by_chance_is_not_claimed() -> None:
+    key = HeadKey("induction_score", RAW, "")
+    assert not only(induction_claim, fake_results({key: Fake([[0.32]], 0.0, spread=0.3)}))
+
+
+def replaced(
+    effects: Mapping[str, float],
+    *,
+    random: tuple[float, ...] = (),
+    target: str = AblationTarget.EMBEDDING,
+    spread: float = 0.002,
+) -> StackResults:
+    """Results of two layers of two heads with effects of groups of heads."""
+    results = fake_results({SINK: Fake([[0.1, 0.6], [0.1, 0.6]], 0.1)})
+    singles = ablation_results(around(0.01, 0.01, 0.01, 0.01, spread=0.002), target)
+    sets = [HeadSet(HeadSetKind.GROUP, "self", name, 0, "mean") for name in effects]
+    sets += [HeadSet(HeadSetKind.RANDOM, "self", "sink", n, "mean") for n, _ in enumerate(random)]
+    changes = around(*effects.values(), *random, spread=spread, seed=3)
+    members = {"layer 0": [1, 1, 0, 0], "layer 1": [0, 0, 1, 1], "sink": [0, 1, 0, 1]}
+    rows = [members[name] for name in effects] + [[1, 0, 1, 0]] * len(random)
+    heads = tuple(HeadName("self", layer, head) for layer in (0, 1) for head in (0, 1))
+    ablation: AblationResults = replace(
+        singles,
+        heads=heads,
+        sets=(*singles.sets, *sets),
+        members=np.concatenate([singles.members, np.reshape(np.array(rows, dtype=bool), (-1, 4))]),
+        changes={target: np.concatenate([singles.changes[target], changes * TOKENS], 1)},
+    )
+    sums = replace(results.study.corpus_sums, ablation=ablation)
+    study = replace(results.study, corpus_sums=sums)
+    return StackResults(study, results.stack)
+
+
+def test_a_layer_is_claimed_if_its_effect_lies_above_every_other_one() -> None:
+    (claim,) = layer_claim(replaced({"layer 0": 0.03, "layer 1": 0.24}))
+    assert plain_text(claim.sentence) == (
+        "Without layer 1, the sentence vector moves 8 times as far as without any other layer."
+    )
+    assert lit(claim) == {(1, 0), (1, 1)}
+    evidence = plain_text(claim.evidence)
+    assert "ratio 8.0 [" in evidence
+    assert "writes straight into them" in evidence
+    assert f"{SENTENCES} sentences" in evidence
+    (claim,) = layer_claim(replaced({"layer 0": 0.24, "layer 1": 0.03}))
+    assert "writes straight" not in plain_text(claim.evidence)
+    loss = replaced({"layer 0": 0.05, "layer 1": 0.06}, target=AblationTarget.LOSS)
+    assert only(layer_claim, loss) == (
+        "Without layer 1, the loss rises 1.2 times as much as without any other layer."
+    )
+
+
+@pytest.mark.parametrize(
+    ("effects", "spread"),
+    [
+        ({"layer 0": 0.03, "layer 1": 0.031}, 0.05),
+        ({"layer 1": 0.24}, 0.002),
+        ({"layer 0": -0.01, "layer 1": 0.24}, 0.002),
+        ({}, 0.002),
+    ],
+)
+def test_a_layer_is_not_claimed_otherwise(effects: dict[str, float], spread: float) -> None:
+    target = AblationTarget.LOSS
+    assert not only(layer_claim, replaced(effects, spread=spread, target=target))
+    assert not only(layer_claim, fake_results({SINK: Fake([[0.1, 0.6]])}))
+
+
+@pytest.mark.parametrize(
+    ("effect", "sets", "said"),
+    [(0.01, 50, "less"), (0.09, 50, "more"), (0.05, 50, ""), (0.01, 20, ""), (0.01, 0, "")],
+)
+def test_sink_heads_are_claimed_outside_the_range_of_random_sets(
+    effect: float, sets: int, said: str
+) -> None:
+    random = tuple(np.linspace(0.02, 0.08, sets))
+    found = only(sink_heads_claim, replaced({"sink": effect}, random=random))
+    expected = (
+        f"Without the two sink heads, the sentence vector moves {said} than without random heads: "
+        f"{effect_text(effect)}."
+    )
+    assert found == (expected if said else "")
+
+
+@pytest.mark.parametrize(("apart", "claimed"), [(0.0, True), (0.3, False)])
+def test_random_weights_are_claimed_if_no_layer_differs(apart: float, claimed: bool) -> None:
+    names = ("relative_entropy", "sink_share", "attention_distance")
+    own = {HeadKey(name, RAW, ""): Fake([[0.5] * 2, [0.5 + apart] * 2], 0.5) for name in names}
+    random = {HeadKey(name, RAW, ""): Fake([[0.5] * 2] * 2, 0.5) for name in names}
+    runs = {BaselineRun(Baseline.UNTRAINED, seed): random for seed in (0, 1)}
+    found = only(random_weights_claim, fake_results(own, baseline_runs=runs))
+    expected = (
+        "The heads do not differ clearly from random weights: normalised entropy 0.50."
+        if claimed
+        else ""
+    )
+    assert found == expected
+    assert not only(random_weights_claim, fake_results(own))
+
+
+def test_at_most_four_claims_light_different_heads_the_sink_first_then_by_depth() -> None:
+    heads = [[PREVIOUS | {"sink": 0.6}] * 3, [SAME] * 3, [MIXED | {"sink": 0.7}] * 3]
+    induction = {HeadKey("induction_score", RAW, ""): Fake([[0.1] * 3, [0.1] * 3, [0.9, 0.1, 0.1]])}
+    found = overview_claims({"self": fake_results(typed(heads) | induction, causal=True)})
+    assert len(found) == MAX_CLAIMS
+    assert [claim.kind for claim in found] == ["sink", "family", "same keys", "induction"]
+    assert len({claim.heads for claim in found}) == len(found)
+
+
+def test_no_claim_is_made_where_nothing_is_supported() -> None:
+    assert overview_claims({"self": fake_results(typed([[MIXED] * 4] * 2))}) == []
+    assert overview_claims({"self": fake_results(NO_ESTIMATES)}) == []
+
+
+def test_stacks_share_the_claims_and_the_first_of_each_kind_come_first() -> None:
+    sink = {SINK: Fake([[0.6] * 3], 0.1)}
+    results = {
+        stack: fake_results(typed([[SAME] * 3]) | sink, stack=stack, causal=stack == "decoder")
+        for stack in ("encoder", "decoder", "cross")
+    }
+    found = overview_claims(results)
+    assert (found[0].kind, found[0].stack) == ("sink", "encoder")
+    assert {claim.stack for claim in found} == {"encoder", "decoder", "cross"}
+    assert len(found) <= MAX_CLAIMS
+    assert any("of the encoder" in text for text in texts(found))
+
+
+def numbers_of(claim: OverviewClaim) -> list[LinkedNumber]:
+    parts = (*claim.sentence, *claim.evidence)
+    return [part for part in parts if isinstance(part, LinkedNumber)]
+
+
+def every_claim(results: Mapping[str, StackResults]) -> list[OverviewClaim]:
+    return [claim for each in results.values() if each.metrics for rule in (
+        *RULES, random_weights_claim) for claim in rule(each)]  # fmt: skip
+
+
+def tables_of(study: Study) -> dict[str, pd.DataFrame]:
+    tests = claims_table.tests_table(study)
+    return {"tests": tests, "heads": study.heads, "head_groups": study.head_groups}
+
+
+def rows_behind(tables: Mapping[str, pd.DataFrame], number: LinkedNumber) -> int:
+    table = tables[number.table]
+    for column, value in number.row:
+        table = table[table[column] == value]
+    return len(table)
+
+
+def test_every_number_of_a_claim_leads_to_one_row(any_site: Site) -> None:
+    study = any_site.study
+    claims, tables = every_claim(stack_results(study)), tables_of(study)
+    assert claims or any_site.kind == "encoder"
+    for claim in claims:
+        assert len(plain_text(claim.sentence).split()) <= 18, plain_text(claim.sentence)
+        in_sentence = [part for part in claim.sentence if isinstance(part, LinkedNumber)]
+        assert len(in_sentence) == 1
+        for number in numbers_of(claim):
+            assert rows_behind(tables, number) == 1, number
+
+
+def test_rows_hold_the_numbers_of_chosen_claims() -> None:
+    results = replaced({"layer 0": 0.03, "layer 1": 0.24})
+    (claim,) = layer_claim(results)
+    ratio = next(n for n in numbers_of(claim) if n.table == "tests")
+    (row,) = [row for row in overview_rows(results) if dict(ratio.row).items() <= row.items()]
+    assert row["value"] == pytest.approx(8.0)
+    assert row["low"] < 8 < row["high"]
+
+
+def test_pooled_numbers_are_ratios_of_sums_over_heads_and_sentences(any_site: Site) -> None:
+    """By loops over heads, and equal to the numbers of layers and of single heads."""
+    for results in stack_results(any_site.study).values():
+        column = HeadKey("relative_entropy", results.stack.default_view, "")
+        n_heads = results.stack.n_heads
+        of_layers = results.layers(*column)
+        sums = results._table.heads[..., results._columns[column]].total
+        for layer in results.stack.attention_layers:
+            found = pooled(results, [column], {(layer, head) for head in range(n_heads)})
+            assert found.value == pytest.approx(of_layers.value[layer])
+            assert found.low <= found.value <= found.high
+        some = [(layer, 1) for layer in results.stack.attention_layers]
+        n, d = (sum(sums[name][place] for place in some) for name in ("n", "d"))
+        assert pooled(results, [column], some).value == pytest.approx(n / d)
+
+
+def test_intervals_of_pooled_numbers_are_clustered_by_sentence() -> None:
+    """Two heads that vary together are no more certain than one; opposite ones cancel."""
+    together = fake_results({SINK: Fake([[0.5, 0.5]], spread=0.1)})
+    one, both = (pooled(together, [SINK], {*heads}) for heads in ([(0, 0)], [(0, 0), (0, 1)]))
+    assert both.high - both.low == pytest.approx(one.high - one.low)
+    usual = 2 * 1.984 * np.std(up_and_down(100) / 10, ddof=1) / 10  # Student's t, 99 degrees
+    assert one.high - one.low == pytest.approx(usual, rel=0.05)
+    assert set(half_of(100)) == {0, 1}
+    assert np.isnan(pooled(together, [NORM], [(0, 0)]).value)
+
+
+def test_effects_have_two_digits_and_shares_are_never_rounded_to_nothing() -> None:
+    effects = {0.03: "0.030", 0.2536: "0.25", 8.15: "8.2", 12.4: "12", 0.00151: "0.0015", 0.0: "0"}
+    assert {value: effect_text(value) for value in effects} == effects
+    assert effect_text(-0.26) == "−0.26"
+    shares = {
+        0.001: "<\u202f1\u202f%",
+        0.999: ">\u202f99\u202f%",
+        1.0: "100\u202f%",
+        0.481: "48\u202f%",
+    }
+    assert {value: whole_percent(value) for value in shares} == shares

@@ -1,0 +1,344 @@
+"""Answers about sinks, the diagonal and head outputs: each rule with numbers for and against."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ablation_results import ablation_results, around
+from chosen_results import Fake, fake_results
+from headbook.charts.plots import PlotMark
+from headbook.charts.sinks import change_plot, change_rows
+from headbook.pages.parts.page import plain_text
+from headbook.report.answers.patterns import (
+    ODDS,
+    OUTPUTS,
+    ROWS,
+    SELF,
+    alike_answer,
+    diagonal_answer,
+    different_outputs,
+    not_measured,
+    own_sentence_answer,
+    sink_masked_note,
+)
+from headbook.report.answers.sinks import (
+    SINK,
+    SINK_OUTPUT,
+    dead_answer,
+    random_sets_note,
+    sink_answer,
+    sink_heads,
+    sink_threshold,
+)
+from headbook.report.findings.finding import LinkedNumber, Parts
+from headbook.report.results import StackResults
+from headbook.report.wording import interval_text
+from headbook.schema import HeadKey, SinkView
+from headbook.study.ablation import AblationResults
+from headbook.study.ablation_tables import HEAD_GROUPS
+
+SINKS = [[0.8, 0.6, 0.1, 0.2]]
+TOKENS = "[CLS] … [SEP]"
+
+
+def results_of(
+    numbers: Mapping[HeadKey, Fake], *, causal: bool = False, tokens: str = TOKENS
+) -> StackResults:
+    """Results of a stack whose model has special tokens."""
+    found = fake_results(numbers, causal=causal)
+    manifest = found.study.manifest
+    model = replace(manifest.model, special_tokens=tokens)
+    return StackResults(replace(found.study, manifest=replace(manifest, model=model)), found.stack)
+
+
+def sinks(output: Any = None, share: Any = None, **named: Any) -> StackResults:
+    """Return a stack with shares of attention on the sink, and of the output from there."""
+    numbers = {SINK: Fake(SINKS if share is None else share, uniform=0.1)}
+    if output is not None:
+        numbers[SINK_OUTPUT] = Fake(output)
+    return results_of(numbers, **named)
+
+
+def words(parts: Parts | None) -> str:
+    assert parts is not None
+    text = plain_text(parts)
+    assert len(text.split()) <= 30, text
+    return text
+
+
+def test_the_answer_on_sinks_follows_their_part_of_the_output() -> None:
+    start = "2 of 4 heads attend mostly to [CLS] and [SEP]"
+    assert words(sink_answer(sinks([[0.1, 0.2, 0.1, 0.1]]))) == (
+        "Attention to [CLS] and [SEP] adds little: 2 of 4 heads attend mostly there, yet only a "
+        "small part of their output comes from there."
+    )
+    # Below the attention, but not below its half, in both heads; then only in one of them.
+    assert words(sink_answer(sinks([[0.6, 0.4, 0.1, 0.1]]))) == (
+        f"{start}, yet a smaller part of their output comes from there."
+    )
+    assert words(sink_answer(sinks([[0.1, 0.6, 0.1, 0.1]]))) == (
+        f"{start}, and no smaller part of their output comes from there."
+    )
+    assert words(sink_answer(sinks())) == f"{start}."
+
+
+def test_one_sink_head_and_none_have_answers_of_their_own() -> None:
+    one = words(sink_answer(sinks(share=[[0.8, 0.3, 0.1, 0.2]])))
+    assert one == "1 of 4 heads attends mostly to [CLS] and [SEP]."
+    # A share of 0.54 is more than half, but not halfway from 0.1 to 1.
+    none = sink_answer(sinks(share=[[0.2, 0.54, 0.1, math.nan]]))
+    assert words(none) == (
+        "No head is a sink head: the largest share of attention on [CLS] and [SEP] is "
+        "54.0\u202f%, in L0·H1."
+    )
+    assert [part for part in none if isinstance(part, LinkedNumber)] == [
+        LinkedNumber(
+            "54.0\u202f%", "heads",
+            (("stack", "self"), ("layer", 0), ("head", 1), ("metric", "sink_share"),
+             ("view", "raw"), ("label", "")),
+        )
+    ]  # fmt: skip
+    tied = words(sink_answer(sinks(share=[[0.2, 0.2, 0.1, 0.1]])))
+    assert tied.endswith("is 20.0\u202f%, in L0·H0 (tied with L0·H1).")
+
+
+def test_the_answer_names_the_sink_of_the_model() -> None:
+    assert words(sink_answer(sinks(causal=True, tokens=""))).endswith("to the first token.")
+    long = sinks([[0.1, 0.2, 0.1, 0.1]], causal=True, tokens="<s> … </s>")
+    assert "Attention to the first token, <s> and </s> adds" in words(sink_answer(long))
+
+
+def test_sink_heads_are_those_halfway_above_uniform_attention() -> None:
+    found = sinks(share=[[0.56, 0.54, 0.9, 0.2]])
+    assert sink_threshold(0.1) == pytest.approx(0.55)
+    assert sink_heads(found) == [(0, 2), (0, 0)]
+    assert math.isnan(sink_threshold(0.96))
+
+
+# Sink heads that were replaced: together, and one at a time.
+
+
+def together(mean: str, masked: str, zero: str = "", **more: float) -> pd.DataFrame:
+    """Return rows of the group of sink heads with these verdicts; 60 sentences."""
+    changed = {"changes": 0.9, "no_change": 0.05, "undecided": 0.2}
+    rows = []
+    verdicts = {"mean": mean, "without_sink": masked, "zero": zero}
+    for replacement, verdict in verdicts.items():
+        if verdict:
+            numbers = dict.fromkeys(HEAD_GROUPS.columns, math.nan) | {"value": 1.0} | more
+            rows.append(numbers | {
+                "stack": "self", "group": "sink", "heads": 2, "metric": "group_effect",
+                "replacement": replacement, "target": "loss", "n_sentences": 60,
+                "share_changed": changed[verdict], "verdict": verdict, "random_sets": 20,
+            })  # fmt: skip
+    return pd.DataFrame(rows, columns=[*HEAD_GROUPS.columns])
+
+
+def replaced(
+    ablation: AblationResults | None, groups: pd.DataFrame | None, monkeypatch: pytest.MonkeyPatch
+) -> StackResults:
+    """Return a stack with two sink heads and these ablations."""
+    found = sinks()
+    study = replace(found.study, corpus_sums=replace(found.study.corpus_sums, ablation=ablation))
+    rows = pd.DataFrame(columns=[*HEAD_GROUPS.columns]) if groups is None else groups
+    monkeypatch.setattr(type(study), "head_groups", rows)
+    return StackResults(study, found.stack)
+
+
+def effects(*means: float) -> AblationResults:
+    return ablation_results(around(*means, spread=0.003))
+
+
+@pytest.mark.parametrize(
+    ("groups", "wanted"),
+    [
+        (together("changes", "no_change"),
+         "No: without all sink heads together, 54 of 60 sentences change; with only [CLS] and "
+         "[SEP] masked in them, three do."),
+        (together("changes", "changes"),
+         "No: without all sink heads together, 54 of 60 sentences change."),
+        (together("changes", "undecided"),
+         "No: without all sink heads together, 54 of 60 sentences change."),
+        (together("no_change", "no_change", "no_change", random_low=0.5, random_high=1.5),
+         "Yes: without all sink heads together, only 3 of 60 sentences change."),
+        (together("no_change", "no_change", "changes", random_low=0.1, random_high=0.5),
+         "Only their mean matters: with it in place of all sink heads together, 3 of 60 sentences "
+         "change; with zero, more do."),
+    ],
+)  # fmt: skip
+def test_all_sink_heads_together_decide(
+    groups: pd.DataFrame, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = replaced(effects(0.05, 0.0, 0.0, 0.0), groups, monkeypatch)
+    assert words(dead_answer(found)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("means", "groups", "wanted"),
+    [
+        ((0.05, 0.0), None, "No: one of 2 sink heads replaced one at a time changes the output."),
+        ((0.05, 0.05), None, "No: two of 2 sink heads replaced one at a time change the output."),
+        ((0.0, 0.0, 0.05), None,
+         "Not known: two of 2 sink heads replaced one at a time can go alone, but all together "
+         "were not replaced."),
+        ((0.0, 0.0), together("undecided", "no_change"),
+         "Not known: two of 2 sink heads replaced one at a time can go alone, but all together "
+         "have no verdict."),
+        ((0.0075, 0.0075), together("no_change", "no_change"),
+         "Not known: of 2 sink heads replaced one at a time, none has a verdict."),
+    ],
+)  # fmt: skip
+def test_without_a_verdict_on_all_single_heads_answer(
+    means: tuple[float, ...], groups: pd.DataFrame | None, wanted: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    found = replaced(effects(*means), groups, monkeypatch)
+    assert words(dead_answer(found)) == wanted
+
+
+def test_the_sink_is_named_if_its_estimates_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    ablation = effects(0.05, 0.0)
+    key = ablation.columns[0]
+    for guess, small in ((0.001, True), (0.05, False)):
+        masked = replace(
+            ablation_results(around(0.05, 0.0, spread=0.003), guess=np.array([guess, 0.0])),
+            columns=(key._replace(replacement="without_sink"),),
+        )
+        text = words(dead_answer(replaced(masked, None, monkeypatch)))
+        assert text.endswith("output, but hardly through [CLS] and [SEP].") == small
+
+
+def test_no_question_without_ablation_or_sink_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replaced(None, None, monkeypatch)
+    assert dead_answer(found) is None
+    assert "Whether sink heads are dead: --importance fast measures it." in [*not_measured(found)]
+    none = sinks(share=[[0.2, 0.1, 0.1, 0.1]])
+    assert dead_answer(none) is None
+    assert not any("dead" in text for text in not_measured(none))
+
+
+@pytest.mark.parametrize(
+    ("rank", "wanted"),
+    [
+        (21, "Without all sink heads, the output changes less than without any of 20 random sets "
+             "of as many heads in the same layers."),
+        (1, "Without all sink heads, the output changes more than without any of 20 random sets "
+            "of as many heads in the same layers."),
+        (4, "The change without all sink heads is the 4th largest, beside 20 random sets of as "
+            "many heads in the same layers."),
+    ],
+)  # fmt: skip
+def test_random_sets_are_compared_by_rank(
+    rank: int, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = together("changes", "no_change", rank=rank)
+    found = replaced(effects(0.0, 0.0), groups, monkeypatch)
+    assert plain_text(random_sets_note(found)) == wanted
+    assert random_sets_note(replaced(effects(0.0, 0.0), None, monkeypatch)) == ()
+
+
+def test_the_chart_of_changes_has_all_heads_together_before_single_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Values are per cent of the loss, 2.0, and each mark leads to the row of its value."""
+    groups = together("changes", "no_change").assign(value=[0.08, 0.002], low=0.001, high=0.1)
+    found = replaced(effects(0.01, 0.05, 0.2), groups, monkeypatch)
+    rows = change_rows(found)
+    assert [*rows["heads"]] == ["all", "L0·H1", "L0·H0"]
+    np.testing.assert_allclose(rows["change"], [4.0, 2.5, 0.5])
+    np.testing.assert_allclose(rows["sink_masked"], [0.1, math.nan, math.nan])
+    assert {*rows["change_method"]} == {"exact"}
+    plot = change_plot(found, "name", "caption")
+    assert plot.rows.equals(rows)
+    linked = [mark for mark in plot.marks if isinstance(mark, PlotMark)]
+    assert [mark.label for mark in linked] == [
+        "Change without all sink heads together: 4.00 % of the loss [0.05, 5.00]",
+        "Change with only the sink masked in all sink heads together: 0.10 % of the loss "
+        "[0.05, 5.00]",
+        f"Change without L0·H1: 2.50 % of the loss {interval(rows, 1)}",
+        f"Change without L0·H0: 0.50 % of the loss {interval(rows, 2)}",
+    ]
+    table = found.study.importance.query("metric == 'ablation_effect' and replacement == 'mean'")
+    wanted = 50 * table.set_index("head")["value"].loc[[1, 0]]
+    np.testing.assert_allclose(rows["change"][1:], wanted)
+
+
+def interval(rows: pd.DataFrame, line: int) -> str:
+    return interval_text(rows["change_low"][line], rows["change_high"][line])
+
+
+def test_a_change_of_nothing_is_drawn_at_the_lower_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    plot = change_plot(replaced(effects(0.0, -0.05), None, monkeypatch), "name", "caption")
+    heights = [mark.y for mark in plot.marks if isinstance(mark, PlotMark)]
+    assert [*heights] == [pytest.approx(plot.height - 40)] * 2
+
+
+# The diagonal, outputs, own sentences.
+
+
+def test_the_diagonal_by_the_largest_share_of_the_token_itself() -> None:
+    few = results_of({SELF: Fake([[0.1, 0.15, 0.02]])})
+    assert words(diagonal_answer(few)) == (
+        "No head lets a token attend mostly to itself: the largest share is 15.0\u202f%, in L0·H1."
+    )
+    many = results_of({SELF: Fake([[0.5, 0.8, 0.02]])})
+    assert words(diagonal_answer(many)) == (
+        "2 of 3 heads let a token attend mostly to itself; the largest share is 80.0\u202f%, in "
+        "L0·H1."
+    )
+    assert diagonal_answer(results_of({SINK: Fake(SINKS)})) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "start"),
+    [
+        (0.4, 0.6, "More so in the last layer than in the first"),
+        (0.6, 0.4, "Less so in the last layer than in the first"),
+        (0.5, 0.5001, "No more in the last layer than in the first"),
+    ],
+)
+def test_outputs_grow_alike_only_if_intervals_are_apart(
+    first: float, last: float, start: str
+) -> None:
+    found = results_of({OUTPUTS: Fake([[first] * 2, [0.9] * 2, [last] * 2])})
+    text = words(alike_answer(found))
+    assert text == (
+        f"{start}: in layer 2, outputs of a head for two tokens of a sentence have a mean cosine "
+        f"of {last:.2f}."
+    )
+    one = results_of({OUTPUTS: Fake([[math.nan] * 2, [0.9] * 2])})
+    assert words(alike_answer(one)).startswith("Only one layer was measured: in layer 1, ")
+
+
+def test_the_sink_is_masked_in_a_number_of_its_own() -> None:
+    masked = OUTPUTS._replace(view=SinkView.NOSINK)
+    found = results_of({OUTPUTS: Fake([[0.9, 0.9]]), masked: Fake([[0.3, 0.5]])})
+    assert plain_text(sink_masked_note(found)) == (
+        "With [CLS] and [SEP] masked, the mean cosine of outputs in layer 0 is 0.40."
+    )
+    assert sink_masked_note(results_of({OUTPUTS: Fake([[0.9, 0.9]])})) == ()
+
+
+def test_heads_with_other_outputs_than_rows_have_intervals_apart() -> None:
+    rows, outputs = [[0.9, 0.8, 0.5, 0.4]], [[0.3, 0.1, 0.499, 0.6]]
+    found = results_of({ROWS: Fake(rows), OUTPUTS: Fake(outputs)})
+    assert different_outputs(found) == [(0, 1), (0, 0)]
+    assert different_outputs(results_of({ROWS: Fake(rows)})) == []
+
+
+def test_sentences_of_passages_are_counted_by_layers_above_even_odds() -> None:
+    """By both halves of the passages, because the odds have no interval."""
+    odds, second = [[2.0, 2.0], [2.0, 1.0], [3.0, 1.5]], [[2.0, 2.0], [0.5, 0.5], [1.5, 1.5]]
+    found = results_of({ODDS: Fake(odds, second=second)})
+    assert words(own_sentence_answer(found)) == (
+        "Yes, in 2 of 3 layers on both halves of the passages: tokens with nearly the same output "
+        "share a sentence more often than other pairs at equal distance."
+    )
+    even = results_of({ODDS: Fake([[0.9, 1.0], [0.5, 0.5]])})
+    assert words(own_sentence_answer(even)).startswith("Not clearly in any of 2 layers: tokens")
+    assert own_sentence_answer(results_of({SINK: Fake(SINKS)})) is None
