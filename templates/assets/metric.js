@@ -118,7 +118,7 @@
 
     const show = async () => {
       if (!changed()) { back(); return; }
-      await Promise.all(["numbers", "choices", "heat_picture"].map(use));
+      await Promise.all([use("numbers"), use("choices"), use("heat_picture")]);
       const spec = await load(`${root()}data/charts/${name}.js`, `chart-${name}`);
       const { label, view } = chosen();
       const about = nameOf(label);

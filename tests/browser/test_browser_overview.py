@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from browser import Open, each, sideways, violations
-from headbook.report.answers.live_sentence import LiveSentence, live_sentences
+from headbook.report.answers.overview.live_sentence import LiveSentence, live_sentences
 from headbook.report.results import stack_results
 from headbook.report.wording import head_name
 from sites import Site
@@ -104,9 +104,9 @@ def test_the_line_below_names_the_strongest_head_and_each_cell(
     expect(page.locator("[data-say]")).to_have_text(still or "")
     family = live.families[0]
     page.locator(f".roll tr[data-family='{family.family}'] td").nth(1).hover()
-    said = page.locator("[data-say]")
-    expect(said).to_contain_text(f"mean weight {family.mean[1, live.word]:.2f}"[:16])
-    expect(said).to_contain_text(head_name(live.heads[family.strongest[1, live.word]]))
+    message = page.locator("[data-say]")
+    expect(message).to_contain_text(f"mean weight {family.mean[1, live.word]:.2f}"[:16])
+    expect(message).to_contain_text(head_name(live.heads[family.strongest[1, live.word]]))
 
 
 def test_arrow_keys_walk_the_words(encoder_site: Site, open_page: Open) -> None:
@@ -207,9 +207,11 @@ def test_bars_are_as_long_as_their_steps(encoder_site: Site, open_page: Open) ->
     assert bars.count() == 8
     widths = bars.evaluate_all("found => found.map((b) => b.getBoundingClientRect().width)")
     steps_of = [int(name.split()[0].removeprefix("w")) for name in each(bars, "class")]
-    room = page.locator("[data-wall] tbody td").first.evaluate("(td) => td.clientWidth")
+    cell_width = page.locator("[data-wall] tbody td").first.evaluate("(td) => td.clientWidth")
     for step, width in zip(steps_of, widths, strict=True):
-        assert width == pytest.approx(min(step / 20 * room, room), abs=room * 0.15)
+        assert width == pytest.approx(
+            min(step / 20 * cell_width, cell_width), abs=cell_width * 0.15
+        )
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "pair"])

@@ -456,9 +456,9 @@ def test_words_run_from_right_to_left_where_their_letters_do(hebrew: Path, open_
     places = [box["x"] for box in boxes if box]
     assert len(places) == len(boxes) > len(HEBREW[0].split())
     assert places == sorted(places, reverse=True)
-    room = line.bounding_box()
-    assert room
-    assert places[0] > room["x"] + room["width"] - 100
+    line_box = line.bounding_box()
+    assert line_box
+    assert places[0] > line_box["x"] + line_box["width"] - 100
     words.nth(1).focus()
     page.keyboard.press("ArrowLeft")
     expect(words.nth(2)).to_be_focused()

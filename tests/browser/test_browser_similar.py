@@ -16,7 +16,7 @@ pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def shown(page: Page) -> list[str]:
+def compared(page: Page) -> list[str]:
     """The two heads of the panel, and their distances."""
     return [
         *page.locator("aside .two a").all_text_contents(),
@@ -50,7 +50,7 @@ def test_the_pair_under_the_pointer_is_shown(encoder_site: Site, open_page: Open
         page.mouse.move(box["x"] + (column + 0.5) * side, box["y"] + (row + 0.5) * side)
         expect(page.locator(".cross")).to_have_attribute("x", str(column))
         expect(page.locator(".cross")).to_have_attribute("y", str(row))
-        assert shown(page) == expected(encoder_site, row, column)
+        assert compared(page) == expected(encoder_site, row, column)
     assert violations(page) == []
 
 
@@ -69,7 +69,7 @@ def test_arrow_keys_choose_a_pair(encoder_site: Site, open_page: Open) -> None:
         row, column = row + down, column + right
         expect(page.locator(".cross")).to_have_attribute("x", str(column))
         expect(page.locator(".cross")).to_have_attribute("y", str(row))
-        assert shown(page) == expected(encoder_site, row, column)
+        assert compared(page) == expected(encoder_site, row, column)
 
 
 def test_without_scripts_the_nearest_pair_is_shown(encoder_site: Site, open_page: Open) -> None:
@@ -77,4 +77,4 @@ def test_without_scripts_the_nearest_pair_is_shown(encoder_site: Site, open_page
     first = page.locator(".pairs tbody tr").first
     names = first.locator("th a").all_text_contents()
     numbers = first.locator("td.h").all_text_contents()
-    assert shown(page) == [*names, *(f"{number} nats" for number in numbers)]
+    assert compared(page) == [*names, *(f"{number} nats" for number in numbers)]

@@ -48,8 +48,8 @@ def reader(encoder_site: Site, open_page: Open) -> Reader:
 
 def test_what_the_model_does(reader: Reader) -> None:
     reader.respond(reader.page.locator(".about-model"), "encoder")
-    told = (reader.page.locator(part).text_content() or "" for part in (".about-model", ".claims"))
-    assert sum(len(text.split()) for text in told) <= 250
+    texts = (reader.page.locator(part).text_content() or "" for part in (".about-model", ".claims"))
+    assert sum(len(text.split()) for text in texts) <= 250
 
 
 def test_which_head_attends_to_the_previous_token(reader: Reader) -> None:

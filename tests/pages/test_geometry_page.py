@@ -20,10 +20,10 @@ from headbook.pages.geometry import GeometryPage, geometry_page, has_geometry
 from headbook.pages.geometry_parts.state_space import HEADINGS, outlier_title
 from headbook.pages.parts.page import plain_text
 from headbook.pages.parts.table import HeatCell, NumberCell, PageTable, WordsCell
-from headbook.report.findings.finding import LinkedNumber
-from headbook.report.own_tokens import class_of_tag
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import stack_results
+from headbook.report.token_neighbours import class_of_tag
 from headbook.report.wording import interval_text, is_share, number, percent, whole_percent
 from headbook.schema import UPOS
 from headbook.site.page_writer import figures_of

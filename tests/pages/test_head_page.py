@@ -10,7 +10,7 @@ import pytest
 from headbook.charts.heads import MARGIN, RangeStrip, ranking_histogram
 from headbook.pages.head import HeadPage, head_pages
 from headbook.pages.head_parts.tokens import KINDS
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import stack_results
 from headbook.report.wording import number, number_word, ordinal, percent

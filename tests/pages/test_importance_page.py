@@ -45,7 +45,7 @@ from headbook.report.answers.importance import (
     verdicts_answer,
 )
 from headbook.report.findings.ablation import ablation_summary, answer
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import stack_results
 from headbook.schema import AblationTarget
 from headbook.site.sites import StudySite

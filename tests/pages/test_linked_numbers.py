@@ -15,7 +15,7 @@ import pytest
 
 from headbook.pages.data import data_page
 from headbook.report.answers.data import first_number, number_example
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import stack_results
 from headbook.report.tables import STUDY_TABLES
 from headbook.site import export, rows

@@ -22,7 +22,7 @@ from headbook.report.answers.metric import (
     head_metric_scope,
     token_metric_answer,
 )
-from headbook.report.findings.head_numbers import HeadNumbers, cell_number
+from headbook.report.findings.head_numbers import HeadMetricNumbers, cell_number
 from headbook.report.results import StackResults, stack_results
 from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey
 from headbook.site.registry import moved_pages
@@ -236,7 +236,7 @@ def test_with_many_heads_cells_are_neither_links_nor_notes(
     encoder_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = stack_results(encoder_site.study)["self"]
-    numbers = HeadNumbers(found, DISTANCE, RAW)
+    numbers = HeadMetricNumbers(found, DISTANCE, RAW)
     section = heads.head_section(found, DISTANCE, ())
     assert section is not None
     assert section.plot is not None
@@ -323,7 +323,7 @@ def test_labels_of_few_observations_are_counted_and_not_ranked(encoder_site: Sit
     (page,) = metric_pages(found, [METRICS[ids.RELATION_ACCURACY]])
     (section,) = page.sections
     assert isinstance(section, HeadSection)
-    numbers = HeadNumbers(found["self"], head_metric(ids.RELATION_ACCURACY), SinkView.NOSINK)
+    numbers = HeadMetricNumbers(found["self"], head_metric(ids.RELATION_ACCURACY), SinkView.NOSINK)
     known = [
         one
         for label in found["self"].drawable(numbers.metric)

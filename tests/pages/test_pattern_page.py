@@ -26,7 +26,7 @@ from headbook.pages.parts.table import HeatCell
 from headbook.pages.patterns import PatternsPage, has_patterns, patterns_page
 from headbook.report.answers.patterns import OUTPUTS, ROWS, SELF
 from headbook.report.answers.sinks import SINK, SINK_OUTPUT, sink_answer, sink_heads
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, stack_results
 from headbook.report.tables import STUDY_TABLES
 from headbook.report.wording import percent

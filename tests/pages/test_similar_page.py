@@ -340,8 +340,8 @@ def test_pages_have_the_nearest_pairs_of_the_study(study: Study) -> None:
     lines = [line for column in section.pairs for line in column]
     table = study.pairs[study.pairs["view"] == "renorm"].sort_values("value", kind="stable")
     assert len(lines) == min(24, len(table))
-    shown = [line.cells[0].text for line in lines]
-    assert shown == [nats_text(each) for each in table["value"][: len(lines)]]
+    printed = [line.cells[0].text for line in lines]
+    assert printed == [nats_text(each) for each in table["value"][: len(lines)]]
     for line in lines:
         one, other = (head.link.text for head in line.heads)
         for view, cell in zip(("renorm", "raw"), line.cells, strict=True):
@@ -376,8 +376,8 @@ def test_means_within_and_between_layers_are_in_the_table_of_tests(study: Study)
         assert rows[view, ""] == pytest.approx(pairs["value"].mean())
         assert rows[view, "within a layer"] == pytest.approx(pairs["value"][same].mean())
         assert rows[view, "between layers"] == pytest.approx(pairs["value"][~same].mean())
-    shown = {label: number.text for label, number in section_of(study).means}
-    assert shown == {
+    printed = {label: number.text for label, number in section_of(study).means}
+    assert printed == {
         label: nats_text(rows["renorm", label]) for label in ("within a layer", "between layers")
     }
 
@@ -483,8 +483,8 @@ def test_heads_that_have_too_few_rows_are_named_and_stand_apart(study: Study) ->
     assert not np.isnan(raw.value).any()
     (section,) = similar_page({"self": found}).sections
     assert [link.text for link in section.left_out] == ["L1·H1"]
-    shown = {head.link.text for column in section.pairs for line in column for head in line.heads}
-    assert "L1·H1" not in shown
+    printed = {head.link.text for column in section.pairs for line in column for head in line.heads}
+    assert "L1·H1" not in printed
     data = matrix_data(found)
     assert data is not None
     assert data["heads"][-1][0] == "L1·H1"

@@ -24,7 +24,7 @@ from headbook.metrics.base import AttentionMetric
 from headbook.pages import speech
 from headbook.pages.head_parts.sections import tag_rows
 from headbook.pages.parts.page import plain_text
-from headbook.pages.speech import SpeechPage, TagRow, speech_page
+from headbook.pages.speech import SpeechPage, TagRatios, speech_page
 from headbook.report.answers.speech import Direction, ratio_to_uniform, tag_name, word_class
 from headbook.report.claims.table import tests_table
 from headbook.report.findings.finding import head_link
@@ -101,7 +101,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Study]:
     return of
 
 
-def rows_of(page: SpeechPage, direction: Direction) -> dict[str, TagRow]:
+def rows_of(page: SpeechPage, direction: Direction) -> dict[str, TagRatios]:
     """The tags with enough words of a page's first stack, by tag."""
     stack = page.stacks[0]
     rows = stack.received if direction is Direction.RECEIVED else stack.given

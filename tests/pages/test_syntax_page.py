@@ -203,8 +203,8 @@ def test_lines_of_the_figure_have_the_numbers_of_the_tests(
     stack = page.stacks[0]
     order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.margin.value[n])
     order.sort(key=lambda n: not ranked.claimed[n])
-    shown = [*stack.claimed, *stack.rows, *stack.more]
-    for row, n in zip(shown, order, strict=True):
+    printed = [*stack.claimed, *stack.rows, *stack.more]
+    for row, n in zip(printed, order, strict=True):
         relation, direction = relation_of(ranked.labels[n])
         assert (row.relation, row.line.name) == (relation, arrow_words(ranked.labels[n]))
         assert row.line.accuracy == ranked.accuracy.at(n)
@@ -218,7 +218,7 @@ def test_lines_of_the_figure_have_the_numbers_of_the_tests(
         ends = {tuple(pair) for words in corpus() for pair in pairs_of(words, relation, direction)}
         assert (query, key) in ends
     assert stack.plot is not None
-    assert stack.plot.rows["accuracy"].tolist() == [row.line.accuracy.value for row in shown]
+    assert stack.plot.rows["accuracy"].tolist() == [row.line.accuracy.value for row in printed]
 
 
 def pairs_of(words: tuple[Gold, ...], relation: str, direction: str) -> Iterator[tuple[str, str]]:
@@ -398,14 +398,14 @@ def test_long_figures_are_folded_and_tables_cut(
     monkeypatch.setattr(syntax, "MOST_CELLS", 3 * tiny.LAYERS)
     (stack,) = syntax_page(stack_results(study)).stacks
     assert (len(stack.rows), len(stack.more)) == (4, 6 - len(stack.claimed))
-    shown = {
+    printed = {
         f"{relation}:{direction}"
         for table, direction in zip(stack.margins, DIRECTIONS, strict=False)
         for _, relation, _ in table.rows
     }
     best = ranked.layer_margin.value.max(0)
     highest = {ranked.labels[n] for n in np.argsort(-best)[:3]}
-    assert {label.partition(":")[0] for label in shown} == {x.partition(":")[0] for x in highest}
+    assert {label.partition(":")[0] for label in printed} == {x.partition(":")[0] for x in highest}
     assert stack.left_out == len(ranked.labels) - 3
 
 

@@ -19,9 +19,9 @@ from headbook.pages.parts.table import HeatCell
 from headbook.pages.tokens import types_data, types_page
 from headbook.report import wording
 from headbook.report.answers.tokens import short
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, stack_results
-from headbook.report.shared_neighbours import shared_neighbours, whole_words
+from headbook.report.token_neighbours import shared_neighbours, whole_words
 from headbook.run.collect import collect
 from headbook.site.page_writer import figures_of
 from headbook.study.study import Study

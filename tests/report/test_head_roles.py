@@ -15,7 +15,7 @@ from headbook.report import class_flows, next_word_tests, relation_tests
 from headbook.report.answers.head_numbers import CLAIM, RoleSentence
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.claims.heads import role_sentences
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.next_word_tests import TARGETS, NextWordTest
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headbook.report.answers import live_sentence
-from headbook.report.answers.live_sentence import (
+from headbook.report.answers.overview import live_sentence
+from headbook.report.answers.overview.live_sentence import (
     MAX_TOKENS,
     LiveSentence,
     claim_word,

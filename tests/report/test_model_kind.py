@@ -6,7 +6,7 @@ import pytest
 
 from ablation_results import ablation_results, around
 from chosen_results import Fake, fake_results
-from headbook.report.answers.model_kind import Purpose, purpose_of, what_it_gives
+from headbook.report.answers.overview.model_kind import Purpose, purpose_of, what_it_gives
 from headbook.schema import AblationTarget, HeadKey, ModelKind, SinkView
 from headbook.study.study import Study
 from sites import Site

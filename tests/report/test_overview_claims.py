@@ -15,20 +15,20 @@ from headbook.analysis.accumulators import Estimate
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.pages.parts.page import plain_text
 from headbook.report import relation_tests
-from headbook.report.answers.ablation_claims import layer_claim, sink_heads_claim
-from headbook.report.answers.attention_claims import (
+from headbook.report.answers.overview.ablation_claims import layer_claim, sink_heads_claim
+from headbook.report.answers.overview.attention_claims import (
     induction_claim,
     random_weights_claim,
     same_keys_claim,
     sink_claim,
 )
-from headbook.report.answers.claim_parts import OverviewClaim, effect_text
-from headbook.report.answers.family_claim import family_claim
-from headbook.report.answers.overview_claims import MAX_CLAIMS, RULES, overview_claims
-from headbook.report.answers.overview_numbers import pooled
+from headbook.report.answers.overview.claim_parts import OverviewClaim, effect_text
+from headbook.report.answers.overview.claims import MAX_CLAIMS, RULES, overview_claims
+from headbook.report.answers.overview.family_claim import family_claim
+from headbook.report.answers.overview.numbers import pooled
 from headbook.report.claims import table as claims_table
 from headbook.report.claims.overview import overview_rows
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import HeadRule, head_rules
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import whole_percent
@@ -40,7 +40,7 @@ from sites import Site
 
 RAW, RENORM = SinkView.RAW, SinkView.RENORM
 SINK, NORM = HeadKey("sink_share", RAW, ""), HeadKey("sink_norm_share", RAW, "")
-Numbers = dict[HeadKey, Fake]
+HeadNumbers = dict[HeadKey, Fake]
 PERCENT = "\u202f%"
 
 
@@ -60,7 +60,7 @@ def lit(claim: OverviewClaim) -> set[tuple[int, int]]:
 
 def typed(
     heads: list[list[dict[str, float]]], entropy: float = 0.5, column: float = 0.5
-) -> Numbers:
+) -> HeadNumbers:
     """Numbers of heads that decide their types; each head names what is not 0."""
 
     def table(name: str, usual: float, even: float = 0.0) -> Fake:
@@ -282,19 +282,19 @@ def test_a_layer_is_not_claimed_otherwise(effects: dict[str, float], spread: flo
 
 
 @pytest.mark.parametrize(
-    ("effect", "sets", "said"),
+    ("effect", "sets", "change"),
     [(0.01, 50, "less"), (0.09, 50, "more"), (0.05, 50, ""), (0.01, 20, ""), (0.01, 0, "")],
 )
 def test_sink_heads_are_claimed_outside_the_range_of_random_sets(
-    effect: float, sets: int, said: str
+    effect: float, sets: int, change: str
 ) -> None:
     random = tuple(np.linspace(0.02, 0.08, sets))
     found = only(sink_heads_claim, replaced({"sink": effect}, random=random))
     expected = (
-        f"Without the two sink heads, the sentence vector moves {said} than without random heads: "
-        f"{effect_text(effect)}."
+        f"Without the two sink heads, the sentence vector moves {change} than "
+        f"without random heads: {effect_text(effect)}."
     )
-    assert found == (expected if said else "")
+    assert found == (expected if change else "")
 
 
 @pytest.mark.parametrize(("apart", "claimed"), [(0.0, True), (0.3, False)])

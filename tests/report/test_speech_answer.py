@@ -8,7 +8,8 @@ import numpy as np
 
 from chosen_results import Fake, fake_results
 from headbook.report.answers.speech import best_head, speech_answer, word_class
-from headbook.report.findings.finding import LinkedNumber, Parts
+from headbook.report.findings.finding import Parts
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.schema import HeadKey, SinkView
 

@@ -8,7 +8,8 @@ import pytest
 from chosen_relations import chosen_tests
 from chosen_results import NO_ESTIMATES, fake_results
 from headbook.report.answers.syntax import claimed_heads, syntax_answer
-from headbook.report.findings.finding import Link, LinkedNumber, Parts
+from headbook.report.findings.finding import Link, Parts
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import ENDS
 from headbook.report.results import StackResults

@@ -44,7 +44,6 @@ DOORS = {
         "charts.axes",
         "charts.film",
         "charts.heads",
-        "charts.language",
         "charts.layers",
         "charts.theme",
     },

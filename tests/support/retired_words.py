@@ -19,7 +19,7 @@ class Retired(NamedTuple):
 
 
 RETIRED = (
-    Retired(r"looks?|looked at|looking|looks? like", "attends to, attention received"),
+    Retired(r"looks?(?! closer)|looked at|looking|looks? like", "attends to, attention received"),
     Retired(r"look less|get attention|gets attention", "attention given, attention received"),
     Retired(r"parks?|parked|parking", "attends to the sink"),
     Retired(r"brings?|brought", "contributes"),

@@ -26,7 +26,7 @@ from headbook.charts.plots import (
     text,
     value_axis,
 )
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import interval_text, number, visible
 
 MARGIN = 2.0  # per cent of a plot's width beside the lowest and the highest value

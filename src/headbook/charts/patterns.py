@@ -22,8 +22,8 @@ from headbook.charts.plots import (
     value_axis,
 )
 from headbook.metrics import ids
-from headbook.report.answers.linked_rows import head_row, layer_row
 from headbook.report.answers.patterns import ODDS, OUTPUTS, ROWS
+from headbook.report.linked_rows import head_row, layer_row
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, number, signed
 from headbook.report.wording import percent as share_text

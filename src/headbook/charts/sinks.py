@@ -20,7 +20,6 @@ from headbook.charts.plots import (
     value_axis,
 )
 from headbook.report.ablation import drawn_unit, unit_factor
-from headbook.report.answers.linked_rows import head_row, layer_row
 from headbook.report.answers.sinks import (
     SINK,
     SINK_OUTPUT,
@@ -31,7 +30,7 @@ from headbook.report.answers.sinks import (
     sink_threshold,
 )
 from headbook.report.families import sink_tokens
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber, head_row, layer_row
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, interval_text, number
 from headbook.report.wording import percent as share_text

@@ -36,10 +36,10 @@ from headbook.report.answers.geometry import (
     token_numbers,
     word_classes,
 )
-from headbook.report.findings.finding import LinkedNumber
-from headbook.report.own_tokens import WORD_CLASS_NAMES, class_of_tag, own_tokens
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import StackResults, study_of
+from headbook.report.token_neighbours import WORD_CLASS_NAMES, class_of_tag, own_tokens
 from headbook.report.wording import (
     FEW_WORDS,
     MISSING,

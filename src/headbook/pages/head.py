@@ -39,8 +39,8 @@ from headbook.report.answers.head_numbers import RoleSentence
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.class_flows import flows_of_stack
 from headbook.report.families import FIRST_TOKEN, Family, families, family_names, sink_tokens
-from headbook.report.findings.finding import LinkedNumber
 from headbook.report.head_types import HeadType, head_types, share_of_head, sink_remark
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     STACKS,

@@ -35,11 +35,10 @@ from headbook.report.answers.heads import (
     heads_answer,
     ranking_text,
 )
-from headbook.report.answers.linked_rows import head_number
 from headbook.report.families import Family, sink_tokens
-from headbook.report.findings.finding import LinkedNumber
 from headbook.report.head_facts import HeadFacts, head_facts
 from headbook.report.head_types import MIN_PART_SHARE, MIN_UNIFORM_ENTROPY, NOT_MEASURED, sink_share
+from headbook.report.linked_rows import LinkedNumber, head_number
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import (
     MISSING,

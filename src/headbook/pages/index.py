@@ -12,23 +12,24 @@ from headbook.pages.parts.head_card import card, strongest_of
 from headbook.pages.parts.page import Page, coverage, input_names
 from headbook.pages.parts.run_facts import run_alarms, run_facts, run_warnings
 from headbook.pages.parts.wall import Lit, Wall, tile_style, wall_of
-from headbook.report.answers.claim_parts import OverviewClaim
-from headbook.report.answers.family_claim import FamilyHeads, family_heads
 from headbook.report.answers.functions import HeadFunction, head_functions
 from headbook.report.answers.head_losses import WITHOUT_HEAD, HeadLosses, head_losses, layer_losses
-from headbook.report.answers.live_sentence import (
+from headbook.report.answers.overview.claim_parts import OverviewClaim
+from headbook.report.answers.overview.claims import overview_claims
+from headbook.report.answers.overview.family_claim import FamilyHeads, family_heads
+from headbook.report.answers.overview.live_sentence import (
     LiveSentence,
     claim_word,
     is_right_to_left,
     live_sentences,
     mean_map,
 )
-from headbook.report.answers.model_kind import Purpose, purpose_of, what_it_gives
-from headbook.report.answers.overview_claims import overview_claims
+from headbook.report.answers.overview.model_kind import Purpose, purpose_of, what_it_gives
 from headbook.report.families import family_names
 from headbook.report.findings import Finding, findings_of
 from headbook.report.findings.ablation import ablation_summary
-from headbook.report.findings.finding import Link, LinkedNumber
+from headbook.report.findings.finding import Link
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import (

@@ -36,7 +36,7 @@ from headbook.study.state_geometry import CKA
 Results = Mapping[str, StackResults]
 Section = HeadSection | StateSection
 # Pages that show numbers of two heads, of two layers, or tokens, which a metric's page does not.
-SHOWN_ELSEWHERE = (AnchorMetric, LayerMetric, LayerPairMetric, PairMetric)
+ON_OTHER_PAGES = (AnchorMetric, LayerMetric, LayerPairMetric, PairMetric)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ def _page(results: Results, metric: Metric, variants: Sequence[Metric]) -> Metri
             gap_text(gap)
             for name, result in results.items()
             for gap in result.study.manifest.gaps
-            if gap.stack == name and made[name] is None and not isinstance(metric, SHOWN_ELSEWHERE)
+            if gap.stack == name and made[name] is None and not isinstance(metric, ON_OTHER_PAGES)
         ),
     )
 

@@ -16,7 +16,6 @@ from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection
 from headbook.pages.parts.table import HeatCell, PageTable, Row
 from headbook.report.ablation import margin_text, verdict_target_text
-from headbook.report.answers.linked_rows import head_row, layer_row, uniform_row
 from headbook.report.answers.patterns import (
     ODDS,
     OUTPUTS,
@@ -39,7 +38,8 @@ from headbook.report.answers.sinks import (
     sink_heads,
 )
 from headbook.report.families import sink_tokens
-from headbook.report.findings.finding import LinkedNumber, head_link
+from headbook.report.findings.finding import head_link
+from headbook.report.linked_rows import LinkedNumber, head_row, layer_row, uniform_row
 from headbook.report.results import StackResults, heads_by_value, study_of
 from headbook.report.wording import (
     MISSING,

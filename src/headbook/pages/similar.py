@@ -18,9 +18,10 @@ from headbook.pages.parts.table import HeatCell
 from headbook.report.answers.similar import similar_answer
 from headbook.report.claims.heads import MEAN_OF_PAIRS
 from headbook.report.families import first_position_is_sink, sink_tokens
-from headbook.report.findings.finding import Link, LinkedNumber, head_link
+from headbook.report.findings.finding import Link, head_link
 from headbook.report.head_facts import type_words
 from headbook.report.head_types import head_types
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, study_of
 from headbook.report.similar_heads import (
     MAX_DOUBLE_DISTANCE,

@@ -33,7 +33,8 @@ from headbook.report.answers.speech import (
     word_class,
 )
 from headbook.report.claims.heads import GIVEN_BY_TAG
-from headbook.report.findings.finding import Link, LinkedNumber, Parts, head_link
+from headbook.report.findings.finding import Link, Parts, head_link
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import (
     FEW_WORDS,
@@ -59,7 +60,7 @@ LONG_NAME = 15  # letters of a name that fits the narrower column of labels
 ROW_VIEW = str(VIEWS[Direction.RECEIVED])
 
 
-class TagRow(NamedTuple):
+class TagRatios(NamedTuple):
     """Words of one part of speech: their ratios to uniform attention by layer.
 
     Attributes:
@@ -112,9 +113,9 @@ class SpeechStack(StackSection):
 
     plot: Plot | None
     layers: tuple[int, ...]
-    received: tuple[TagRow, ...]
-    given: tuple[TagRow, ...]
-    few: tuple[TagRow, ...]
+    received: tuple[TagRatios, ...]
+    given: tuple[TagRatios, ...]
+    few: tuple[TagRatios, ...]
     low: str
     fills: tuple[str, ...]
     high: str
@@ -212,7 +213,7 @@ def _stack(results: StackResults, most_cells: int) -> SpeechStack:
     )
 
 
-def _rows(results: StackResults, direction: Direction, tags: Sequence[str]) -> Iterator[TagRow]:
+def _rows(results: StackResults, direction: Direction, tags: Sequence[str]) -> Iterator[TagRatios]:
     """Yield parts of speech with their ratios, the farthest from uniform attention first."""
     ratios = {tag: layer_ratios(results, direction, tag) for tag in tags}
     for tag in sorted(tags, key=lambda tag: -_distance(ratios[tag].value)):
@@ -221,7 +222,7 @@ def _rows(results: StackResults, direction: Direction, tags: Sequence[str]) -> I
             for layer in results.stack.attention_layers
         )
         words = f"{n_words_of_tag(results, direction, tag):,}"
-        yield TagRow(tag_name(tag), word_class(tag), words, cells)
+        yield TagRatios(tag_name(tag), word_class(tag), words, cells)
 
 
 def _distance(ratios: Floats) -> float:

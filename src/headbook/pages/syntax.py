@@ -27,7 +27,6 @@ from headbook.pages.parts.relations import (
     relation_table,
 )
 from headbook.pages.parts.table import PageTable
-from headbook.report.answers.linked_rows import relation_number
 from headbook.report.answers.syntax import (
     seldom_relations,
     split_words,
@@ -37,7 +36,7 @@ from headbook.report.answers.syntax import (
 from headbook.report.claims.heads import BEST_TREE, JOINT_TREE
 from headbook.report.claims.relations import BEST_OF_LAYER
 from headbook.report.findings import HELD_OUT
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber, relation_number
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests, tests_of_stack
 from headbook.report.relations import arrow_words, best_head_of_relation, points_text

@@ -21,9 +21,9 @@ from headbook.pages.parts.recurring_words import (
 )
 from headbook.pages.parts.table import HeatCell, PageTable, Row, words_cell
 from headbook.report.answers.tokens import sameness_answer
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, study_of
-from headbook.report.shared_neighbours import classes_by_name, shared_neighbours
+from headbook.report.token_neighbours import classes_by_name, shared_neighbours
 from headbook.report.wording import SPACES, STACKS, STATES, count_text, number, visible
 from headbook.schema import ResidualPoint
 from headbook.study.token_sums import PATH_STATES, TokenTypeSums

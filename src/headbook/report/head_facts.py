@@ -9,9 +9,7 @@ import numpy as np
 from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
 from headbook.report.ablation import head_changes, short_verdict
-from headbook.report.answers.linked_rows import claim_number, head_number
 from headbook.report.families import Family, families, family_names, first_position_is_sink
-from headbook.report.findings.finding import LinkedNumber
 from headbook.report.head_types import (
     KEY_NAMES,
     MIN_PART_SHARE,
@@ -21,6 +19,7 @@ from headbook.report.head_types import (
     OffSinkType,
     share_of_head,
 )
+from headbook.report.linked_rows import LinkedNumber, claim_number, head_number
 from headbook.report.relation_counts import METRIC, VIEW, words_of
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import (

@@ -34,7 +34,8 @@ from headbook.site import export, markup
 # Scripts that another script loads on demand, in the order of loading.
 SCRIPTS_ON_DEMAND = {
     "site": ("gunzip", "search", "heads_map", "rows", "live_charts"),
-    "live_charts": ("vega",),
+    "live_charts": ("vega", "choices"),
+    "metric": ("numbers", "choices", "heat_picture"),
     "attention_lines": ("save",),
     "sentencepair": ("token_paths",),
     "sentence": ("token_paths", "work_panel", "save", "query_key_math", "query_key"),

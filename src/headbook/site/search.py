@@ -12,9 +12,9 @@ from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_figures
 from headbook.pages.metric import MetricPage
 from headbook.pages.parts.page import AnalysisPage, Page, plain_text
+from headbook.report.families import kinds_of
 from headbook.report.head_types import NOT_MEASURED, head_types
 from headbook.report.results import StackResults, study_of
-from headbook.report.type_styles import kinds_of
 from headbook.report.wording import sentence_page, visible
 from headbook.site.registry import PAGES, POSITION, SINK, USELESS
 from headbook.study.sentence_data import StoredSentence, heads_of

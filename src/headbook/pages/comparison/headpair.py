@@ -24,9 +24,9 @@ from headbook.pages.parts.atlas import mean_maps
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import ATTENTION_SCRIPTS, Page
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
+from headbook.report.families import style_of
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults
-from headbook.report.type_styles import style_of
 from headbook.report.wording import (
     MISSING,
     ROUNDING_NOTE,

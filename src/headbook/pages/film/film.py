@@ -26,8 +26,8 @@ from headbook.pages.film.parts import (
 from headbook.pages.parts.atlas import Atlas, atlas_of
 from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
+from headbook.report.families import TYPE_STYLES, letters_of, style_of
 from headbook.report.findings.finding import Link, Parts
-from headbook.report.type_styles import TYPE_STYLES, letters_of, style_of
 from headbook.report.wording import STACKS, count_text, head_name, number, percent
 from headbook.schema import AttentionStack
 from headbook.study.sentence_data import HeadName

@@ -14,7 +14,8 @@ from headbook.charts.plots import Plot, Scale, Series, even_ticks, layer_plot
 from headbook.charts.theme import amount_class
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.table import HeatCell, NumberCell, PageTable, Row
-from headbook.report.findings.finding import LinkedNumber, metric_link
+from headbook.report.findings.finding import metric_link
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import MISSING, count_text, interval_text, number, number_word
 from headbook.schema import ResidualPoint

@@ -23,8 +23,8 @@ from headbook.report.answers.geometry import (
     token_numbers,
     word_classes,
 )
-from headbook.report.own_tokens import WORD_CLASS_NAMES, own_tokens
 from headbook.report.results import StackResults
+from headbook.report.token_neighbours import WORD_CLASS_NAMES, own_tokens
 from headbook.report.wording import SPACES, number, whole_percent
 from headbook.schema import EmbeddingSpace
 

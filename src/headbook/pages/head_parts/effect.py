@@ -32,7 +32,7 @@ from headbook.report.ablation import (
     verdict_of_row,
     verdict_target_text,
 )
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     THIN,

@@ -15,7 +15,7 @@ from headbook.metrics import ids
 from headbook.metrics.base import ChartKind, HeadMetric, Metric, Source
 from headbook.pages.parts.baselines import baseline_title
 from headbook.pages.parts.table import domain
-from headbook.report.findings.head_numbers import HeadNumbers
+from headbook.report.findings.head_numbers import HeadMetricNumbers
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     VIEWS,
@@ -43,13 +43,13 @@ def head_figures(
 
     Names of figures that show another choice than the site's end with it.
     """
-    numbers = HeadNumbers(results, metric, view, label)
+    numbers = HeadMetricNumbers(results, metric, view, label)
     if not metric.has_layer_value:
         return (heat_figure(numbers),)
     return heat_figure(numbers), curve_plot(numbers)
 
 
-def figure_name(numbers: HeadNumbers, part: str = "") -> str:
+def figure_name(numbers: HeadMetricNumbers, part: str = "") -> str:
     """Return the name of a figure, which ends with a view or a label that is not the site's.
 
     Args:
@@ -62,7 +62,7 @@ def figure_name(numbers: HeadNumbers, part: str = "") -> str:
     return choice_file(f"{metric.id}-{results.stack.name}", other_view, other_label) + part
 
 
-def offered_labels(numbers: HeadNumbers) -> list[str]:
+def offered_labels(numbers: HeadMetricNumbers) -> list[str]:
     """Return the labels that pages offer, in their own order: near offsets, or those often seen.
 
     The label of the numbers is among them.
@@ -78,7 +78,7 @@ def offered_labels(numbers: HeadNumbers) -> list[str]:
     return [x for x in labels if x in most]
 
 
-def heat_figure(numbers: HeadNumbers) -> Figure:
+def heat_figure(numbers: HeadMetricNumbers) -> Figure:
     """Return the heat map of a metric, whose data holds all views and offered labels."""
     results, metric, view, label = numbers
     rows = _rows(metric, offered_labels(numbers), results.heads)
@@ -115,7 +115,7 @@ def _rows(
     return pd.DataFrame({column: np.concatenate(values) for column, values in parts.items()})
 
 
-def curve_plot(numbers: HeadNumbers, root: str = "") -> Plot:
+def curve_plot(numbers: HeadMetricNumbers, root: str = "") -> Plot:
     """Return the curve of a metric over layers, beside uniform attention and baselines."""
     results, metric, view, label = numbers
     layers = results.stack.attention_layers
@@ -180,7 +180,7 @@ def _finite(series: Sequence[Series]) -> Iterator[Floats]:
             yield values[np.isfinite(values)]
 
 
-def _behind(numbers: HeadNumbers) -> str:
+def _behind(numbers: HeadMetricNumbers) -> str:
     """Return the sentences behind a figure in words; empty for every sentence of the study."""
     found = int(numbers.heads.sentences.max())
     if numbers.metric.source is Source.RANDOM:

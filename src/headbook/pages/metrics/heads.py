@@ -27,7 +27,12 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.report.answers.metric import label_phrase
-from headbook.report.findings.head_numbers import HeadNumbers, Place, cell_number, drawn_numbers
+from headbook.report.findings.head_numbers import (
+    HeadMetricNumbers,
+    Place,
+    cell_number,
+    drawn_numbers,
+)
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     DIRECTIONS,
@@ -167,7 +172,7 @@ class _Scale:
         labels: labels whose numbers the scale holds.
     """
 
-    def __init__(self, numbers: HeadNumbers, labels: Sequence[str]) -> None:
+    def __init__(self, numbers: HeadMetricNumbers, labels: Sequence[str]) -> None:
         values = [
             numbers._replace(view=view, label=label).heads.value.ravel()
             for view in numbers.metric.views
@@ -197,7 +202,7 @@ class _Scale:
         return low, f"{high}\u202f%" if self.share else high
 
 
-def _map(numbers: HeadNumbers, fill: Callable[[float], str]) -> HeatMap:
+def _map(numbers: HeadMetricNumbers, fill: Callable[[float], str]) -> HeatMap:
     """Return the map of all heads; of a label with a frame around the highest value."""
     stack = numbers.results.stack
     best = numbers.best() if numbers.label else None
@@ -213,7 +218,7 @@ def _map(numbers: HeadNumbers, fill: Callable[[float], str]) -> HeatMap:
     return HeatMap(capital(VIEWS[numbers.view]), PageTable(titles, tuple(rows), style=style))
 
 
-def _cell(numbers: HeadNumbers, place: Place, fill: str) -> HeatCell:
+def _cell(numbers: HeadMetricNumbers, place: Place, fill: str) -> HeatCell:
     """Return a number of a head on a fill; of very many heads without its interval and row."""
     value = numbers.at(place).value
     text = cell_number(value, share=numbers.share)
@@ -226,7 +231,7 @@ def _cell(numbers: HeadNumbers, place: Place, fill: str) -> HeatCell:
     return HeatCell(text, fill, linked, f"{words} {numbers.interval(place)}".strip())
 
 
-def _variant_map(numbers: HeadNumbers) -> HeatMap:
+def _variant_map(numbers: HeadMetricNumbers) -> HeatMap:
     """Return the map of a variant of a metric, in the view that pages show first."""
     heat = _map(numbers, ratio_class if _is_ratio(numbers.metric) else _Scale(numbers, [""]).fill)
     title = f"{numbers.metric.title}, {VIEWS[numbers.view]}"
@@ -238,7 +243,7 @@ def _is_ratio(metric: HeadMetric) -> bool:
     return not metric.unit and not is_share(metric) and metric.limits[0] == 0
 
 
-def _plot(numbers: HeadNumbers) -> Plot:
+def _plot(numbers: HeadMetricNumbers) -> Plot:
     """Return the marks of all heads by layer."""
     metric, values = numbers.metric, numbers.heads.value
     means = numbers.layers.value if metric.has_layer_value else np.full(len(values), np.nan)
@@ -267,7 +272,7 @@ def _plot(numbers: HeadNumbers) -> Plot:
     )
 
 
-def _highest(numbers: HeadNumbers) -> str:
+def _highest(numbers: HeadMetricNumbers) -> str:
     """Return the head of the highest value for a label, beside uniform attention."""
     place = numbers.best()
     even = float(numbers.uniform.value[place[0]])
@@ -276,11 +281,11 @@ def _highest(numbers: HeadNumbers) -> str:
     return f"most in {name}, {numbers.printed(numbers.at(place).value)}{beside}"
 
 
-def _layers(numbers: HeadNumbers, variants: Sequence[HeadNumbers]) -> PageTable:
+def _layers(numbers: HeadMetricNumbers, variants: Sequence[HeadMetricNumbers]) -> PageTable:
     """Return a metric by layer: every view, uniform attention, baselines, and variants."""
     results, metric, view, label = numbers
     views = [numbers._replace(view=each) for each in metric.views]
-    columns: list[tuple[str, Estimates, HeadNumbers | None]] = [
+    columns: list[tuple[str, Estimates, HeadMetricNumbers | None]] = [
         (VIEWS[each.view], each.layers, each) for each in views if each.known
     ]
     columns.append((UNIFORM, numbers.uniform, None))
@@ -301,7 +306,9 @@ def _layers(numbers: HeadNumbers, variants: Sequence[HeadNumbers]) -> PageTable:
     return PageTable(("layer", *(title for title, *_ in columns)), tuple(rows))
 
 
-def _label_tables(numbers: HeadNumbers, scale: _Scale, variants: Sequence[HeadNumbers]) -> Tables:
+def _label_tables(
+    numbers: HeadMetricNumbers, scale: _Scale, variants: Sequence[HeadMetricNumbers]
+) -> Tables:
     """Return the tables of a metric of several labels: best heads, few observations, by label."""
     each = [numbers._replace(label=label) for label in numbers.results.drawable(numbers.metric)]
     seen = {one.label: float(one.heads.events.max()) for one in each if one.known}
@@ -319,7 +326,7 @@ def _label_tables(numbers: HeadNumbers, scale: _Scale, variants: Sequence[HeadNu
 
 
 def _best_table(
-    labels: Sequence[HeadNumbers], seen: Mapping[str, float], variants: Sequence[HeadMetric]
+    labels: Sequence[HeadMetricNumbers], seen: Mapping[str, float], variants: Sequence[HeadMetric]
 ) -> PageTable:
     """Return the head of the highest value for each label, beside uniform attention."""
     rows = []
@@ -349,12 +356,14 @@ def _best_table(
     return PageTable(titles, tuple(rows))
 
 
-def _variant_cell(numbers: HeadNumbers, variant: HeadMetric, place: Place) -> WordsCell | HeatCell:
+def _variant_cell(
+    numbers: HeadMetricNumbers, variant: HeadMetric, place: Place
+) -> WordsCell | HeatCell:
     """Return the number of a variant for a label of the metric and its best head."""
     results, label = numbers.results, numbers.label
     if label not in results.labels(variant.id):
         return UNKNOWN
-    other = HeadNumbers(results, variant, results.view(variant, label), label)
+    other = HeadMetricNumbers(results, variant, results.view(variant, label), label)
     if not other.known or math.isnan(other.at(place).value):
         return UNKNOWN
     estimate = other.at(place)
@@ -364,7 +373,7 @@ def _variant_cell(numbers: HeadNumbers, variant: HeadMetric, place: Place) -> Wo
     return words_cell(linked, style="number")
 
 
-def _few_row(numbers: HeadNumbers) -> Row:
+def _few_row(numbers: HeadMetricNumbers) -> Row:
     """Return the best head for a label of few observations; shares as counts."""
     place = numbers.best()
     estimate = numbers.at(place)
@@ -375,7 +384,7 @@ def _few_row(numbers: HeadNumbers) -> Row:
     return Row(unbroken(capital(label_phrase(numbers.label))), cells)
 
 
-def _by_label(labels: Sequence[HeadNumbers], scale: _Scale) -> PageTable:
+def _by_label(labels: Sequence[HeadMetricNumbers], scale: _Scale) -> PageTable:
     """Return the heads of the highest values of any label, with their values of each label."""
     labels = sorted(labels, key=lambda one: relation_of(one.label)[1] == "to_dependent")
     values: Floats = np.stack([one.heads.value for one in labels])

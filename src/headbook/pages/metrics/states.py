@@ -11,7 +11,7 @@ from headbook.metrics.base import LayerMetric, LayerwiseMetric, Metric, TokenMet
 from headbook.pages.metrics.figures import curves
 from headbook.pages.parts.table import NumberCell, PageTable, Row
 from headbook.report.answers.metric import token_series
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     SPACES,

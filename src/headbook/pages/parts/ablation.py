@@ -11,8 +11,8 @@ from headbook.charts import ablation as charts
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.ablation import HEAVY_NAME, REPLACEMENTS, unit, unit_factor, verdict_text
 from headbook.report.answers.importance import effect_row, spoken_unit
-from headbook.report.findings.finding import LinkedNumber
 from headbook.report.head_types import OffSinkType
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import MISSING, STACKS, count_text, head_name, interval_text, number
 from headbook.schema import Replacement
 from headbook.study import ablation_tests

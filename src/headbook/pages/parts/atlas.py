@@ -8,9 +8,9 @@ from headbook.analysis.arrays import Floats
 from headbook.charts import images
 from headbook.charts.theme import ink_steps, rgba_ramp
 from headbook.pages.parts.page import StackSection
+from headbook.report.families import kinds_of, letters_of, style_of
 from headbook.report.head_types import HeadType, Place
 from headbook.report.results import StackResults
-from headbook.report.type_styles import kinds_of, letters_of, style_of
 from headbook.report.wording import count_text, head_name, head_page
 from headbook.schema import AttentionStack
 from headbook.study.sentence_data import HeadName

@@ -6,10 +6,10 @@ from typing import Any
 
 from headbook.metrics import ids
 from headbook.pages.parts.text import Token, running_text
+from headbook.report.families import style_of
 from headbook.report.head_types import share_of_head
 from headbook.report.results import StackResults
 from headbook.report.roles import roles_by_head, sink_words
-from headbook.report.type_styles import style_of
 from headbook.report.wording import capital, head_name, head_page, number, visible
 from headbook.schema import SinkView
 from headbook.study.sentence_data import Exemplar, HeadName, Ranking, heads_of

@@ -9,10 +9,11 @@ import numpy as np
 from headbook.charts.axes import even_places
 from headbook.charts.plots import Plot, Scale, Series, layer_plot
 from headbook.report.answers.tokens import DIFFERENT, shared_number, short
-from headbook.report.own_tokens import WORD_CLASS_NAMES, Cell
 from headbook.report.results import StackResults
-from headbook.report.shared_neighbours import (
+from headbook.report.token_neighbours import (
     N_NEAREST,
+    WORD_CLASS_NAMES,
+    Cell,
     RecurringWord,
     SharedNeighbours,
 )

@@ -16,7 +16,8 @@ from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Drawing
 from headbook.metrics.base import Metric
-from headbook.report.findings.finding import Link, LinkedNumber
+from headbook.report.findings.finding import Link
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import MISSING, interval_text, is_share, number
 from headbook.study.tables import RowKey
 

@@ -8,7 +8,8 @@ import pandas as pd
 
 from headbook.metrics import all_metrics, ids
 from headbook.report.families import sink_tokens
-from headbook.report.findings.finding import LinkedNumber, Parts
+from headbook.report.findings.finding import Parts
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, is_share, number, with_unit
 from headbook.schema import HeadKey, SinkView

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from headbook.analysis.accumulators import Estimate
 from headbook.report.ablation import head_changes, main_target, unit_factor
-from headbook.report.answers.claim_parts import effect_text, group_number
-from headbook.report.answers.overview_numbers import estimate_of, layer_rows
-from headbook.report.findings.finding import LinkedNumber
+from headbook.report.answers.overview.claim_parts import effect_text, group_number
+from headbook.report.answers.overview.numbers import estimate_of, layer_rows
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.schema import AblationTarget, Replacement
 from headbook.study.ablation_tables import EFFECT, EXACT

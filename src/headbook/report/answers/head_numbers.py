@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
-from headbook.report.findings.finding import LinkedNumber, Part, Parts
+from headbook.report.findings.finding import Part, Parts
 from headbook.report.head_types import HeadType, share_of_head
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate, point_estimate
 from headbook.report.wording import count_text, number, percent, whole_percent

@@ -7,16 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headbook.metrics import ids
-from headbook.report.answers.linked_rows import claim_number
 from headbook.report.families import Family, family_names, sink_tokens
-from headbook.report.findings.finding import (
-    Link,
-    LinkedNumber,
-    choose_head,
-    head_link,
-    uniform_estimate,
-)
+from headbook.report.findings.finding import Link, choose_head, head_link, uniform_estimate
 from headbook.report.head_facts import HeadFacts
+from headbook.report.linked_rows import LinkedNumber, claim_number
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import best_head_of_relation, relation_words

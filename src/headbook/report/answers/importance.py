@@ -20,7 +20,8 @@ from headbook.report.ablation import (
     unit,
     unit_factor,
 )
-from headbook.report.findings.finding import Link, LinkedNumber, Parts, head_link
+from headbook.report.findings.finding import Link, Parts, head_link
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import STACKS, capital, count_text, number, number_word, percent
 from headbook.schema import ABLATION, HELD_OUT_SPLIT, LAYER_RATIO, AblationTarget, Replacement
 from headbook.study import ablation_tests

@@ -6,8 +6,9 @@ import numpy as np
 
 from headbook.analysis.accumulators import Estimates
 from headbook.metrics.base import HeadMetric, LayerwiseMetric, Source
-from headbook.report.findings.finding import LinkedNumber, Parts, sample_size, sentence_start
-from headbook.report.findings.head_numbers import COSINE, HeadNumbers, drawn_numbers
+from headbook.report.findings.finding import Parts, sample_size, sentence_start
+from headbook.report.findings.head_numbers import COSINE, HeadMetricNumbers, drawn_numbers
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import relation_words
 from headbook.report.results import StackResults
 from headbook.report.wording import (
@@ -57,7 +58,7 @@ def head_metric_answer(results: StackResults, metric: HeadMetric) -> Parts:
     )
 
 
-def _best(numbers: HeadNumbers, start: str, end: str = ".") -> Parts:
+def _best(numbers: HeadMetricNumbers, start: str, end: str = ".") -> Parts:
     """Return the head with the highest value as a sentence with a beginning and an end."""
     place = numbers.best()
     text = numbers.printed(numbers.at(place).value)

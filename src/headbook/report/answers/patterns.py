@@ -6,11 +6,11 @@ import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.metrics import ids
-from headbook.report.answers.linked_rows import layer_row
 from headbook.report.answers.sinks import SINK_OUTPUT, largest_share, sink_heads
 from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import Parts
 from headbook.report.head_types import Place
+from headbook.report.linked_rows import layer_row
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, number
 from headbook.schema import HeadKey, SinkView

@@ -7,11 +7,11 @@ import numpy as np
 
 from headbook.metrics import ids
 from headbook.report.ablation import Rows, rows_by_head
-from headbook.report.answers.linked_rows import head_row
 from headbook.report.families import sink_tokens
 from headbook.report.findings.ablation import group_rows, zero_is_dead
-from headbook.report.findings.finding import Link, LinkedNumber, Parts, head_link
+from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.head_types import MIN_OFF_UNIFORM, MIN_SINK_SHARE, Place, head_types
+from headbook.report.linked_rows import LinkedNumber, head_row
 from headbook.report.results import StackResults, heads_by_value
 from headbook.report.wording import (
     count_text,

@@ -9,8 +9,9 @@ from headbook.analysis.accumulators import SELECTION, Estimates
 from headbook.analysis.arrays import Floats
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
-from headbook.report.findings.finding import LinkedNumber, Parts
+from headbook.report.findings.finding import Parts
 from headbook.report.head_types import TAG_VIEW
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import StackResults
 from headbook.report.wording import FEW_WORDS, capital, number

@@ -7,8 +7,8 @@ import numpy as np
 
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
-from headbook.report.answers.linked_rows import relation_number
 from headbook.report.findings.finding import Link, Parts, head_link
+from headbook.report.linked_rows import relation_number
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import arrow_words, best_head_of_relation, ends_of, points_text

@@ -3,10 +3,10 @@
 import math
 
 from headbook.analysis.accumulators import Estimates
-from headbook.report.findings.finding import LinkedNumber, Parts
-from headbook.report.own_tokens import WORD_CLASS_NAMES
+from headbook.report.findings.finding import Parts
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
-from headbook.report.shared_neighbours import SharedNeighbours, shared_neighbours
+from headbook.report.token_neighbours import WORD_CLASS_NAMES, SharedNeighbours, shared_neighbours
 from headbook.report.wording import number
 
 SHARED = "shared nearest vocabulary tokens"  # claim in the table of tests

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator
 
 from headbook.report.ablation import main_target
-from headbook.report.answers.ablation_claims import LAYER_RATIO, ratio_key
-from headbook.report.answers.attention_claims import (
+from headbook.report.answers.overview.ablation_claims import LAYER_RATIO, ratio_key
+from headbook.report.answers.overview.attention_claims import (
     INDUCED,
     INDUCTION,
     OTHER_HEADS,
@@ -15,7 +15,7 @@ from headbook.report.answers.attention_claims import (
     class_key,
     induced_heads,
 )
-from headbook.report.answers.overview_numbers import (
+from headbook.report.answers.overview.numbers import (
     SINK_NORM,
     SINK_SHARE,
     UNEXPLAINED,

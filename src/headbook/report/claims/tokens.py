@@ -7,9 +7,8 @@ from headbook.metrics import ids
 from headbook.report.answers.geometry import OBSERVATION, OWN_NEAREST, observations
 from headbook.report.answers.tokens import DIFFERENT, SHARED
 from headbook.report.claims.heads import Row, row
-from headbook.report.own_tokens import own_tokens
 from headbook.report.results import StackResults
-from headbook.report.shared_neighbours import shared_neighbours
+from headbook.report.token_neighbours import own_tokens, shared_neighbours
 from headbook.schema import ResidualPoint
 
 

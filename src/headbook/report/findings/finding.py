@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
-from urllib.parse import quote
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estima
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric, Metric, Source
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     NUMBER_WORDS,
@@ -28,7 +28,6 @@ from headbook.report.wording import (
 )
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
-from headbook.study.tables import RowKey
 
 MAX_LISTED_HEADS = 2  # heads that a sentence names, so that few intervals are in it
 
@@ -38,26 +37,6 @@ class Link(NamedTuple):
 
     text: str
     href: str
-
-
-class LinkedNumber(NamedTuple):
-    """A printed number that leads to the row of a table that holds it.
-
-    Attributes:
-        text: the number with its unit.
-        table: name of the table, as in the file ``data/<table>.csv``.
-        row: columns and values that identify the row.
-    """
-
-    text: str
-    table: str
-    row: RowKey
-
-    @property
-    def href(self) -> str:
-        """Address of the row by its values; a written page has the line in place of the values."""
-        values = (f"{name}={quote(str(v), '', errors='surrogatepass')}" for name, v in self.row)
-        return f"data.html?row={self.table}:{';'.join(values)}#{self.table}"
 
 
 Part = str | Link | LinkedNumber

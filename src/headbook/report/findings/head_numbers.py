@@ -6,7 +6,8 @@ import numpy as np
 
 from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.metrics.base import HeadMetric, Metric
-from headbook.report.findings.finding import Link, LinkedNumber, head_link, highest
+from headbook.report.findings.finding import Link, head_link, highest
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     MISSING,
@@ -41,7 +42,7 @@ def printed(value: float, metric: Metric) -> str:
     return with_unit(number(value, share=share), "" if metric.unit == COSINE else metric.unit)
 
 
-class HeadNumbers(NamedTuple):
+class HeadMetricNumbers(NamedTuple):
     """Numbers of a head metric in one stack, view and label.
 
     Attributes:
@@ -142,8 +143,8 @@ class HeadNumbers(NamedTuple):
         return ("metric", self.metric.id), ("view", str(self.view)), ("label", self.label)
 
 
-def drawn_numbers(results: StackResults, metric: HeadMetric) -> HeadNumbers | None:
+def drawn_numbers(results: StackResults, metric: HeadMetric) -> HeadMetricNumbers | None:
     """Return the numbers of a metric that the site's figures show; None without any."""
     metric = results.by_id.get(metric.id, metric)
     drawn = results.drawn(metric)
-    return None if drawn is None else HeadNumbers(results, metric, *drawn)
+    return None if drawn is None else HeadMetricNumbers(results, metric, *drawn)

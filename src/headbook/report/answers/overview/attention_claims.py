@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headbook.analysis.accumulators import Estimate
 from headbook.metrics import ids
-from headbook.report.answers.claim_parts import (
+from headbook.report.answers.overview.claim_parts import (
     OF_HEADS,
     OF_STACK,
     OverviewClaim,
@@ -17,8 +17,7 @@ from headbook.report.answers.claim_parts import (
     sentences_text,
     short_link,
 )
-from headbook.report.answers.linked_rows import claim_number
-from headbook.report.answers.overview_numbers import (
+from headbook.report.answers.overview.numbers import (
     SINK_NORM,
     SINK_SHARE,
     UNEXPLAINED,
@@ -28,6 +27,7 @@ from headbook.report.answers.overview_numbers import (
 )
 from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import Parts, metric_link
+from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, count_text, number, number_word, percent, whole_percent
 from headbook.schema import HeadKey, SinkView

@@ -1,6 +1,6 @@
 """Numbers behind the claims of the overview; each is None where its condition does not hold.
 
-The conditions, in the order of `headbook.report.answers.overview_claims`:
+The conditions, in the order of `headbook.report.answers.overview.claims`:
 
 - *sink*: the longest run of layers in which the sink receives surely at least twice the attention
   that uniform attention would give it.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
-from headbook.report.answers.claim_parts import (
+from headbook.report.answers.overview.claim_parts import (
     OverviewClaim,
     estimate_parts,
     heads_at,
@@ -14,7 +14,6 @@ from headbook.report.answers.claim_parts import (
     sentences_text,
     short_link,
 )
-from headbook.report.answers.linked_rows import claim_number, head_number
 from headbook.report.families import (
     MEANINGS,
     Family,
@@ -22,8 +21,9 @@ from headbook.report.families import (
     family_names,
     sink_tokens,
 )
-from headbook.report.findings.finding import LinkedNumber, Parts, head_link
+from headbook.report.findings.finding import Parts, head_link
 from headbook.report.head_types import METRIC, HeadType, OffSinkType, Place, head_types
+from headbook.report.linked_rows import LinkedNumber, claim_number, head_number
 from headbook.report.relation_counts import METRIC as RELATION_METRIC
 from headbook.report.relation_counts import VIEW as RELATION_VIEW
 from headbook.report.relation_tests import tests_of_stack

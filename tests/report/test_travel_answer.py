@@ -12,7 +12,7 @@ import pytest
 from chosen_results import NO_ESTIMATES, fake_results
 from headbook.analysis.accumulators import Estimates
 from headbook.pages.parts.page import plain_text
-from headbook.report import own_tokens as module
+from headbook.report import token_neighbours as module
 from headbook.report.answers.geometry import (
     COSINE,
     HALF,
@@ -28,8 +28,8 @@ from headbook.report.answers.geometry import (
     rollout_title,
     word_classes,
 )
-from headbook.report.own_tokens import OwnTokens, own_tokens
 from headbook.report.results import StackResults, stack_results
+from headbook.report.token_neighbours import OwnTokens, own_tokens
 from headbook.report.wording import whole_percent
 from headbook.schema import EmbeddingSpace, ResidualPoint, Side, TokenKey
 from headbook.study.sentence_data import SentenceData, StoredSentence, StoredText

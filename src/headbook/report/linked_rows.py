@@ -1,16 +1,38 @@
 """Numbers of pages with the row of the table that holds each."""
 
-from headbook.report.findings.finding import LinkedNumber
+from typing import NamedTuple
+from urllib.parse import quote
+
 from headbook.report.head_types import Place
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
 from headbook.schema import ALL, HELD_OUT_SPLIT, RELATION, HeadKey
 from headbook.study.sentence_data import HeadName
-from headbook.study.tables import UNIFORM
+from headbook.study.tables import UNIFORM, RowKey
 
 Column = HeadKey | tuple[str, str, str]  # metric, view and label
 Row = tuple[tuple[str, str | int], ...]  # columns and values
+
+
+class LinkedNumber(NamedTuple):
+    """A printed number that leads to the row of a table that holds it.
+
+    Attributes:
+        text: the number with its unit.
+        table: name of the table, as in the file ``data/<table>.csv``.
+        row: columns and values that identify the row.
+    """
+
+    text: str
+    table: str
+    row: RowKey
+
+    @property
+    def href(self) -> str:
+        """Address of the row by its values; a written page has the line in place of the values."""
+        values = (f"{name}={quote(str(v), '', errors='surrogatepass')}" for name, v in self.row)
+        return f"data.html?row={self.table}:{';'.join(values)}#{self.table}"
 
 
 def head_number(text: str, head: HeadName, column: Column) -> LinkedNumber:

@@ -35,7 +35,8 @@ from headbook.report.answers.sinks import (
     sink_heads,
     sink_threshold,
 )
-from headbook.report.findings.finding import LinkedNumber, Parts
+from headbook.report.findings.finding import Parts
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import interval_text
 from headbook.schema import HeadKey, SinkView

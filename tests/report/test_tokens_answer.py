@@ -9,9 +9,9 @@ import pytest
 from chosen_results import NO_ESTIMATES, fake_results
 from headbook.analysis.accumulators import Estimates
 from headbook.pages.parts.page import plain_text
-from headbook.report import shared_neighbours as module
+from headbook.report import token_neighbours as module
 from headbook.report.answers.tokens import sameness_answer
-from headbook.report.shared_neighbours import SharedNeighbours, mean_shared
+from headbook.report.token_neighbours import SharedNeighbours, mean_shared
 from headbook.schema import EmbeddingSpace
 
 NEAREST = "of their ten nearest vocabulary tokens"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from headbook.report.ablation import SINK, TARGET_NAMES, main_target
-from headbook.report.answers.claim_parts import (
+from headbook.report.answers.overview.claim_parts import (
     OF_STACK,
     OverviewClaim,
     effect_parts,
@@ -13,9 +13,9 @@ from headbook.report.answers.claim_parts import (
     heads_at,
     sentences_text,
 )
-from headbook.report.answers.linked_rows import claim_number
-from headbook.report.answers.overview_numbers import LayerEffect, decisive_layer, sink_heads
+from headbook.report.answers.overview.numbers import LayerEffect, decisive_layer, sink_heads
 from headbook.report.findings.finding import Link
+from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, number_word
 from headbook.schema import AblationTarget, Replacement

@@ -9,15 +9,15 @@ the model is compared with random weights. The claims are then ordered by depth,
 from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 
-from headbook.report.answers.ablation_claims import layer_claim, sink_heads_claim
-from headbook.report.answers.attention_claims import (
+from headbook.report.answers.overview.ablation_claims import layer_claim, sink_heads_claim
+from headbook.report.answers.overview.attention_claims import (
     induction_claim,
     random_weights_claim,
     same_keys_claim,
     sink_claim,
 )
-from headbook.report.answers.claim_parts import OverviewClaim
-from headbook.report.answers.family_claim import family_claim
+from headbook.report.answers.overview.claim_parts import OverviewClaim
+from headbook.report.answers.overview.family_claim import family_claim
 from headbook.report.results import StackResults
 
 MAX_CLAIMS = 4
