@@ -27,8 +27,6 @@ INSTALLED = ("chromium-headless-shell", "chromium", "chromium-browser", "google-
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking"]
 WINDOW: ViewportSize = {"width": 1440, "height": 900}
 WIDTH = 960  # of the gallery's pictures, in pixels
-MARGIN = 6  # around the atlas
-THEMES: tuple[Theme, ...] = ("light", "dark")
 WAIT = 500  # ms after loading, for what scripts draw
 CHOSEN_BY = "dependency_excess"  # the head with the most of it is shown
 
@@ -54,8 +52,9 @@ class Shot:
 SHOTS = (
     Shot(
         "overview", "index.html", "Overview",
-        "What the model's heads do; the atlas, a tile for each head with its "
-        "mean attention and its type; below it who does what, curves over layers and findings.",
+        "What the model is, up to four claims, a live sentence, and all heads as "
+        "maps of their mean attention; below it the families of heads, which head does what, and "
+        "findings.",
     ),
     Shot(
         "head", "{head}", "Head",
@@ -144,25 +143,11 @@ def shoot(browser: Browser, site: Path, shot: Shot, displayed: Mapping[str, str]
     return image.resize((WIDTH, image.height * WIDTH // image.width), Image.Resampling.LANCZOS)
 
 
-def shoot_atlas(browser: Browser, site: Path, theme: Theme) -> Image.Image:
-    """Return the atlas of the overview with the head beside it, and a margin."""
-    page = opened(browser, site / "index.html", theme)
-    box = page.locator("#atlas").bounding_box()
-    assert box is not None
-    left, top = box["x"] - MARGIN, box["y"] - MARGIN
-    right, bottom = box["x"] + box["width"] + MARGIN, box["y"] + box["height"] + MARGIN
-    whole = Image.open(io.BytesIO(page.screenshot(full_page=True)))
-    page.context.close()
-    return whole.crop((int(left), int(top), int(right), int(bottom)))
-
-
 def make(site: Path, out: Path, browser: Browser) -> None:
     """Write all pictures and the gallery below a folder; pictures there are replaced."""
     displayed = subjects(site)
     shutil.rmtree(out / "gallery", ignore_errors=True)
     (out / "gallery").mkdir(parents=True)
-    for theme in THEMES:
-        save(shoot_atlas(browser, site, theme), out / f"atlas-{theme}.webp")
     for shot in SHOTS:
         save(shoot(browser, site, shot, displayed), out / "gallery" / f"{shot.name}.webp")
     (out / "gallery.md").write_text(text(displayed), encoding="utf-8")
