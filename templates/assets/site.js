@@ -302,7 +302,7 @@
   /** @type {(list: HTMLElement) => void} */
   const startTiles = (list) => {
     const links = all("a:not(.n)", list);
-    for (const number of all("a.n", list)) number.tabIndex = -1; // its tile is the tab stop
+    for (const number of all("a.n", list)) number.tabIndex = -1; /* its tile is the tab stop */
     const inRow = () => links.filter((each) => each.offsetTop === links[0].offsetTop).length;
     if (links.length) rove(list, links, inRow);
   };

@@ -100,7 +100,7 @@ def test_analyses_open_and_close_by_click_and_escape(encoder_site: Site, open_pa
         assert displayed["x"] >= 0
         assert displayed["x"] + displayed["width"] <= 390
     links.last.click()
-    expect(page.locator("h1")).to_have_text("Metrics")
+    expect(page.locator("h1")).to_have_text("Which numbers are there?")
 
 
 def test_analyses_open_without_scripts(encoder_site: Site, open_page: Open) -> None:

@@ -73,6 +73,9 @@ def test_paths_of_tokens_are_drawn_live_for_any_class(compared: Make, open_page:
         label.select_option(index=label.locator("option").count() - 1)
         expect(drawn).not_to_have_js_property("innerHTML", before)
     assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert violations(page, "color-contrast") == []
+    assert sideways(page, 360) == 0
 
 
 def test_a_choice_in_a_live_chart_is_saved_linked_and_cited_as_it_is_on_show(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from browser import DARK, LIGHT, Open, Record, background, come_alive, cramped, sideways, violations
+from browser import DARK, LIGHT, Open, Record, background, cramped, sideways, violations
 from sites import Site
 
 pytest_plugins = ["browser_windows"]
@@ -71,10 +71,6 @@ QUICK_OR_SLOW = [
     pytest.param(*kind, marks=[] if kind[0] == "encoder" and kind[1] in QUICK else pytest.mark.slow)
     for kind in KINDS
 ]
-CHARTS = [
-    "metrics/vocabulary_rank.html",
-    *(pytest.param(path, marks=pytest.mark.slow) for path in ("index.html", "heads/L00-H01.html")),
-]
 CONTRAST = "color-contrast"  # the one rule whose findings depend on the theme
 WIDTHS = (360, 800, 1440)
 
@@ -126,19 +122,6 @@ def test_axe_finds_nothing(where: Where, open_page: Open, kind: str, path: str) 
     page.emulate_media(color_scheme="dark")
     assert background(page) == DARK
     assert violations(page, CONTRAST) == []
-
-
-@pytest.mark.parametrize("path", CHARTS)
-def test_axe_finds_nothing_about_live_charts(
-    encoder_site: Site, open_page: Open, path: str
-) -> None:
-    page = open_page(encoder_site.folder / path, color_scheme="light")
-    for number in range(page.get_by_role("button", name="Interactive").count()):
-        come_alive(page, number)
-    assert violations(page) == []
-    page.emulate_media(color_scheme="dark")
-    assert violations(page, CONTRAST) == []
-    assert sideways(page, 360) == 0
 
 
 @pytest.mark.slow

@@ -267,7 +267,7 @@ def test_figures_says_what_it_wrote_or_which_names_there_are(
     names = ("--only", "attention_distance-*", "--only=vocabulary_rank-self-layers")
     output = run("figures", small_site.stored, *names, "-q", "--out", out)
     assert output == Output(0, "", "")
-    assert len(list(out.glob("*.csv"))) == 3
+    assert len(list(out.glob("*.csv"))) == 4
     refused(run("figures", small_site.stored, "--out", out), "exists already; pass --force")
     output = run("figures", small_site.stored, "-f", "--only", "attention_to-self", "--out", out)
     assert output == Output(0, f"{out}/figures.tex\nfigures: 1\n", "figures: 0 %\nfigures: 100 %\n")

@@ -79,7 +79,7 @@ def test_an_analysis_is_called_as_the_menu_calls_it(encoder_site: Site) -> None:
         html = html_of(encoder_site.folder / entry.path)
         topic = re.search(r'<p class="topic">(.*?)</p>', html)  # the title is a question
         title = topic[1] if topic else text_of(html).strip().partition(" · ")[0]
-        assert title == (entry.name if entry.path != "metrics/index.html" else "Metrics")
+        assert title == entry.name
 
 
 def test_a_table_stands_once_among_the_files_with_both_of_its_formats(encoder_site: Site) -> None:

@@ -19,16 +19,16 @@ from headbook.site import single_file
 from headbook.site.archive import PackedSite, pack_site
 from headbook.site.assets import bare
 from headbook.site.markup import values
-from html_pages import data_file, digest, elements, html_of, links, text_of, tree
+from html_pages import digest, elements, html_of, links, text_of, tree
 from sites import Site
 
 __all__ = ["telling"]  # a fixture
 pytestmark = pytest.mark.slow
 
 # What servers and folders need, and what stands in the head of the one file.
-RUNTIME = "assets/vega.js"
 OUTSIDE = {"data/files.json", ".nojekyll", "README.txt"}
 OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "gunzip.js")}
+OUTSIDE |= {"assets/maps.css"}
 OUTSIDE |= {f"assets/{file.name}" for file in (folder("templates") / "assets").glob("*.css")}
 
 
@@ -69,8 +69,6 @@ def test_everything_of_the_folder_is_in_it(small_site: Site, one: PackedSite) ->
         if name.startswith("data/") and name.endswith(".js"):
             assert content == values(files[name].decode()), name
             assert len(json.loads(content.partition(b"\n")[0])) == 2
-        elif name == RUNTIME:
-            assert ["vega", content.decode()] == json.loads(values(files[name].decode()))
         else:
             assert content == files[name], name
     note = elements(html_of(one.path), "html")[0].attributes["data-left"]
@@ -91,8 +89,8 @@ def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: PackedSit
     assets = sorted((small_site.folder / "assets").glob("*.js"))
     loader = bare((folder("templates") / "onefile.js").read_text(encoding="utf-8"))
     loader = (small_site.folder / "assets/gunzip.js").read_text() + loader
-    own = [script.read_text() for script in assets if script.stem not in {"vega", "gunzip"}]
-    scripts = [*own, data_file(small_site.folder / RUNTIME)[1], loader]
+    own = [script.read_text() for script in assets if script.stem != "gunzip"]
+    scripts = [*own, loader]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert {*rules.pop("script-src").split()} == {digest(script) for script in scripts}
     styles = sorted(
@@ -200,8 +198,7 @@ def test_an_anonymous_one_tells_nobody(telling: Path, tmp_path: Path) -> None:
         out = tmp_path / f"{anonymous}.html"
         pack_site(telling / "study", out, anonymous=anonymous, single_file=True)
         contents = [*held(out).values(), *[re.sub(r">[\w+/=]{100,}<", "><", html_of(out)).encode()]]
-        code = held(out)[RUNTIME]
-        texts = [content.lower() for content in contents if content != code]
+        texts = [content.lower() for content in contents]
         found = {word for word in words if any(word.lower().encode() in text for text in texts)}
         assert found == (set() if anonymous else words), found
     assert DATE in words

@@ -16,9 +16,7 @@ from headbook.site.assets import bare, compact
 from headbook.site.registry import PAGES
 from html_pages import (
     broken_links,
-    data_file,
     differing,
-    digest,
     elements,
     html_of,
     ids,
@@ -39,12 +37,13 @@ SAMPLE = {
     "heads": 3_000, "data/heads": 400, "data/later": 160, "sentences": 900, "data/sentences": 500,
     "figures": 320, "metrics": 200, "data/charts": 60,
 }  # fmt: skip
-SCRIPTS = ("assets/site.js", "assets/vega.js")
 
 
 def own_scripts(site: Site) -> list[Path]:
-    """The scripts that are ours: all but the runtime of charts."""
-    return sorted({*(site.folder / "assets").glob("*.js")} - {site.folder / "assets/vega.js"})
+    """The scripts of the site, which are ours: its charts need no runtime."""
+    scripts = sorted((site.folder / "assets").glob("*.js"))
+    assert "vega" not in {script.stem for script in scripts}
+    return scripts
 
 
 def expected_pages(site: Site) -> set[str]:
@@ -83,7 +82,7 @@ def test_every_page_is_there_and_no_other(any_site: Site) -> None:
 
 def test_every_file_of_the_folder_is_there(any_site: Site) -> None:
     files = tree(any_site.folder)
-    for name in ("CITATION.cff", "references.bib", "README.txt", ".nojekyll", *SCRIPTS):
+    for name in ("CITATION.cff", "references.bib", "README.txt", ".nojekyll", "assets/site.js"):
         assert name in files
     assert {"site.css", "LICENSES.txt", "favicon.svg"} <= {Path(name).name for name in files}
     assert any(name.startswith("figures/") for name in files)
@@ -115,18 +114,6 @@ def test_every_link_leads_to_a_file_of_the_site(any_site: Site) -> None:
         assert broken_links(any_site.folder, page) == [], page
 
 
-def test_every_chart_that_can_come_alive_has_its_data(any_site: Site) -> None:
-    count = 0
-    for page in any_site.pages:
-        for button in elements(html_of(page), "button"):
-            if "data-chart" in button.attributes:
-                file = any_site.folder / "data/charts" / f"{button.attributes['data-chart']}.js"
-                name, _ = data_file(file)
-                assert name == f"chart-{file.stem}"
-                count += 1
-    assert count
-
-
 def test_nothing_is_loaded_from_elsewhere(any_site: Site) -> None:
     for page in any_site.pages:
         outside = {tag for tag, link in links(html_of(page)) if re.match(r"\w*:?//", link)}
@@ -155,23 +142,14 @@ def test_our_script_makes_text_never_markup(any_site: Site) -> None:
         assert not [word for word in FORBIDDEN if word in script.read_text()], script
 
 
-def policy(site: Site, page: Path) -> str:
-    """What may run: the site's scripts, and beside live charts the text of theirs, no other."""
-    if "data-chart=" not in html_of(page):
-        return POLICY
-    _, code = data_file(site.folder / "assets/vega.js")
-    return POLICY.replace("script-src 'self'", f"script-src 'self' {digest(code)}")
-
-
 def test_every_page_has_its_frame(any_site: Site) -> None:
     """Policy, language, one title, one heading, one main part, a footer with the provenance."""
     titles = Counter[str]()
-    assert len({policy(any_site, page) for page in any_site.pages}) == 2
     for page in any_site.pages:
         html = html_of(page)
         assert html.startswith("<!doctype html>\n")
         metas = [meta.attributes for meta in elements(html, "meta")]
-        assert {"http-equiv": "Content-Security-Policy", "content": policy(any_site, page)} in metas
+        assert {"http-equiv": "Content-Security-Policy", "content": POLICY} in metas
         assert elements(html, "html")[0].attributes == {"lang": "en"}
         assert [len(elements(html, tag)) for tag in ("h1", "main", "footer")] == [1, 1, 1], page
         assert "sentences. Headbook" in text_of(html)
@@ -249,8 +227,7 @@ def test_no_file_names_the_machine_or_its_user(any_site: Site) -> None:
     private |= {"/tmp/"} | {name for name in [platform.node()] if len(name) > 6}  # noqa: S108
     for folder in (any_site.folder, any_site.stored):
         for name, content in tree(folder).items():
-            if name != "assets/vega.js":
-                assert not [word for word in private if word.encode() in content], name
+            assert not [word for word in private if word.encode() in content], name
 
 
 @pytest.mark.slow

@@ -126,7 +126,7 @@ PAGES = (
         "geometry.html", "How words travel", MenuPlace.ANALYSES, geometry_page, has_geometry,
         keywords="representation geometry isotropy anisotropy intrinsic dimension cka rogue "
         "outlier dimensions rollout context mixing attention flow identity",
-        moved={"flow.html": "mixing"},
+        moved={"flow.html": ""},
     ),
     PageEntry(
         "groups.html", "Groups of sentences", MenuPlace.ANALYSES, groups_page, has_groups,

@@ -32,7 +32,14 @@ from headbook.schema import AttentionStack
 from headbook.site import export
 from headbook.site.assets import write_assets, write_runtime
 from headbook.site.markup import script
-from headbook.site.page_writer import MISSING, PageWriter, figures_of, page_address, site_address
+from headbook.site.page_writer import (
+    LIVE_CHART,
+    MISSING,
+    PageWriter,
+    figures_of,
+    page_address,
+    site_address,
+)
 from headbook.site.parallel import DrawingPool, default_processes
 from headbook.site.registry import Menu
 from headbook.site.rows import SiteRows
@@ -241,7 +248,6 @@ def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: 
         paths += draw_pages(writer, (first,))
         progress.message(f"overview, while the rest is made: {folder / first.path}")
     with _many_drawn(site, writer, processes) as many:
-        write_runtime(folder)
         left_out = site.write_data(writer)
         export.release_memory()
         figures = exported(site.charted)
@@ -255,6 +261,8 @@ def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: 
         for path in chain(draw_pages(writer, pages), many):
             progress.advance(1, 0)
             paths.append(path)
+    if any(LIVE_CHART in (folder / path).read_text(encoding="utf-8") for path in paths):
+        write_runtime(folder)
     texts = {name: writer.render(name) for name in site.texts}
     for name, text in (*web_files(writer.base, paths), *texts.items()):
         writer.write_text(name, text)

@@ -193,7 +193,7 @@ def _trees(results: StackResults, metric: str) -> Iterator[Finding]:
             ),
             best.value.sentences,
         )
-    elif _all_below(results, metric):
+    elif _all_below(results, metric) and np.isfinite(best.value.low + plain.score.low):
         yield finding(
             results,
             metric,
