@@ -26,7 +26,7 @@ from browser import WIDE, Open, Record, Windows, each, sideways, violations
 from headbook.resources import folder
 from headbook.site.archive import pack_site
 from headbook.site.markup import gzipped
-from html_pages import html_of, ids
+from html_pages import html_of, ids, is_moved
 from sites import Once, Site
 
 pytest_plugins = ["browser_windows"]
@@ -98,6 +98,8 @@ def paths(site: Site) -> list[str]:
     """The pages of a site; of those whose names differ in numbers alone, the first two."""
     found = defaultdict[str, list[str]](list)
     for page in site.pages:
+        if is_moved(html_of(page)):
+            continue
         path = page.relative_to(site.folder).as_posix()
         found[re.sub(r"\d+", "", path)].append(path)
     return [path for same in found.values() for path in same[:2]]
@@ -138,6 +140,15 @@ def test_every_kind_of_page_shows_what_it_shows_in_the_folder(
             same(one, other)
         assert seen(one) == seen(other), path
     other.close()
+
+
+def test_an_old_address_leads_to_the_page_that_took_its_place(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / "index.html")
+    page.evaluate("location.hash = '#/flow.html'")
+    expect(page.locator("h1")).to_have_text("Do words keep their identity?")
+    assert page.url.endswith("#/geometry.html")
 
 
 def same(one: Page, other: Page) -> None:
@@ -203,7 +214,7 @@ def test_back_returns_to_the_height_of_the_page(encoder_site: Site, open_page: O
     page = open_page(encoder_site.folder / "methods.html")
     page.evaluate("scrollTo(0, 500)")
     page.locator("nav a").first.evaluate("(link) => link.click()")
-    page.locator("table.heads").first.wait_for()
+    page.locator("[data-wall]").first.wait_for()
     assert page.evaluate("scrollY") == 0
     page.go_back()
     expect(page.locator("h1")).to_have_text("Methods")

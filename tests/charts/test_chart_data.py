@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from headbook.charts import Figure
-from headbook.report.results import stack_results
-from headbook.site.sites import across_pages
-from headbook.site.writer import exported
+from headbook.site.figures import study_figures
 from sites import Site
 
 
@@ -22,7 +20,7 @@ def rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_columns_hold_the_rows_and_repeated_texts_once(encoder_site: Site) -> None:
-    drawn = exported(across_pages(stack_results(encoder_site.study)))
+    drawn = study_figures(encoder_site.study)
     figures = [figure for figure in drawn if isinstance(figure, Figure)]
     assert figures
     coded = 0

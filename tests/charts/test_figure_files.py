@@ -109,7 +109,10 @@ def test_files_are_as_wide_as_a_page_and_a_column_with_letters_that_can_be_read(
             assert inches(pdf) == pytest.approx(wide, abs=0.1 / 72), path
             picture = drawn[f"{ending}.svg"].decode("utf-8")
             assert f'width="{wide}in"' in picture
-            texts = ET.fromstring(picture).iter(TEXT)  # noqa: S314 - our own
+            texts = [*ET.fromstring(picture).iter(TEXT)]  # noqa: S314 - our own
+            hidden = {"at-wide"} if wide > 4 else {"at-wide", "at-page"}
+            texts = [text for text in texts if not hidden & {*text.get("class", "").split()}]
+            texts += [text for text in texts if "halo" in text.get("class", "")]  # drawn twice
             written = "".join("".join(text.itertext()) for text in texts)
             assert letters(pdf) == sorted("".join(written.split())), path
             sizes = type_sizes(pdf)
@@ -156,7 +159,7 @@ def test_the_table_of_a_figure_has_the_rows_that_are_drawn_and_no_other(any_site
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["attention_to-self", "attention_to-self-layers"])
+@pytest.mark.parametrize("name", ["attention_to-self", "pos_received-self"])
 def test_a_picture_of_the_tables_rows_alone_is_the_same_picture(
     encoder_site: Site, name: str
 ) -> None:

@@ -139,7 +139,7 @@ def test_an_anonymous_archive_is_otherwise_the_same(telling: Path, tmp_path: Pat
         if name.endswith((".csv", ".parquet", ".png", ".pdf")):
             assert named[name] == nameless[name], name
     page = nameless["index.html"].decode()
-    assert f">Attention heads of {LOCAL_MODEL_NAME}</h1>" in page
+    assert f"<h1>{LOCAL_MODEL_NAME}</h1>" in page
     assert "input-1.jsonl" in page
     manifest = json.loads(nameless["data/manifest.json"])
     assert (manifest["created"], manifest["notes"], manifest["options"]["title"]) == ("", "", None)

@@ -61,9 +61,13 @@ def test_every_figure_has_an_environment_and_an_entry(small_site: Site, tmp_path
     out = tmp_path / "figures"
     write_figures(small_site.stored, out, ONLY)
     tex, bib = ((out / f"figures.{kind}").read_text(encoding="utf-8") for kind in ("tex", "bib"))
-    assert [tex.count(rf"\{word}{{figure}}") for word in ("begin", "end")] == [len(CHOSEN)] * 2
-    included = re.findall(r"\\includegraphics\{(.*)-column\.pdf\}", tex)
-    assert included == CHOSEN
+    pattern = re.compile(
+        r"\\begin\{figure(\*?)\}\s+\\centering\s+\\includegraphics\{(.*?)(-column)?\.pdf\}"
+    )
+    included = pattern.findall(tex)
+    assert [name for _, name, _ in included] == CHOSEN
+    assert all((star == "*") == (not column) for star, _, column in included)  # as wide as a page
+    assert tex.count(r"\end{figure") == len(CHOSEN)
     labels = re.findall(r"\\label\{fig:([a-zA-Z0-9-]+)\}", tex)
     cited = re.findall(r"\\cite\{headbook-([a-zA-Z0-9-]+)\}", tex)
     entries = re.findall(r"^@misc\{headbook-([a-zA-Z0-9-]+),$", bib, re.MULTILINE)
@@ -107,7 +111,7 @@ def test_only_a_folder_of_headbook_is_replaced(small_site: Site, tmp_path: Path)
     assert "headbook" in json.loads((out / "manifest.json").read_text())
     with pytest.raises(OutputError, match="--force"):
         write_figures(small_site.stored, out, ONLY[1:])
-    assert write_figures(small_site.stored, out, ONLY[1:], force=True) == CHOSEN[2:]
+    assert write_figures(small_site.stored, out, ONLY[1:], force=True) == CHOSEN[3:]
     assert not (out / f"{CHOSEN[0]}.pdf").exists()
     (foreign := tmp_path / "foreign").mkdir()
     (foreign / "mine.txt").write_text("mine")
@@ -209,10 +213,12 @@ def test_the_label_of_the_site_gives_the_file_of_the_site(
         (LABELLED, "case:to_hed", "", f"--label: got 'case:to_hed', expected a label of "
          f"relation_accuracy: {OBJECT}, acl:to_head, amod:to_head, "),
         (["attention_distance"], "x", "", "--label: got 'x', but attention_distance has no labels"),
-        (["vocabulary_rank-*"], "x", "", "'x', but vocabulary_rank-self-layers has no labels"),
+        (["vocabulary_rank-*-mid-*"], "x", "",
+         "'x', but vocabulary_rank-self-layers-mid-positional, vocabulary_rank-self-layers-mid-raw have no labels"),
         (LABELLED, OBJECT, "all", "--view: got 'all', expected a view of relation_accuracy, label "
          f"{OBJECT}: nosink"),
-        (["vocabulary_rank"], "", "raw", "'raw', but vocabulary_rank-self-layers has no views"),
+        (["vocabulary_rank-self-layers"], "", "raw", "'raw', but vocabulary_rank-self-layers has "
+         "no views"),
     ],
 )  # fmt: skip
 def test_a_label_or_view_that_no_figure_has_is_refused_with_those_there_are(

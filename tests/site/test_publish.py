@@ -224,12 +224,12 @@ def test_a_site_works_below_a_path(chromium: Browser, host: str) -> None:
     replies: list[tuple[int, str]] = []
     page.on("response", lambda response: replies.append((response.status, response.url)))
     page.goto(host + urlsplit(BASE).path)
-    page.locator("table.heads a").first.click()
+    page.locator("[data-wall] a").first.click()
     page.locator("h1").wait_for()
     assert "/work/heads/heads/L00-H00.html" in page.url
     page.locator("button.theme").wait_for()
     page.get_by_role("link", name="Overview").click()
-    page.locator("table.heads").wait_for()
+    page.locator("[data-wall]").first.wait_for()
     wrong = [reply for reply in replies if reply[0] >= 400 and "favicon.ico" not in reply[1]]
     assert (len(replies) > 5, wrong) == (True, [])
     page.close()
@@ -248,6 +248,6 @@ def test_the_page_for_wrong_addresses_works_at_any_depth(
     assert page.locator("h1").inner_text() == "Page not found"
     assert background(page) == LIGHT
     page.locator("main a").click()
-    page.locator("table.heads").wait_for()
+    page.locator("[data-wall]").first.wait_for()
     assert page.url == f"{host}{urlsplit(BASE).path}index.html"
     page.close()

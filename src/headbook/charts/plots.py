@@ -34,6 +34,7 @@ LABEL_WIDTHS = (0, 20, 100, 130, 160, 200)  # pixels of the column of labels
 LABEL_DISTANCE = 18.0  # pixels between the labels of two lines
 HIT_RADIUS = 11.0  # pixels around a mark with a link that a pointer hits
 MARK_RADIUS = 4.6
+MIN_PAGE_PIXELS = 500  # of a plot in papers; a narrower one is as wide as a column
 MAX_NAMES, MAX_NARROW_NAMES = 24, 7  # names of points below a wide and a narrow plot
 # Shape of a mark by class; each class has its own, since colours alone do not tell all readers.
 SHAPES = {"function": "square", "punctuation": "triangle", "special": "diamond"}
@@ -153,7 +154,7 @@ class Plot:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
             f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
             f'aria-label="{escape(visible(self.caption))}" font-family="{FONT}">'
-            f"<style>{printed_style()}</style>{elements}</svg>"
+            f"<style>{printed_style(narrow=width < MIN_PAGE_PIXELS)}</style>{elements}</svg>"
         )
 
     def drawn(self, width: float) -> tuple[float, str]:
@@ -189,8 +190,13 @@ def _curve(curve: PlotCurve, scale: float) -> str:
 
 
 @cache
-def printed_style() -> str:
-    """Return the style sheet of plots in papers: the rules of pages with light colours."""
+def printed_style(*, narrow: bool) -> str:
+    """Return the style sheet of plots in papers: the rules of pages with light colours.
+
+    Args:
+        narrow: whether the plot is as wide as a column, where long notes find no room.
+    """
+    hidden = ",.at-page" if narrow else ""
     colours = {
         f"c-{name}": light for name, (light, _) in (CLASS_COLOURS | ROLE_COLOURS).items()
     } | {f"f-{name}": light for name, (light, _) in FAMILY_COLOURS.items()}
@@ -203,7 +209,7 @@ def printed_style() -> str:
         f".ld{{stroke:{STRONG};fill:none}}.bx{{fill:{LINE}}}.st{{stroke-width:2}}"
         f".rl{{stroke:{PRINTED_INK};stroke-width:2.4}}.rl.weak{{stroke:{MUTED}}}"
         f".rise{{stroke:{PRINTED_INK};stroke-width:5;opacity:0.28}}.rise.weak{{stroke-width:2}}"
-        f".iv.weak{{stroke:{STRONG};stroke-dasharray:3 3}}.at-wide{{display:none}}"
+        f".iv.weak{{stroke:{STRONG};stroke-dasharray:3 3}}.at-wide{hidden}{{display:none}}"
         f".halo{{paint-order:stroke;stroke:{PRINTED_PAPER};stroke-width:4}}"
         ".ln{fill:none;stroke-width:2.4}.thin{fill:none;opacity:0.34}.bd{opacity:0.13}"
     ]

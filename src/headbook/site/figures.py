@@ -121,6 +121,7 @@ def chosen_figures(
 def _refusal(names: Sequence[str], candidates: Sequence[Choosable], label: str, view: str) -> str:
     """Return what is wrong with a label or view that no figure has, and what is accepted."""
     metrics = ", ".join(dict.fromkeys(choice.metric for choice in candidates)) or ", ".join(names)
+    verb = "have" if ", " in metrics else "has"
     labels = [
         *dict.fromkeys(
             metric_label
@@ -131,7 +132,7 @@ def _refusal(names: Sequence[str], candidates: Sequence[Choosable], label: str, 
     ]
     with_label = [choice for choice in candidates if choice.column(label, "")]
     if label and not labels:
-        return f"--label: got {label!r}, but {metrics} has no labels"
+        return f"--label: got {label!r}, but {metrics} {verb} no labels"
     if label and not with_label:
         return f"--label: got {label!r}, expected a label of {metrics}: {', '.join(labels)}"
     views = [
@@ -140,7 +141,7 @@ def _refusal(names: Sequence[str], candidates: Sequence[Choosable], label: str, 
         if any(choice.column(label, candidate_view) for choice in with_label)
     ]
     if not views:
-        return f"--view: got {view!r}, but {metrics} has no views"
+        return f"--view: got {view!r}, but {metrics} {verb} no views"
     subject = f"{metrics}, label {label}" if label else metrics
     return f"--view: got {view!r}, expected a view of {subject}: {', '.join(views)}"
 

@@ -64,15 +64,15 @@ def snippet(figure: Drawable, source: str) -> str:
     Args:
         source: sentence on model and data at the end of the caption.
     """
-    column = "-column" if isinstance(figure, Figure) else ""
+    column, page = ("-column", "") if isinstance(figure, Figure) else ("", "*")
     return rf"""
 % Cite as \cite{{headbook-{latex_key(figure)}}}.
-\begin{{figure}}
+\begin{{figure{page}}}
   \centering
   \includegraphics{{{figure.name}{column}.pdf}}
   \caption{{{escaped(f"{figure.caption} {source}")}}}
   \label{{fig:{latex_key(figure)}}}
-\end{{figure}}
+\end{{figure{page}}}
 """
 
 

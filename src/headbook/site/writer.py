@@ -34,7 +34,6 @@ from headbook.site.assets import write_assets, write_runtime
 from headbook.site.markup import script
 from headbook.site.page_writer import (
     LIVE_CHART,
-    MISSING,
     PageWriter,
     figures_of,
     page_address,
@@ -49,11 +48,16 @@ PREVIEW = "assets/preview.png"
 # Colours of the picture for links.
 PALETTE = colours(COLOUR_STEPS) + colours(COLOUR_STEPS, DIVERGING)
 
+NOT_LISTED = '<meta name="robots" content="noindex">'  # in pages that search engines skip
 SITEMAP = "http://www.sitemaps.org/schemas/sitemap/0.9"  # XML namespace of the sitemap protocol
 
 
 def web_files(base: str, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield names and texts of the files for search engines; none without an address.
+
+    Args:
+        base: address of the site.
+        paths: pages to list, beside the page for wrong addresses, which is not listed.
 
     ``robots.txt`` is read only at the root of a host, so a site below a path has none.
     """
@@ -261,13 +265,19 @@ def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: 
         for path in chain(draw_pages(writer, pages), many):
             progress.advance(1, 0)
             paths.append(path)
-    if any(LIVE_CHART in (folder / path).read_text(encoding="utf-8") for path in paths):
+    if _pages_with(LIVE_CHART, folder, paths):
         write_runtime(folder)
+    listed = {*paths} - {*_pages_with(NOT_LISTED, folder, paths)}
     texts = {name: writer.render(name) for name in site.texts}
-    for name, text in (*web_files(writer.base, paths), *texts.items()):
+    for name, text in (*web_files(writer.base, listed), *texts.items()):
         writer.write_text(name, text)
     (folder / ".nojekyll").touch()
     return len(paths)
+
+
+def _pages_with(text: str, folder: Path, paths: Iterable[str]) -> list[str]:
+    """Return the pages whose files hold a text."""
+    return [path for path in paths if text in (folder / path).read_text(encoding="utf-8")]
 
 
 def _data_page(site: Site, writer: PageWriter, figures: int, left_out: Sequence[str]) -> DataPage:
