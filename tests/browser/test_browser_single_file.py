@@ -147,7 +147,7 @@ def test_an_old_address_leads_to_the_page_that_took_its_place(
 ) -> None:
     page = open_page(encoder_site.folder / "index.html")
     page.evaluate("location.hash = '#/flow.html'")
-    expect(page.locator("h1")).to_have_text("Do words keep their identity?")
+    expect(page.locator("h1")).to_have_text("Do words keep their identity through the layers?")
     assert page.url.endswith("#/geometry.html")
 
 

@@ -214,7 +214,8 @@ def test_the_label_of_the_site_gives_the_file_of_the_site(
          f"relation_accuracy: {OBJECT}, acl:to_head, amod:to_head, "),
         (["attention_distance"], "x", "", "--label: got 'x', but attention_distance has no labels"),
         (["vocabulary_rank-*-mid-*"], "x", "",
-         "'x', but vocabulary_rank-self-layers-mid-positional, vocabulary_rank-self-layers-mid-raw have no labels"),
+         "'x', but vocabulary_rank-self-layers-mid-positional, "
+         "vocabulary_rank-self-layers-mid-raw have no labels"),
         (LABELLED, OBJECT, "all", "--view: got 'all', expected a view of relation_accuracy, label "
          f"{OBJECT}: nosink"),
         (["vocabulary_rank-self-layers"], "", "raw", "'raw', but vocabulary_rank-self-layers has "

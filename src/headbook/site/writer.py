@@ -34,6 +34,7 @@ from headbook.site.assets import write_assets, write_runtime
 from headbook.site.markup import script
 from headbook.site.page_writer import (
     LIVE_CHART,
+    MISSING,
     PageWriter,
     figures_of,
     page_address,
