@@ -11,7 +11,7 @@ from headbook.report.answers.data import NumberExample
 from headbook.report.wording import count_text, size_text
 from headbook.study.tables import Table
 
-DescribedFile = tuple[str, Mapping[str, str]]  # what a file holds, and its columns
+DescribedFile = tuple[str, Mapping[str, str]]  # content of a file, and its columns
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class DataFile:
 
     Attributes:
         name: name of its files without their endings.
-        what: what it holds.
+        what: content of the table or record.
         columns: names of columns or fields with their meaning.
         files: address and size of each of its files.
         rows: number of rows; None for a record.

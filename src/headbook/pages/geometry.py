@@ -115,7 +115,7 @@ class GeometryPage(AnalysisPage):
 
 
 def has_geometry(results: Mapping[str, StackResults]) -> bool:
-    """Return whether a study has states of tokens, or what attention adds to them."""
+    """Whether a study has states of tokens, or numbers on what attention adds to states."""
     return any(_has_states(r) for r in results.values())
 
 
@@ -304,7 +304,7 @@ MEASURES = {
 
 
 def _absent(results: StackResults) -> Iterator[str]:
-    """Yield what was not measured of a stack, with the reason or the option."""
+    """Yield the numbers that a stack lacks, with the reason or the option that measures them."""
     if results.stack.crosses:
         yield "Cross-attention has no states of its own; those of the decoder are shown."
         return

@@ -54,12 +54,12 @@ from headbook.report.wording import (
 from headbook.schema import SinkView
 from headbook.study.sentence_data import Exemplar, HeadName, heads_of
 
-STYLE = "numbers all"  # of the tables of all numbers
+STYLE = "numbers all"  # classes of the tables of all numbers
 
 
 @dataclass(frozen=True)
 class NearTile:
-    """A head near to this one: its page, the classes of its mean map, and how far it is."""
+    """A head near to the head of the page: address, classes of its mean map, and distance."""
 
     name: str
     href: str
@@ -69,7 +69,7 @@ class NearTile:
 
 @dataclass(frozen=True)
 class Near:
-    """The nearest heads, by which keys."""
+    """The nearest heads by attention to one set of keys."""
 
     keys: str
     tiles: tuple[NearTile, ...]
@@ -77,7 +77,7 @@ class Near:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadPage(Page):
-    """One head.
+    """The page of one head.
 
     Attributes:
         name: ``L4·H11``.
@@ -86,33 +86,33 @@ class HeadPage(Page):
         family_text: name of the family, and how many heads it has; empty without one.
         type_text: its type by shares of attention; empty without one.
         stack_title: the kind of attention.
-        place: where it stands among layers and heads, in words.
-        previous, next: addresses and names of its neighbours, or None.
+        place: numbers of layer and head, in words.
+        previous, next: addresses and names of the heads before and after; None at the ends.
         map: classes of its mean map.
-        map_over: what the mean map is the mean of.
-        sink: what the sink receives and contributes, in words; empty if it was not measured.
-        flow: what it attends from and to; None if it was not measured.
+        map_over: sentences and positions behind the mean map, in words.
+        sink: shares of attention and output of the sink, in words; empty if not measured.
+        flow: classes or tokens that the head attends from and to; None if not measured.
         offsets: attention by offset, or None.
-        exemplars: sentences with its attention.
-        strips: where it stands among all heads.
-        alike: by view the heads nearest to it, empty where heads were not compared; ``near`` are
-            the nearest as pictures.
-        relations: those that it serves most above uniform attention; empty without trees.
-        contributions: its share of the output, and the sink's.
-        ablated: what the model loses without it; None where no head was replaced.
+        exemplars: sentences with the attention of the head.
+        strips: ranks of the head among all heads.
+        alike: nearest heads by view, empty if heads were not compared; ``near`` are the nearest as
+            pictures.
+        relations: relations that the head serves most above uniform attention; empty without trees.
+        contributions: shares of the head and of the sink in the output.
+        ablated: effects of ablating the head; None if no head was replaced.
         tags: attention to parts of speech; empty without tags.
-        tags_sink: how much goes to the sink, which ``tags`` leave out; empty if that is little.
-        top: the tokens and pairs that it favours; None where they were not summed.
-        default_view: the keys that percentiles and charts use, in words.
-        baselines: what the model is compared with.
-        numbers: the head's numbers, of metrics with many labels the first one.
-        more: the other labels.
-        by_group: some of its numbers by group of sentences; None without groups.
-        in_pairs: what differs within pairs of sentences; None without pairs.
-        exemplar_maps: its strongest exemplar in three ways, or None without exemplars.
-        alike_tokens: the same exemplar by what the head writes, or None where values are unknown.
-        data: script with the exemplars' whole maps.
-        absent: what was not measured, and why or with which option it is.
+        tags_sink: share of the sink, which ``tags`` leave out; empty if the share is small.
+        top: tokens and pairs that the head favours; None if tokens were not summed.
+        default_view: keys that count in percentiles and charts, in words.
+        baselines: names of the baselines.
+        numbers: numbers of the head; of metrics with many labels the first label.
+        more: numbers of the other labels.
+        by_group: numbers by group of sentences; None without groups.
+        in_pairs: differences within pairs of sentences; None without pairs.
+        exemplar_maps: strongest exemplar in up to three views; None without exemplars.
+        alike_tokens: similarity of head outputs in that exemplar; None if values are unknown.
+        data: address of the script with the whole maps of the exemplars.
+        absent: numbers that were not measured, with the reason or the option.
     """
 
     template: ClassVar[str] = "head.html"
@@ -159,7 +159,7 @@ def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage
     """Yield the pages of the heads of a stack, in order.
 
     Args:
-        share: of the heads, those whose pages are made.
+        share: slice of the heads for which pages are made.
     """
     names = heads_of(results.stack)
     exemplars: dict[HeadName, list[Exemplar]] = {name: [] for name in names}
@@ -268,7 +268,7 @@ def _sink(results: StackResults, head: HeadName) -> Sentence:
 
 
 def _absent(results: StackResults) -> Iterator[str]:
-    """Yield what was not measured, a sentence each."""
+    """Yield the numbers that were not measured, a sentence each."""
     if results.study.corpus_sums.ablation is None:
         yield "What the model loses without this head: --importance fast, or full."
     if flows_of_stack(results) is None and not results.stack.crosses:

@@ -1,4 +1,4 @@
-"""What the model loses without heads: groups, a map of heads, pruning, estimates, and a table."""
+"""The page on ablating heads: groups, a map of heads, pruning, estimates, and a table."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ from headbook.study.sentence_data import HeadName
 TITLE = "What does the model lose without a head?"
 MAX_LISTED = 150  # heads of the table; the files have all of them
 MAX_LINKED = 400  # heads beyond which cells of the map are no links, to keep the page small
-MANY = 24  # heads of a layer from which on cells of the map have no room for numbers
+MANY = 24  # heads of a layer from which on cells of the map are too small for numbers
 Results = Mapping[str, StackResults]
 
 
@@ -93,7 +93,7 @@ class HeadMap:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportancePage(AnalysisPage):
-    """What the model loses without heads.
+    """The page on the effects of ablating heads.
 
     Attributes:
         ablation: results that the page shows.
@@ -150,14 +150,14 @@ class ImportancePage(AnalysisPage):
 
     @property
     def chosen(self) -> str:
-        """How the heads that were replaced had been chosen; empty if all heads were replaced."""
+        """Reason for which the replaced heads were chosen; empty if all heads were replaced."""
         if (self.ablation.chosen != AblationReason.NOT_ABLATED).all():
             return ""
         return choice_text(self.ablation, self.ablation.chosen)
 
     @property
     def estimates_note(self) -> Parts:
-        """How well estimates agree with exact changes; empty without a random sample."""
+        """Agreement of estimates with exact changes, in words; empty without a random sample."""
         return estimates_note(self.ablation)
 
     @property
@@ -232,7 +232,7 @@ def _scope(ablation: AblationResults, groups: pd.DataFrame) -> tuple[tuple[str, 
 
 
 def _absent(ablation: AblationResults, *, has_pruning: bool) -> Iterator[str]:
-    """Yield what was not measured, with the option that measures it."""
+    """Yield the parts that were not measured, with the option that measures each."""
     if not has_pruning:
         yield (
             "How many heads can go together, and heads of each type: --importance full measures it."

@@ -45,8 +45,8 @@ from headbook.schema import Side
 from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import HeadName
 
-MAX_FAMILY_TILES = 24  # heads of a family that stand as tiles in its section
-OPACITY_STEPS = 10  # of the cells of the live sentence
+MAX_FAMILY_TILES = 24  # heads of a family with a tile in its section
+OPACITY_STEPS = 10  # steps of opacity of the cells of the live sentence
 FULL_WEIGHT = 0.5  # weight from which on a cell has its full colour
 
 
@@ -57,8 +57,8 @@ class ClaimItem:
     Attributes:
         claim: the claim.
         number: its number, from 1.
-        lights: how many heads it lights, in words.
-        word: token that the live sentence shows with it; -1 without one.
+        lights: number of heads that the claim lights, in words.
+        word: index of the token that the live sentence shows with the claim; -1 without one.
     """
 
     claim: OverviewClaim
@@ -155,28 +155,28 @@ class OverviewPage(Page):
 
     Attributes:
         name: name of the model.
-        purpose, gives: kind of the model, and what it does.
+        purpose, gives: kind of the model, and its output.
         size: parameters, layers, heads and texts.
         claims: what the numbers support.
-        unsupported: a sentence in their place; empty with claims.
+        unsupported: a sentence in place of claims; empty with claims.
         live: live sentence by stack.
         walls: all heads by stack.
-        losses: what the model loses without heads; None if not measured.
-        bars: what the bars of heads show; empty without any.
-        estimated: whether some of them are estimates.
+        losses: effects of ablating heads; None if not measured.
+        bars: meaning of the bars of heads; empty without bars.
+        estimated: whether some effects are estimates.
         layers: largest loss without a layer; None if not measured.
         families: families with their heads.
         functions: functions and their heads, by title of the stack.
         findings: all findings, by stack; then those of the importance of heads.
-        facts: what was run, as terms and values.
+        facts: facts of the run as terms and values.
         notes: the author's own words, in Markdown.
         failed: the self-checks that failed.
-        alarms: what a reader must know before trusting the numbers.
-        warnings: what was cut or left out.
-        absent: what is missing; methods say why.
+        alarms: warnings that readers need before they trust the numbers.
+        warnings: texts and options that were cut, left out or not used.
+        absent: missing numbers, whose reasons are on the page of methods.
         sentences: whether there are pages of sentences.
         learned: whether a stack's softmax has a learned sink.
-        annotators: who told words, tags and trees.
+        annotators: tools that annotated words, tags and trees.
         counted: number of sentences, in words.
     """
 

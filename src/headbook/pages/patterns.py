@@ -1,4 +1,4 @@
-"""Attention patterns: why heads attend to the same token, and what follows for words."""
+"""The page of attention patterns: reasons for attending to the same token, and effects on words."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,9 +54,9 @@ from headbook.report.wording import (
 from headbook.schema import HEAD_RULES, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 
-MAX_NARROW_COLUMNS = 14  # of a table that takes half of the page
-MAX_UNIFORM_SPREAD = 0.001  # over layers, of a share under uniform attention that is printed once
-MAX_MAPS = 144  # of all stacks; more heads are shown by every n-th
+MAX_NARROW_COLUMNS = 14  # columns of a table on half of the page
+MAX_UNIFORM_SPREAD = 0.001  # range over layers up to which a uniform share is printed once
+MAX_MAPS = 144  # maps of all stacks; of more heads, every n-th has a map
 DESTINATIONS = {  # labels of attention_to, with their names in the table of layers
     "first": "first token", "separator": "separators", "punctuation": "punctuation",
     "previous": "previous token", "next": "next token", "self": "itself",
@@ -135,7 +135,7 @@ class PatternDetails(StackSection):
 
 @dataclass(frozen=True, kw_only=True)
 class PatternsPage(AnalysisPage):
-    """Patterns of attention; the first stack answers.
+    """The page of attention patterns; the first stack answers.
 
     Attributes:
         figure: attention to the sink and its part of the output, all heads.
@@ -169,7 +169,7 @@ def has_patterns(results: Mapping[str, StackResults]) -> bool:
 
 
 def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage:
-    """Make the page of attention patterns."""
+    """Return the page of attention patterns."""
     stacks = [r for r in results.values() if r.has_value(*SINK)]
     first = stacks[0]
     sentences = int(first.heads(*SINK).sentences.max())
@@ -254,7 +254,7 @@ def _questions(results: StackResults) -> Iterator[PatternQuestion]:
 
 
 def _output_questions(results: StackResults) -> Iterator[PatternQuestion]:
-    """Yield the questions on what heads write that the study answers."""
+    """Yield the questions on head outputs that the study answers."""
     if alike := alike_answer(results):
         yield PatternQuestion(
             id="alike", title="Do all words then receive the same?", answer=alike,
@@ -353,7 +353,7 @@ def _maps(results: StackResults, places: Sequence[tuple[int, int]]) -> Iterator[
 
 
 def _destinations(results: StackResults) -> PageTable | None:
-    """Return the table of where each layer's attention goes, the largest shares first."""
+    """Return the table of the shares of each layer's attention, the largest destination first."""
     layers, names = results.stack.attention_layers, _token_names(results)
     written = percent if len(layers) < MAX_NARROW_COLUMNS - 1 else whole_percent
     keys = [

@@ -1,4 +1,4 @@
-"""Where a head stands among all heads, by its most extreme metrics."""
+"""The rank of a head among all heads by its most extreme metrics."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,8 @@ STRIP_TITLES = {
     "punctuation": "Attention to punctuation",
 }
 LEAST_HEADS = 3
-# Metrics and labels that say what a head does; the first come first where two are as extreme.
+# Metrics and labels by which heads are ranked; of two equally extreme ones, the earlier is printed
+# first.
 ASKED = (
     (ids.DEPENDENCY_EXCESS, "surface"),
     (ids.DEPENDENCY_ALIGNMENT, "either"),
@@ -62,15 +63,15 @@ ASKED = (
 
 @dataclass(frozen=True)
 class Strip:
-    """One number of a head among those of all heads of its stack.
+    """A number of one head among those of all heads of the stack.
 
     Attributes:
         title, href: the metric with its label, and its page.
-        place: which of all heads it is, such as ``2nd highest of 72``.
-        value: with its interval.
-        median: of all heads.
-        keys: which keys count, where not all do.
-        drawing: all heads as hairlines.
+        place: rank among all heads, such as ``2nd highest of 72``.
+        value: number of the head with its interval.
+        median: median of all heads.
+        keys: keys that count; empty if all keys do.
+        drawing: values of all heads as hairlines.
     """
 
     title: str
@@ -84,15 +85,15 @@ class Strip:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A number that is asked for, and what is the same for all heads.
+    """A number by which heads are ranked, with the values that are computed once for all heads.
 
     Attributes:
-        metric, label, view: which number it is.
-        title: its name on pages.
-        values: *Shape:* ``(layer, head)``.
-        strip: of all of them.
-        alike: values of all heads by what pages print of them.
-        median: of all heads, in words.
+        metric, label, view: key of the number.
+        title: name of the number on pages.
+        values: numbers of all heads. *Shape:* ``(layer, head)``.
+        strip: strip of these values.
+        alike: values of all heads by their printed text.
+        median: printed median of all heads.
     """
 
     metric: HeadMetric
@@ -114,7 +115,7 @@ class _Asked:
 
 
 def strips(results: StackResults, head: HeadName) -> tuple[Strip, ...]:
-    """The most extreme metrics of a head, the most extreme first."""
+    """Return the most extreme metrics of a head, the most extreme first."""
     found = []
     for order, asked in enumerate(results.cached(_asked)):
         own = float(asked.values[head.layer, head.head])
@@ -130,7 +131,7 @@ def _asked(results: StackResults) -> tuple[_Asked, ...]:
 
 
 def _there(results: StackResults) -> Iterator[_Asked]:
-    """What the stack has of `ASKED`, with values that differ among enough heads."""
+    """Yield the numbers of `ASKED` that the stack has and that differ among enough heads."""
     known = results.by_id
     for name, asked in ASKED:
         if name not in known:
@@ -152,7 +153,7 @@ def _written(metric: HeadMetric, value: float) -> str:
 
 
 def _alike(metric: HeadMetric, values: Floats) -> dict[str, Floats]:
-    """Group values by what pages print of them."""
+    """Group values by their printed text."""
     found: dict[str, list[float]] = {}
     for value in values.tolist():
         found.setdefault(_written(metric, value), []).append(value)
@@ -165,7 +166,7 @@ def _title(metric: HeadMetric, label: str) -> str:
 
 
 def _extreme(asked: _Asked, own: float) -> tuple[float, float]:
-    """How far from the middle: by rank, then in quartile ranges."""
+    """Return the distance of a value from the middle: by rank, then in quartile ranges."""
     there, (first, middle, third) = asked.strip.values, asked.strip.quarters
     _, below, equal = asked.rank(own)
     away = abs(own - middle) / max(third - first, float(there[-1] - there[0]) / 100)

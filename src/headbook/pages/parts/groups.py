@@ -1,4 +1,4 @@
-"""Numbers of groups of sentences and of pairs, as the pages of groups and of heads print them."""
+"""Numbers of groups of sentences and of pairs, for the pages of groups and of heads."""
 
 import math
 from dataclasses import dataclass
@@ -32,18 +32,18 @@ from headbook.study.groups import GroupSums, compared_keys
 from headbook.study.sentence_data import HeadName
 from headbook.study.tables import RowKey, row_of_head
 
-MOST_GROUPS = 8  # of a head's page
-MOST_DIGITS = 6  # behind the point
+MOST_GROUPS = 8  # groups on a head's page
+MOST_DIGITS = 6  # digits after the decimal point
 
 
 @dataclass(frozen=True)
 class GroupMetric:
-    """A number that groups and pairs are compared by.
+    """A number by which groups and pairs are compared.
 
     Attributes:
-        metric: whose number it is.
-        column: which of its numbers; ``place`` among those of a stack.
-        title: how pages call it, with the unit.
+        metric: metric of the number.
+        column: key of the number; ``place`` is its index among the keys of a stack.
+        title: name on pages, with the unit.
     """
 
     metric: HeadMetric
@@ -53,12 +53,12 @@ class GroupMetric:
 
     @property
     def link(self) -> Link:
-        """The metric's page."""
+        """Link to the metric's page."""
         return metric_link(self.metric.id, self.title)
 
 
 def stack_headlines(results: StackResults) -> tuple[GroupMetric, ...]:
-    """The numbers that the groups of a stack are compared by, those that it has."""
+    """Return the numbers of a stack by which its groups are compared."""
     columns = results.study.corpus_sums.heads[results.stack.name].table.columns
     return tuple(
         _headline(columns[headline], headline)
@@ -76,18 +76,18 @@ def _headline(column: HeadKey, place: int) -> GroupMetric:
 
 
 def groups_of(results: StackResults) -> tuple[GroupSums, ...]:
-    """The groups of a stack, by column and value."""
+    """Return the groups of a stack, by column and value."""
     return results.study.corpus_sums.heads[results.stack.name].groups
 
 
 def numbers_of(group: GroupSums, headline: GroupMetric, what: str = "heads") -> Estimates:
-    """Numbers of the heads of a group, or of what else it has."""
+    """Return the numbers of a group: those of heads, or of another field of the group."""
     ratios, metric = getattr(group, what)[..., headline.place], headline.metric
     return Estimates.of(ratios, metric.limits, metric.spread(headline.column.label))
 
 
 def group_table(results: StackResults, layer: int, head: int) -> PageTable | None:
-    """The numbers of one head by group, the largest groups; None without groups."""
+    """Return the numbers of one head in the largest groups; None without groups."""
     headlines = results.cached(stack_headlines)
     groups = sorted(groups_of(results), key=lambda group: -group.sentences)[:MOST_GROUPS]
     rows = []
@@ -100,7 +100,7 @@ def group_table(results: StackResults, layer: int, head: int) -> PageTable | Non
 
 
 def pair_table(results: StackResults, layer: int, head: int) -> PageTable | None:
-    """What one head does otherwise in one member of pairs than in the other; None without any."""
+    """Return the differences of one head between the members of pairs; None without pairs."""
     found = results.study.pair_differences.get(results.stack.name)
     if found is None:
         return None
@@ -122,7 +122,7 @@ def group_row(group: GroupSums, headline: GroupMetric, head: HeadName) -> RowKey
 def pair_cells(
     found: PairDifferences, head: HeadName, index: int
 ) -> tuple[GroupMetric, tuple[Content, ...]]:
-    """Return what differs within pairs: means of both members, difference, and family-wise p."""
+    """Return the number of a row and its cells: mean of each member, difference, family-wise p."""
     at, column = (head.layer, head.head, index), found.columns[index]
     pairs, share = found.difference[at], is_share(all_metrics()[column.metric])
     low, high = (float(end[at]) for end in found.ends)
@@ -139,9 +139,9 @@ def pair_cells(
 
 
 def difference_cell(value: Estimate, *, share: bool, behind: str) -> NumberCell:
-    """A difference with its interval; of shares in points.
+    """Return a difference with its interval; differences of shares are in points.
 
-    The interval has two digits that count, and a value that is not nothing at least one.
+    The interval has two significant digits, and a value other than 0 at least one.
     """
     if math.isnan(value.value):
         return NumberCell(MISSING, "", "no data", too_few=False)
@@ -156,7 +156,7 @@ def difference_cell(value: Estimate, *, share: bool, behind: str) -> NumberCell:
 
 
 def _power(size: float) -> int:
-    """The power of ten of a number's first digit; that of 1 for 0 and for what is missing."""
+    """Return the power of ten of a number's first digit; 0 for 0 and for NaN."""
     return math.floor(math.log10(abs(size))) if size and not math.isnan(size) else 0
 
 

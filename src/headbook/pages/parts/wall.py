@@ -14,7 +14,7 @@ from headbook.report.wording import head_name, head_page
 from headbook.study.corpus_sums import MANY_HEADS, kept_positions
 from headbook.study.sentence_data import HeadName
 
-MANY_LAYERS = 17  # layers from which on a mosaic of families stands above the wall
+MANY_LAYERS = 17  # layers from which on a mosaic of families is above the wall
 MIN_STRENGTH, MAX_STRENGTH = 3, 10  # steps of opacity of the cells of a mosaic
 
 Lit = Mapping[HeadName, Sequence[int]]  # numbers of the claims that light a head
@@ -26,7 +26,7 @@ class WallTile:
 
     Attributes:
         href: its page.
-        label: name, family and what the model loses without it.
+        label: name, family and effect of ablation.
         style: classes of its map, of its family, and of the claims that light it.
         family: class of its family, and of the claims; for the mosaic.
         bar: length of its bar, 0 to 20; -1 without one.
@@ -50,16 +50,16 @@ class WallTile:
 
 @dataclass(frozen=True)
 class Wall(StackSection):
-    """All heads of a stack.
+    """All heads of a stack on the wall.
 
     Attributes:
-        deep: whether layers run to the right, for they are more than twice as many as the heads.
-        mosaic: whether a mosaic of families stands in the first screen, the maps below.
+        deep: whether layers run to the right, since there are more than twice as many as heads.
+        mosaic: whether the first screen has a mosaic of families, with the maps below.
         side: positions on each side of a map.
         heads: number of heads of a layer.
         layers: numbers of the layers.
         tiles: the heads, layer by layer.
-        losses: what the model loses without each layer; empty if not measured.
+        losses: effect of ablating each layer; empty if not measured.
         legend: family, name and number of heads.
     """
 
@@ -74,14 +74,14 @@ class Wall(StackSection):
 
     @property
     def rows(self) -> tuple[tuple[int, tuple[WallTile, ...]], ...]:
-        """Rows of the table with their numbers: layers, or heads where layers run to the right."""
+        """Rows of the table with their numbers: layers, or heads if layers run to the right."""
         if self.deep:
             return tuple(enumerate(zip(*self.tiles, strict=True)))
         return tuple(zip(self.layers, self.tiles, strict=True))
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Numbers of the columns: heads, or layers where these run to the right."""
+        """Numbers of the columns: heads, or layers if layers run to the right."""
         return self.layers if self.deep else tuple(range(self.heads))
 
     @property
@@ -103,8 +103,8 @@ def wall_of(
     """Return the wall of one stack.
 
     Args:
-        losses: what the model loses without each head; None if not measured.
-        layers: what it loses without each layer.
+        losses: effects of ablating each head; None if not measured.
+        layers: effects of ablating each layer.
         lit: the claims that light each head.
     """
     stack, names, of_heads = results.stack, family_names(results), families(results)
