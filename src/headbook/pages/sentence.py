@@ -50,11 +50,11 @@ from headbook.study.sentence_data import (
     Exemplar,
     HeadName,
     Ranking,
+    SentenceData,
     StoredSentence,
     StoredText,
     rows_by_sentence,
 )
-from headbook.study.study import Study
 
 ENTRIES = 5  # vocabulary tokens of a row; the files have ten
 
@@ -467,19 +467,15 @@ def stack_of(
         tokens: rows of the sentence, with `headbook.study.sentence_data.TOKEN_COLUMNS`.
         near: rows of the sentence, with `headbook.study.sentence_data.NEAREST_COLUMNS`.
     """
-    study, stack = results.study, results.stack
-    queries = sentence.texts[stack.queries]
-    place = stack.name, sentence.index
-    maps = study.sentence_data.maps.get(place)
-    some = maps is None  # of its heads
-    near = near[near["stack"] == stack.name]
-    if stack.crosses:
-        near = near.iloc[:0]  # the decoder's stack has the outputs of these layers
+    stack, data = results.stack, results.study.sentence_data
+    queries, place = sentence.texts[stack.queries], (stack.name, sentence.index)
+    maps = data.maps.get(place)
+    some = maps is None  # whether only heads that cite the sentence have maps
     untraced = reason(results, sentence)
-    begun = start(results, sentence, maps)
-    found = cited_maps(results, sentence)
+    first_panel = start(results, sentence, maps)
+    cited = cited_maps(results, sentence)
+    cited_norms = any(len(each.norms) for exemplars in cited.values() for each in exemplars)
     width, height = _size(stack, maps)
-    norms = study.sentence_data.norms
     return StackOfSentence(
         stack=stack.name,
         title=STACKS[stack.name],
@@ -488,22 +484,32 @@ def stack_of(
         sheet="" if some else sheet_file(sentence, stack),
         width=width,
         height=height,
-        cited=tuple(cited_map_rows(found)) if some else (),
-        uncited=citing(results, sentence) - len(found) if some else 0,
+        cited=tuple(cited_map_rows(cited)) if some else (),
+        uncited=citing(results, sentence) - len(cited) if some else 0,
         few=few_shades(stack, maps),
-        exact=bool(found) if some else has_exact_maps(maps),
-        start=begun if some or has_exact_maps(maps) else None,
-        carried=any(len(e.norms) for exemplars in found.values() for e in exemplars)
-        if some
-        else place in norms,
+        exact=bool(cited) if some else has_exact_maps(maps),
+        start=first_panel if some or has_exact_maps(maps) else None,
+        carried=cited_norms if some else place in data.norms,
         neurons="" if untraced else neuron_files(stack, sentence),
         untraced="" if some else untraced,
         paths=drawn_metrics(tokens[tokens["stack"] == stack.name]),
         cut=max(0, len(queries.pieces) - MOST_TOKENS),
-        entries=entries(near, begun.query if begun else 0),
-        sources=sources(_rollouts(study, stack, sentence), queries),
-        proposals=proposals(results, queries, study.sentence_data.ends.get(place)),
+        entries=_entries_of_stack(stack, near, first_panel),
+        sources=sources(_rollouts(data, stack, sentence), queries),
+        proposals=proposals(results, queries, data.ends.get(place)),
     )
+
+
+def _entries_of_stack(
+    stack: AttentionStack, near: pd.DataFrame, first_panel: FirstPanel | None
+) -> Entries | None:
+    """Return the entries of the first query; None for cross-attention.
+
+    The layers of cross-attention are those of the decoder, whose own stack has their entries.
+    """
+    if stack.crosses:
+        return None
+    return entries(near[near["stack"] == stack.name], first_panel.query if first_panel else 0)
 
 
 def sheet_file(sentence: StoredSentence, stack: AttentionStack) -> str:
@@ -532,12 +538,11 @@ def _size(stack: AttentionStack, maps: NDArray[np.uint8] | None) -> tuple[int, i
 
 
 def _rollouts(
-    study: Study, stack: AttentionStack, sentence: StoredSentence
+    data: SentenceData, stack: AttentionStack, sentence: StoredSentence
 ) -> dict[str, NDArray[np.uint8]]:
     """Return the shares of inputs in a sentence's last states, by kind of rollout."""
     places = {str(kind): (stack.name, sentence.index, str(kind)) for kind in RolloutKind}
-    found = study.sentence_data.rollouts
-    return {kind: found[place] for kind, place in places.items() if place in found}
+    return {kind: data.rollouts[place] for kind, place in places.items() if place in data.rollouts}
 
 
 ALL_HEADS = (

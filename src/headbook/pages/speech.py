@@ -272,16 +272,9 @@ def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
         for tag, each in numbers.items()
     ]
     nothing = np.full(len(layers), np.nan)
-    weak = " Hollow: too few sentences for an interval." * any(line.hollow for line in series)
-    caption = (
-        "Attention that words of a kind receive as keys, all heads of a layer, as a multiple of "
-        "uniform attention (dashed); log scale. ● content words, ■ function words, ▲ punctuation"
-        f"{', ○ other words' if any(word_class(tag) == 'other' for tag in tags) else ''}. Kinds "
-        f"with at least {FEW_WORDS} words{', the most frequent' * (len(tags) == MOST_LINES)}.{weak}"
-    )
     plot = layer_plot(
         f"speech-{results.stack.name}",
-        caption,
+        _caption(tags, hollow=any(line.hollow for line in series)),
         [line._replace(low=nothing, high=nothing) for line in series],
         [str(layer) for layer in layers],
         scale=scale,
@@ -291,6 +284,17 @@ def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
     )
     intervals = [np.concatenate([getattr(s, end) for s in series]) for end in ("low", "high")]
     return replace(plot, rows=plot.rows.assign(low=intervals[0], high=intervals[1]))
+
+
+def _caption(tags: Sequence[str], *, hollow: bool) -> str:
+    """Return the caption of the figure of attention received by layer."""
+    weak = " Hollow: too few sentences for an interval." * hollow
+    return (
+        "Attention that words of a kind receive as keys, all heads of a layer, as a multiple of "
+        "uniform attention (dashed); log scale. ● content words, ■ function words, ▲ punctuation"
+        f"{', ○ other words' if any(word_class(tag) == 'other' for tag in tags) else ''}. Kinds "
+        f"with at least {FEW_WORDS} words{', the most frequent' * (len(tags) == MOST_LINES)}.{weak}"
+    )
 
 
 def _grids(results: StackResults, tags: Sequence[str], *, with_numbers: bool) -> Iterator[HeadGrid]:

@@ -1,6 +1,6 @@
 """Sentences as pages print them: in their own spelling and spacing, token by token."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -75,25 +75,14 @@ def running_text(
         most: largest number of tokens.
     """
     tokens: list[Token] = []
-    end, last = 0, -1
-    for position in window(len(text.pieces), around, most):
-        piece = text.pieces[position]
-        start, stop = text.spans[position]
-        if position != last + 1:
-            end = start
-        last = position
-        known = stop > start
-        before = text.text[end:start] if known and start >= end else ""
-        letters = text.text[max(start, end) : stop] if known else ""
-        if not known and text.text[end:].lstrip().startswith(piece):
-            # The text of a passage contains its separators, but they have no span.
-            end = text.text.index(piece, end) + len(piece)
+    positions = window(len(text.pieces), around, most)
+    for position, (before, letters) in zip(positions, _letters(text, positions), strict=True):
         share = None if weights is None else int(weights[position]) / UINT8_STEPS
         tokens.append(
             Token(
                 position=position,
                 before=" " if before.isspace() else before,
-                text=letters or piece,
+                text=letters or text.pieces[position],
                 special=text.special[position],
                 shade=None if share is None else round(share * SHADES),
                 weight="" if share is None else f"{100 * share:.0f}\u202f%",
@@ -102,8 +91,27 @@ def running_text(
                 gap=position != (tokens[-1].position + 1 if tokens else 0),
             )
         )
-        end = max(end, stop) if known else end
     return tuple(tokens)
+
+
+def _letters(text: StoredText, positions: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """Yield the letters between the last token and each token, and the letters of the token."""
+    end, last = 0, -1
+    for position in positions:
+        start, stop = text.spans[position]
+        if position != last + 1:
+            end = start
+        last = position
+        if stop > start:
+            before = text.text[end:start] if start >= end else ""
+            yield before, text.text[max(start, end) : stop]
+            end = max(end, stop)
+        else:
+            yield "", ""
+            piece = text.pieces[position]
+            if text.text[end:].lstrip().startswith(piece):
+                # The text of a passage contains its separators, but they have no span.
+                end = text.text.index(piece, end) + len(piece)
 
 
 def window(n_tokens: int, around: Sequence[int], most: int = WINDOW) -> list[int]:

@@ -1,5 +1,6 @@
 """The wall of heads on the overview: every head of a stack as its mean map, tinted by family."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -107,32 +108,10 @@ def wall_of(
         layers: effects of ablating each layer.
         lit: the claims that light each head.
     """
-    stack, names, of_heads = results.stack, family_names(results), families(results)
+    stack, names = results.stack, results.cached(family_names)
     deep = len(stack.attention_layers) > 2 * stack.n_heads
-
-    def tile(head: HeadName) -> WallTile:
-        family = of_heads.get((head.layer, head.head))
-        kind = head_types(results).get((head.layer, head.head))
-        claims = "".join(f" k{number}" for number in lit.get(head, ()))
-        loss = losses.heads.get(head) if losses else None
-        parts = [names[family][:1].lower() + names[family][1:]] if family else []
-        if kind is not None and kind.short:
-            parts.append(kind.short)
-        bar, exact = -1, True
-        if losses is not None and loss is not None and loss.value == loss.value:
-            bar, exact = losses.step(head), loss.exact
-            about = "" if exact else "about "
-            parts.append(f"without it {LOST[losses.target]} {about}{effect_text(loss.value)}")
-        return WallTile(
-            head_page(head),
-            f"{head_name(head)}: {'; '.join(parts)}" if parts else head_name(head),
-            tile_style(results, head) + claims,
-            (f"f-{family}" if family else "") + claims,
-            bar,
-            exact,
-        )
-
-    counts = {family: sum(own is family for own in of_heads.values()) for family in names}
+    members = [*families(results).values()]
+    counts = {family: sum(own is family for own in members) for family in names}
     return Wall(
         stack=stack.name,
         deep=deep,
@@ -142,9 +121,37 @@ def wall_of(
         heads=stack.n_heads,
         layers=tuple(stack.attention_layers),
         tiles=tuple(
-            tuple(tile(HeadName(stack.name, layer, head)) for head in range(stack.n_heads))
+            tuple(
+                _tile(results, HeadName(stack.name, layer, head), losses, lit)
+                for head in range(stack.n_heads)
+            )
             for layer in stack.attention_layers
         ),
         losses=layers,
         legend=tuple((str(f), names[f], n) for f, n in counts.items() if n),
+    )
+
+
+def _tile(results: StackResults, head: HeadName, losses: HeadLosses | None, lit: Lit) -> WallTile:
+    """Return the tile of a head, labelled with family, type and effect of ablation."""
+    names = results.cached(family_names)
+    family = families(results).get((head.layer, head.head))
+    kind = head_types(results).get((head.layer, head.head))
+    claims = "".join(f" k{number}" for number in lit.get(head, ()))
+    loss = losses.heads.get(head) if losses else None
+    parts = [names[family][:1].lower() + names[family][1:]] if family else []
+    if kind is not None and kind.short:
+        parts.append(kind.short)
+    bar, exact = -1, True
+    if losses is not None and loss is not None and not math.isnan(loss.value):
+        bar, exact = losses.step(head), loss.exact
+        about = "" if exact else "about "
+        parts.append(f"without it {LOST[losses.target]} {about}{effect_text(loss.value)}")
+    return WallTile(
+        head_page(head),
+        f"{head_name(head)}: {'; '.join(parts)}" if parts else head_name(head),
+        tile_style(results, head) + claims,
+        (f"f-{family}" if family else "") + claims,
+        bar,
+        exact,
     )
