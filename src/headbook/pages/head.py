@@ -22,19 +22,13 @@ from headbook.pages.head_parts.sections import (
 from headbook.pages.head_parts.standing import Strip, strips
 from headbook.pages.head_parts.tokens import FromTo, TopTokens, from_to, top_tokens
 from headbook.pages.parts.atlas import map_style, mean_maps
-from headbook.pages.parts.baselines import (
-    ShareWithBaseline,
-    baseline_title,
-)
+from headbook.pages.parts.baselines import ShareWithBaseline, baseline_title
 from headbook.pages.parts.exemplars import Exemplars, exemplars_of
 from headbook.pages.parts.groups import group_table, pair_table
 from headbook.pages.parts.head_card import strongest_of
 from headbook.pages.parts.nearest_heads import Neighbours, nearest_heads
 from headbook.pages.parts.page import ATTENTION_SCRIPTS, EVERY, Page, Sentence, gap_texts
-from headbook.pages.parts.table import (
-    NumberCell,
-    PageTable,
-)
+from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.report.answers.head_numbers import RoleSentence
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.class_flows import flows_of_stack

@@ -8,12 +8,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts import Plot
-from headbook.charts.ablation import (
-    GroupEffect,
-    effect_ends,
-    effect_step,
-    group_plot,
-)
+from headbook.charts.ablation import GroupEffect, effect_ends, effect_step, group_plot
 from headbook.pages.parts.ablation import (
     direct_plot,
     effect_cell,
@@ -54,13 +49,7 @@ from headbook.report.answers.importance import (
     spoken_unit,
     verdict_counter,
 )
-from headbook.report.families import (
-    FAMILY_OF_TYPE,
-    Family,
-    families,
-    family_names,
-    sink_tokens,
-)
+from headbook.report.families import FAMILY_OF_TYPE, Family, families, family_names, sink_tokens
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.head_types import OffSinkType
 from headbook.report.results import StackResults, study_of

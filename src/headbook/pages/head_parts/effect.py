@@ -10,12 +10,7 @@ import pandas as pd
 
 from headbook.charts import Drawing
 from headbook.charts.one_head import EffectScale, effect_dots, effect_picture
-from headbook.pages.parts.table import (
-    NumberCell,
-    PageTable,
-    Row,
-    words_cell,
-)
+from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.ablation import (
     REPLACEMENT_NAMES,
     TARGET_NAMES,

@@ -8,9 +8,7 @@ from headbook.analysis.accumulators import Estimates
 from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
 from headbook.metrics.base import ChartKind, HeadMetric
-from headbook.pages.parts.baselines import (
-    baseline_text,
-)
+from headbook.pages.parts.baselines import baseline_text
 from headbook.pages.parts.table import (
     MarkedText,
     NumberCell,
@@ -21,13 +19,7 @@ from headbook.pages.parts.table import (
 )
 from headbook.report.findings.finding import metric_link
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    MISSING,
-    is_share,
-    label_name,
-    number,
-    unbroken,
-)
+from headbook.report.wording import MISSING, is_share, label_name, number, unbroken
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 

@@ -13,15 +13,8 @@ from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Drawing, OffsetBar, images, offset_profile
 from headbook.charts.theme import SIGNED, STOPS, rgba_ramp
 from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.baselines import (
-    ShareWithBaseline,
-    share_with_baseline,
-)
-from headbook.pages.parts.table import (
-    NumberCell,
-    PageTable,
-    Row,
-)
+from headbook.pages.parts.baselines import ShareWithBaseline, share_with_baseline
+from headbook.pages.parts.table import NumberCell, PageTable, Row
 from headbook.report.head_types import TAG_VIEW, share_of_head
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import RelationTests, tests_of_stack

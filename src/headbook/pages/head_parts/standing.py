@@ -14,14 +14,7 @@ from headbook.metrics.base import HeadMetric
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate
 from headbook.report.trees import is_ranked
-from headbook.report.wording import (
-    VIEWS,
-    is_share,
-    label_name,
-    number,
-    number_word,
-    ordinal,
-)
+from headbook.report.wording import VIEWS, is_share, label_name, number, number_word, ordinal
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 

@@ -6,12 +6,7 @@ import numpy as np
 
 from headbook.charts import Drawing
 from headbook.charts.one_head import FlowNode, FlowRibbon, flow_picture
-from headbook.pages.parts.table import (
-    MarkedText,
-    PageTable,
-    Row,
-    words_cell,
-)
+from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
 from headbook.report.class_flows import (
     MAX_TOKENS,
     OTHERS,

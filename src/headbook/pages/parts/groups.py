@@ -17,15 +17,7 @@ from headbook.pages.parts.table import (
 )
 from headbook.report.findings.finding import Link, metric_link
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    MISSING,
-    THIN,
-    count_text,
-    is_share,
-    label_name,
-    number,
-    p_text,
-)
+from headbook.report.wording import MISSING, THIN, count_text, is_share, label_name, number, p_text
 from headbook.schema import HeadKey
 from headbook.study.contrasts import PairDifferences
 from headbook.study.groups import GroupSums, compared_keys
