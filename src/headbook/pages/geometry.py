@@ -8,14 +8,7 @@ import numpy as np
 
 from headbook.charts.panels import PanelPlot
 from headbook.charts.theme import amount_class
-from headbook.pages.geometry_parts.state_space import (
-    gaps_in_space,
-    layer_similarity,
-    number_tables,
-    outlier_table,
-    outlier_title,
-    space_plot,
-)
+from headbook.pages.geometry_parts import state_space
 from headbook.pages.geometry_parts.travel_curves import mixing_plot, path_plot
 from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection, gap_text
 from headbook.pages.parts.table import HeatCell, MarkedText, PageTable, Row, WordsCell, words_cell
@@ -183,11 +176,11 @@ def _section(results: StackResults) -> TravelSection:
         mixing=mixing_plot(results),
         mixing_notes=tuple(mixing_sentences(results)),
         observed=_observed(results),
-        space=space_plot(results, sums) if sums else None,
-        similarity=layer_similarity(results, sums) if sums else None,
-        outliers=outlier_table(results, sums) if sums else None,
-        outlier_title=outlier_title(sums) if sums else "",
-        numbers=tuple(number_tables(sums)) if sums else (),
+        space=state_space.space_plot(results, sums) if sums else None,
+        similarity=state_space.layer_similarity(results, sums) if sums else None,
+        outliers=state_space.outlier_table(results, sums) if sums else None,
+        outlier_title=state_space.outlier_title(sums) if sums else "",
+        numbers=tuple(state_space.number_tables(sums)) if sums else (),
     )
 
 
@@ -327,4 +320,4 @@ def _absent(results: StackResults) -> Iterator[str]:
     if sums is None:
         yield "The space of states is not measured here: --metrics anisotropy,effective_rank."
     else:
-        yield from gaps_in_space(sums)
+        yield from state_space.gaps_in_space(sums)

@@ -6,19 +6,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from headbook.metrics import ids
+from headbook.pages.head_parts import sections
 from headbook.pages.head_parts.effect import AblationSection, ablation_section
 from headbook.pages.head_parts.numbers import metric_rows
-from headbook.pages.head_parts.sections import (
-    ExemplarMaps,
-    Offsets,
-    TagRow,
-    exemplar_maps,
-    found_relations,
-    offset_section,
-    output_shares,
-    tag_rows,
-    token_similarity_maps,
-)
 from headbook.pages.head_parts.standing import Strip, strips
 from headbook.pages.head_parts.tokens import FromTo, TopTokens, from_to, top_tokens
 from headbook.pages.parts.atlas import map_style, mean_maps
@@ -130,21 +120,21 @@ class HeadPage(Page):
     map_over: str
     sink: Sentence
     flow: FromTo | None
-    offsets: Offsets | None
+    offsets: sections.Offsets | None
     exemplars: Exemplars
     strips: tuple[Strip, ...]
     relations: tuple[ShareWithBaseline, ...]
     contributions: tuple[ShareWithBaseline, ...]
     ablated: AblationSection | None
-    tags: tuple[TagRow, ...]
+    tags: tuple[sections.TagRow, ...]
     tags_sink: str
     top: TopTokens | None
     alike: tuple[Neighbours, ...] = ()
     near: Near | None = None
     by_group: PageTable | None
     in_pairs: PageTable | None
-    exemplar_maps: ExemplarMaps | None
-    alike_tokens: ExemplarMaps | None
+    exemplar_maps: sections.ExemplarMaps | None
+    alike_tokens: sections.ExemplarMaps | None
     data: str
     absent: tuple[str, ...]
 
@@ -208,19 +198,19 @@ def _page(
         map_over=results.cached(mean_maps).over,
         sink=_sink(results, head),
         flow=from_to(results, head),
-        offsets=offset_section(results, head),
+        offsets=sections.offset_section(results, head),
         exemplars=exemplars_of(results, head, exemplars),
         strips=strips(results, head),
-        contributions=tuple(output_shares(results, head)),
+        contributions=tuple(sections.output_shares(results, head)),
         ablated=ablation_section(results, head),
-        tags=tuple(tag_rows(results, head)),
+        tags=tuple(sections.tag_rows(results, head)),
         tags_sink=sink_remark(results, place),
         top=top_tokens(results, head),
-        relations=found_relations(results, head),
+        relations=sections.found_relations(results, head),
         by_group=group_table(results, *place),
         in_pairs=pair_table(results, *place),
-        exemplar_maps=exemplar_maps(results, strongest) if strongest else None,
-        alike_tokens=token_similarity_maps(results, strongest) if strongest else None,
+        exemplar_maps=sections.exemplar_maps(results, strongest) if strongest else None,
+        alike_tokens=sections.token_similarity_maps(results, strongest) if strongest else None,
         data=f"data/heads/{head_file(head)}.js",
         absent=tuple(_absent(results)),
     )
