@@ -1,4 +1,4 @@
-"""How words travel: from the input embedding through the layers, and the space of their states."""
+"""The page on how words travel: from the embedding through layers, and the space of states."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

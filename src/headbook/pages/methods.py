@@ -1,4 +1,4 @@
-"""How the numbers of a site were made, what was checked, and what papers print for the model."""
+"""The page of methods: how numbers were made, what was checked, and figures of papers."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
