@@ -195,14 +195,14 @@ KIND_COLUMNS = (
 def _kinds(results: StackResults) -> Iterator[tuple[str, float, dict[str, TokenNumbers]]]:
     """Yield the parts of speech of the corpus with their words, most kept neighbours first."""
     last = results.stack.n_layers - 1
-    found = []
+    kinds = []
     for tag in UPOS:
         numbers = {m: n for m, *_ in KIND_COLUMNS if (n := token_numbers(results, m, tag))}
         if numbers:
             counts = [n.estimates.events.item(last) for n in numbers.values()]
             key = (numbers.get(KEPT) or next(iter(numbers.values()))).estimates.value[last]
-            found.append((-np.nan_to_num(key, nan=-1), tag, max(counts), numbers))
-    for _, tag, count, numbers in sorted(found, key=lambda each: each[:2]):
+            kinds.append((-np.nan_to_num(key, nan=-1), tag, max(counts), numbers))
+    for _, tag, count, numbers in sorted(kinds, key=lambda each: each[:2]):
         yield tag, count, numbers
 
 
@@ -210,17 +210,17 @@ def _kinds_table(
     kinds: list[tuple[str, float, dict[str, TokenNumbers]]], chosen: Callable[[float], bool]
 ) -> PageTable | None:
     """Return the parts of speech with as many words as chosen, after the last layer."""
-    there = [each for each in KIND_COLUMNS if any(each[0] in found for *_, found in kinds)]
+    columns = [each for each in KIND_COLUMNS if any(each[0] in numbers for *_, numbers in kinds)]
     rows = []
-    for tag, count, found in kinds:
+    for tag, count, numbers in kinds:
         if chosen(count):
             cells = (
-                _kind_cell(found.get(metric), [f[metric] for *_, f in kinds if metric in f], text)
-                for metric, _, text in there
+                _kind_cell(numbers.get(metric), [f[metric] for *_, f in kinds if metric in f], text)
+                for metric, _, text in columns
             )
             head = words_cell(TAG_NAMES[tag], style=f"cl c-{class_of_tag(tag)}")
             rows.append(Row(head, (words_cell(f"{count:,.0f}", style="few"), *cells)))
-    titles = ("words", "n", *(title for _, title, _ in there))
+    titles = ("words", "n", *(title for _, title, _ in columns))
     return PageTable(titles, tuple(rows), style="heat") if rows else None
 
 
@@ -242,9 +242,9 @@ def _observed(results: StackResults) -> PageTable | None:
     """Return the table of published observations in both kinds of states."""
     states = {ResidualPoint.POST: "after the layer", ResidualPoint.MID: "after attention"}
     tested = {state: {s.name: s for s in observations(results, state)} for state in states}
-    names = {name: s.text for found in tested.values() for name, s in found.items()}
+    names = {name: s.text for by_name in tested.values() for name, s in by_name.items()}
     rows = tuple(
-        Row(text, tuple(_verdict(results, found.get(name)) for found in tested.values()))
+        Row(text, tuple(_verdict(results, by_name.get(name)) for by_name in tested.values()))
         for name, text in names.items()
     )
     return PageTable(("observation", *states.values()), rows, style="observed") if rows else None
@@ -277,12 +277,12 @@ def _example(results: StackResults) -> Sentence:
     if own is None or kind not in own.shares or np.isnan(own.shares[kind].value[last]):
         return ()
     share = own.shares[kind].at(last)
-    counted, found = round(share.events), round(share.value * share.events)
+    counted, kept = round(share.events), round(share.value * share.events)
     number_ = own_token_number(results, kind, last)._replace(text=percent(share.value))
     interval = interval_text(share.low, share.high, share=True)
     return (
         f"Of {counted:,} {WORD_CLASS_NAMES[kind]} in {count_text(share.sentences, 'sentence')}, "
-        f"{found:,} have no nearer vocabulary token than their own after layer {last}: {found:,} / "
+        f"{kept:,} have no nearer vocabulary token than their own after layer {last}: {kept:,} / "
         f"{counted:,} = ", number_, f" {interval}.".replace(" .", "."),
     )  # fmt: skip
 

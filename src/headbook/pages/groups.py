@@ -85,85 +85,89 @@ class _Found(NamedTuple):
 
 def head_contrasts(results: StackResults, groups: Sequence[GroupSums]) -> Contrasts:
     """Compare every two groups by every head and headline."""
-    found: list[_Found] = []
+    comparisons: list[_Found] = []
     layers = [*results.stack.attention_layers]
     for pair in combinations(groups, 2):
         for headline in results.cached(stack_headlines):
             one, other = (group.heads[..., headline.place] for group in pair)
             p = contrast(one, other, headline.metric.limits).p[layers]
-            found += [
+            comparisons += [
                 _Found(float(p[place]), layers[place[0]], int(place[1]), headline, pair)
                 for place in zip(*np.nonzero(~np.isnan(p)), strict=True)
             ]
-    first = sorted(found, key=lambda each: each.p)[:MOST_ROWS]
+    first = sorted(comparisons, key=lambda each: each.p)[:MOST_ROWS]
     two = tuple(group.value for group in groups) if len(groups) == 2 else ()
     between = two or ("first", "its value", "second", "its value")
-    rows = tuple(_contrast(results, each, len(found), named=not two) for each in first)
+    rows = tuple(_contrast(results, each, len(comparisons), named=not two) for each in first)
     return Contrasts(
         table=PageTable(("Head", "Metric", *between, "difference", "uniform attention", "p"), rows),
-        family=len(found),
-        below=sum(each.p * len(found) < SMALL for each in found),
+        family=len(comparisons),
+        below=sum(each.p * len(comparisons) < SMALL for each in comparisons),
     )
 
 
-def _contrast(results: StackResults, found: _Found, family: int, *, named: bool) -> Row:
+def _contrast(results: StackResults, comparison: _Found, family: int, *, named: bool) -> Row:
     """Return the row of a comparison: first group minus second, p times number of comparisons."""
-    headline, (layer, head) = found.headline, (found.layer, found.head)
-    one, other = (group.heads[layer, head, headline.place] for group in found.groups)
+    headline, (layer, head) = comparison.headline, (comparison.layer, comparison.head)
+    one, other = (group.heads[layer, head, headline.place] for group in comparison.groups)
     apart, share = contrast(one, other, headline.metric.limits), is_share(headline.metric)
     value = Estimate(float(apart.value), float(apart.low), float(apart.high), 0, 0.0)
-    even = [group.uniform[layer, headline.place].value for group in found.groups]
+    even = [group.uniform[layer, headline.place].value for group in comparison.groups]
     name = HeadName(results.stack.name, layer, head)
     # Rounded, since most differences under uniform attention are 0 but for floating-point errors.
     uniform = Estimate(round(float(even[0] - even[1]), 9), np.nan, np.nan, 0, 0.0)
     values: list[Content] = []
-    for group in found.groups:
+    for group in comparison.groups:
         values += [words_cell(MarkedText(group.value, "bdi"))] if named else []
         cell = NumberCell.of(numbers_of(group, headline).at(layer, head), headline.metric)
         values.append(cell.with_row("groups", group_row(group, headline, name)))
     cells = (
         words_cell(headline.link, style="what"),
         *values,
-        difference_cell(value, share=share, behind=f"p {p_text(found.p)}, uncorrected"),
+        difference_cell(value, share=share, behind=f"p {p_text(comparison.p)}, uncorrected"),
         difference_cell(uniform, share=share, behind="").text,
-        p_text(min(1.0, found.p * family)),
+        p_text(min(1.0, comparison.p * family)),
     )
     return Row(head_link(name), cells)
 
 
-def minimal_pairs_section(results: StackResults, found: PairDifferences) -> MinimalPairsSection:
+def minimal_pairs_section(
+    results: StackResults, differences: PairDifferences
+) -> MinimalPairsSection:
     """Return the heads and numbers with the smallest p within pairs.
 
     Of equal p, the largest difference in standard errors comes first.
     """
-    places = [*zip(*np.nonzero(~np.isnan(found.p)), strict=True)]
-    places.sort(key=lambda place: (found.p[place], -_size(found, place)))
+    places = [*zip(*np.nonzero(~np.isnan(differences.p)), strict=True)]
+    places.sort(key=lambda place: (differences.p[place], -_size(differences, place)))
     return MinimalPairsSection(
-        pairs=count_text(found.pairs, "pair"),
-        left_out=found.left_out,
-        member_column=found.member_column,
-        members=found.members,
+        pairs=count_text(differences.pairs, "pair"),
+        left_out=differences.left_out,
+        member_column=differences.member_column,
+        members=differences.members,
         table=PageTable(
-            ("Head", "Metric", *found.members, "difference", "p"),
-            tuple(_pair_row(results, found, *map(int, place)) for place in places[:MOST_ROWS]),
+            ("Head", "Metric", *differences.members, "difference", "p"),
+            tuple(
+                _pair_row(results, differences, *map(int, place)) for place in places[:MOST_ROWS]
+            ),
         ),
-        family=found.family,
-        below=int((found.p < SMALL).sum()),
+        family=differences.family,
+        below=int((differences.p < SMALL).sum()),
     )
 
 
-def _size(found: PairDifferences, place: tuple[int, ...]) -> float:
+def _size(differences: PairDifferences, place: tuple[int, ...]) -> float:
     """Return a difference in standard errors, without its sign; 0 without variance."""
-    one = found.difference[place]
+    one = differences.difference[place]
     error = float(np.sqrt(one.variance()))
     return abs(float(one.value)) / error if error else 0.0
 
 
 def _pair_row(
-    results: StackResults, found: PairDifferences, layer: int, head: int, column: int
+    results: StackResults, differences: PairDifferences, layer: int, head: int, column: int
 ) -> Row:
     name = HeadName(results.stack.name, layer, head)
-    headline, cells = pair_cells(found, name, column)
+    headline, cells = pair_cells(differences, name, column)
     return Row(head_link(name), (headline.link, *cells))
 
 
@@ -290,8 +294,8 @@ def _figure(
     results: StackResults, number: int, groups: Sequence[GroupSums], headline: GroupMetric
 ) -> Figure:
     """Return the curves of a number by layer, a line for each of the largest groups."""
-    there = [g for g in groups if numbers_of(g, headline, "layers").sentences.any()]
-    largest = sorted(there, key=lambda group: -group.sentences)[:MOST_LINES]
+    measured = [g for g in groups if numbers_of(g, headline, "layers").sentences.any()]
+    largest = sorted(measured, key=lambda group: -group.sentences)[:MOST_LINES]
     layers = [*results.stack.attention_layers]
     frames = []
     for name, group in zip(_names(largest), largest, strict=True):

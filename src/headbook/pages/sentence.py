@@ -282,12 +282,12 @@ def cited_maps(
 
     If their maps are too large for a page, those of the worst ranks are left out.
     """
-    found: dict[HeadName, list[Exemplar]] = {}
+    by_head: dict[HeadName, list[Exemplar]] = {}
     for each in results.cached(_by_sentence).get(sentence.index, ()):
-        found.setdefault(each.head, []).append(each)
-    best = sorted(found, key=lambda head: (_best(found[head]), head))
-    size = next((exemplars[0].attention.size for exemplars in found.values()), 1)
-    return {head: found[head] for head in sorted(best[: max(1, MOST_CITED // size)])}
+        by_head.setdefault(each.head, []).append(each)
+    best = sorted(by_head, key=lambda head: (_best(by_head[head]), head))
+    size = next((exemplars[0].attention.size for exemplars in by_head.values()), 1)
+    return {head: by_head[head] for head in sorted(best[: max(1, MOST_CITED // size)])}
 
 
 def citing(results: StackResults, sentence: StoredSentence) -> int:
@@ -300,16 +300,16 @@ def _best(exemplars: list[Exemplar]) -> tuple[bool, int]:
 
 
 def _by_sentence(results: StackResults) -> Mapping[int, list[Exemplar]]:
-    found: dict[int, list[Exemplar]] = {}
+    by_sentence: dict[int, list[Exemplar]] = {}
     for exemplar in results.study.sentence_data.exemplars:
         if exemplar.head.stack == results.stack.name:
-            found.setdefault(exemplar.index, []).append(exemplar)
-    return found
+            by_sentence.setdefault(exemplar.index, []).append(exemplar)
+    return by_sentence
 
 
-def cited_map_rows(found: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMap]:
+def cited_map_rows(cited: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMap]:
     """Yield the heads that cite a sentence, with ranks and maps."""
-    for head, exemplars in found.items():
+    for head, exemplars in cited.items():
         ranks = (f"{_ranking(exemplar.ranking)}, rank {exemplar.rank}" for exemplar in exemplars)
         yield CitedMap(
             name=head_name(head),
@@ -331,15 +331,15 @@ def start(
     Args:
         maps: as in `headbook.study.sentence_data.SentenceData`.
     """
-    found = cited_maps(results, sentence)
-    known = {head: each[0].attention for head, each in found.items()}
+    cited = cited_maps(results, sentence)
+    known = {head: each[0].attention for head, each in cited.items()}
     if maps is not None:
         stack = results.stack
         places = ((x, y) for x in stack.attention_layers for y in range(stack.n_heads))
         known = {HeadName(stack.name, *cell): maps[cell] for cell in places}
     if not known:
         return None
-    exemplars = [exemplar for group in found.values() for exemplar in group]
+    exemplars = [exemplar for group in cited.values() for exemplar in group]
     if exemplars:
         best = min(exemplars, key=lambda e: (e.ranking is not Ranking.STRONGEST, e.rank, -e.score))
         return _start(results, sentence, known, best.head, best.query)

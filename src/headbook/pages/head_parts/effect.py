@@ -247,7 +247,7 @@ def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]
     ablation, pages = results.study.corpus_sums.ablation, results.study.sentence_data.sentences
     assert ablation is not None
     table = results.study.effect_tokens
-    found: dict[HeadName, list[MissedTokenRow]] = {}
+    by_head: dict[HeadName, list[MissedTokenRow]] = {}
     for missed, (before, after) in zip(
         ablation.missed, table[["before", "after"]].itertuples(index=False), strict=True
     ):
@@ -255,7 +255,7 @@ def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]
         middle = missed.rank - 1 == (missed.tokens - 1) // 2
         if head.stack == results.stack.name and (missed.rank <= LISTED or middle):
             rank = f"rank {missed.rank:,} of {missed.tokens:,}{', the median' if middle else ''}"
-            found.setdefault(head, []).append(
+            by_head.setdefault(head, []).append(
                 MissedTokenRow(
                     rank, missed.preceding, missed.token, missed.following,
                     "" if math.isnan(before) else number(before), _after(ablation, missed, after),
@@ -263,4 +263,4 @@ def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]
                     sentence_page(missed.sentence + 1) if missed.sentence in pages else "",
                 )
             )  # fmt: skip
-    return {head: tuple(tokens) for head, tokens in found.items()}
+    return {head: tuple(tokens) for head, tokens in by_head.items()}

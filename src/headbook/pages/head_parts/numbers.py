@@ -65,7 +65,7 @@ def metric_rows(results: StackResults, head: HeadName, *, first: bool) -> Iterat
 
 def _lines(results: StackResults) -> tuple[_Line, ...]:
     """Return the rows of both tables, without the numbers of single heads."""
-    found = []
+    lines = []
     for metric in results.metrics:
         if metric.chart is ChartKind.PROFILE or metric.id in ELSEWHERE:
             continue  # the page has another figure or table of this metric
@@ -74,8 +74,8 @@ def _lines(results: StackResults) -> tuple[_Line, ...]:
             if metric.chart is ChartKind.DISTANCES and not first:
                 continue  # the metric's page lists all distances
             if any(results.has_value(metric.id, view, label) for view in metric.views):
-                found.append(_line(results, metric, label, first=first))
-    return tuple(found)
+                lines.append(_line(results, metric, label, first=first))
+    return tuple(lines)
 
 
 def _line(results: StackResults, metric: HeadMetric, label: str, *, first: bool) -> _Line:

@@ -100,30 +100,30 @@ class _Asked:
 
     def rank(self, own: float) -> tuple[int, int, int]:
         """Return how many heads have more, less, and a value that is equal or printed alike."""
-        there = self.strip.values
+        values = self.strip.values
         tied = self.alike[_written(self.metric, own)]
-        below = int(np.searchsorted(there, tied.min(), "left"))
-        above = len(there) - int(np.searchsorted(there, tied.max(), "right"))
-        return above, below, len(there) - above - below
+        below = int(np.searchsorted(values, tied.min(), "left"))
+        above = len(values) - int(np.searchsorted(values, tied.max(), "right"))
+        return above, below, len(values) - above - below
 
 
 def strips(results: StackResults, head: HeadName) -> tuple[Strip, ...]:
     """Return the most extreme metrics of a head, the most extreme first."""
-    found = []
+    ranked = []
     for order, asked in enumerate(results.cached(_asked)):
         own = float(asked.values[head.layer, head.head])
         if not math.isnan(own) and is_ranked(results, asked.metric.id, (head.layer, head.head)):
             rank, away = _extreme(asked, own)
-            found.append((-rank, -away, order, asked))
-    found.sort(key=lambda each: each[:3])
-    return tuple(_strip(results, head, asked) for *_, asked in found[:MOST_STRIPS])
+            ranked.append((-rank, -away, order, asked))
+    ranked.sort(key=lambda each: each[:3])
+    return tuple(_strip(results, head, asked) for *_, asked in ranked[:MOST_STRIPS])
 
 
 def _asked(results: StackResults) -> tuple[_Asked, ...]:
-    return tuple(_there(results))
+    return tuple(_asked_of_stack(results))
 
 
-def _there(results: StackResults) -> Iterator[_Asked]:
+def _asked_of_stack(results: StackResults) -> Iterator[_Asked]:
     """Yield the numbers of `ASKED` that the stack has and that differ among enough heads."""
     known = results.by_id
     for name, asked in ASKED:
@@ -133,11 +133,11 @@ def _there(results: StackResults) -> Iterator[_Asked]:
         view = results.view(metric, label)
         if results.has_value(name, view, label):
             values = results.heads(name, view, label).value
-            there = values[~np.isnan(values)]
-            if len(there) >= LEAST_HEADS and np.ptp(there) > 0:
-                median = _written(metric, float(np.median(there)))
+            known_values = values[~np.isnan(values)]
+            if len(known_values) >= LEAST_HEADS and np.ptp(known_values) > 0:
+                median = _written(metric, float(np.median(known_values)))
                 strip, title = RangeStrip.of(values), _title(metric, label)
-                alike = _alike(metric, there)
+                alike = _alike(metric, known_values)
                 yield _Asked(metric, label, view, title, values, strip, alike, median)
 
 
@@ -147,10 +147,10 @@ def _written(metric: HeadMetric, value: float) -> str:
 
 def _alike(metric: HeadMetric, values: Floats) -> dict[str, Floats]:
     """Group values by their printed text."""
-    found: dict[str, list[float]] = {}
+    groups: dict[str, list[float]] = {}
     for value in values.tolist():
-        found.setdefault(_written(metric, value), []).append(value)
-    return {text: np.array(group) for text, group in found.items()}
+        groups.setdefault(_written(metric, value), []).append(value)
+    return {text: np.array(group) for text, group in groups.items()}
 
 
 def _title(metric: HeadMetric, label: str) -> str:
@@ -160,10 +160,10 @@ def _title(metric: HeadMetric, label: str) -> str:
 
 def _extreme(asked: _Asked, own: float) -> tuple[float, float]:
     """Return the distance of a value from the middle: by rank, then in quartile ranges."""
-    there, (first, middle, third) = asked.strip.values, asked.strip.quarters
+    values, (first, middle, third) = asked.strip.values, asked.strip.quarters
     _, below, equal = asked.rank(own)
-    away = abs(own - middle) / max(third - first, float(there[-1] - there[0]) / 100)
-    return round(abs((below + equal / 2) / len(there) - 0.5), 3), away
+    away = abs(own - middle) / max(third - first, float(values[-1] - values[0]) / 100)
+    return round(abs((below + equal / 2) / len(values) - 0.5), 3), away
 
 
 def _strip(results: StackResults, head: HeadName, asked: _Asked) -> Strip:

@@ -72,11 +72,11 @@ def top_tokens(results: StackResults, head: HeadName) -> TopTokens | None:
     layers = results.cached(_of_layers)
     tables, occurring = [], 0
     for what, (title, about) in KINDS.items():
-        found = layers[head.layer][what]
-        occurring += found.item.size
-        more = (found.ratio[head.head] > 1) & (found.mean_head_ratio[head.head] > 1)
+        favoured = layers[head.layer][what]
+        occurring += favoured.item.size
+        more = (favoured.ratio[head.head] > 1) & (favoured.mean_head_ratio[head.head] > 1)
         above = np.flatnonzero(more)[:MOST_ROWS]
-        rows = tuple(_token_row(sums, found, head.head, int(place)) for place in above)
+        rows = tuple(_token_row(sums, favoured, head.head, int(place)) for place in above)
         if rows:
             columns = ("Pair" if what == PAIR else "Token", *COLUMNS)
             caption = f"{title}: {about}."
@@ -95,24 +95,24 @@ def _of_layers(results: StackResults) -> dict[int, dict[str, FavouredTokens]]:
     return {layer: {what: favoured_tokens(sums, layer, what) for what in KINDS} for layer in layers}
 
 
-def _token_row(sums: Affinities, found: FavouredTokens, head: int, place: int) -> Row:
+def _token_row(sums: Affinities, favoured: FavouredTokens, head: int, place: int) -> Row:
     """Return the row of a token or a pair; grey if the interval reaches a baseline."""
     at = head, place
-    item = found.item[at]
+    item = favoured.item[at]
     query, key = (str(sums.named(np.array(each[item]))) for each in (sums.query, sums.key))
-    mean, low, high = (float(part[at]) for part in (found.mean, found.low, found.high))
+    mean, low, high = (float(part[at]) for part in (favoured.mean, favoured.low, favoured.high))
     arrow = " → " if query and key else ""
     ends = interval_text(low, high, share=True)
     return Row(
         words_cell(MarkedText(visible(query), "bdi"), arrow, MarkedText(visible(key), "bdi")),
         (
-            f"{number(float(found.ratio[at]))}×",
-            f"{number(float(found.mean_head_ratio[at]))}×",
+            f"{number(float(favoured.ratio[at]))}×",
+            f"{number(float(favoured.mean_head_ratio[at]))}×",
             words_cell(percent(mean), ends and " ", MarkedText(ends, "small"), style="number"),
-            f"{int(found.count[at]):,}",
-            f"{int(found.n_sentences[at]):,}",
+            f"{int(favoured.count[at]):,}",
+            f"{int(favoured.n_sentences[at]):,}",
         ),
-        "" if found.clear[at] else "thin",
+        "" if favoured.clear[at] else "thin",
     )
 
 

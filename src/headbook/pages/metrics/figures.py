@@ -175,10 +175,10 @@ def _finite(series: Sequence[Series]) -> Iterator[Floats]:
 
 def _behind(numbers: HeadMetricNumbers) -> str:
     """Return the sentences behind a figure in words; empty for every sentence of the study."""
-    found = int(numbers.heads.sentences.max())
+    n_sentences = int(numbers.heads.sentences.max())
     if numbers.metric.source is Source.RANDOM:
-        return f", on {count_text(found, 'random sequence')}"
-    return numbers.results.sample_note(found, ", on")
+        return f", on {count_text(n_sentences, 'random sequence')}"
+    return numbers.results.sample_note(n_sentences, ", on")
 
 
 def _of(label: str) -> str:

@@ -135,7 +135,7 @@ def head_section(
     labels = offered_labels(numbers)
     several = len(results.drawable(metric)) > 1
     views = [each for each in metric.views if numbers._replace(view=each).known]
-    beside = [found for v in variants if (found := drawn_numbers(results, v)) is not None]
+    beside = [drawn for v in variants if (drawn := drawn_numbers(results, v)) is not None]
     scale = _Scale(numbers, labels)
     maps = [_map(numbers, scale.fill)]
     if not several and numbers.n_heads <= MAX_LINKED:

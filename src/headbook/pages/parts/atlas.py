@@ -179,11 +179,11 @@ def map_sheets(results: Iterable[StackResults]) -> str:
     return "".join(rules)
 
 
-def _tile(head: HeadName, found: HeadType | None, href: str) -> Tile:
+def _tile(head: HeadName, head_type: HeadType | None, href: str) -> Tile:
     name = head_name(head)
-    if found is None:
+    if head_type is None:
         return Tile(name, href, name, "", "")
-    return Tile(name, href, f"{name}, {found.name}", letters_of(found), style_of(found))
+    return Tile(name, href, f"{name}, {head_type.name}", letters_of(head_type), style_of(head_type))
 
 
 def _legend(types: Mapping[Place, HeadType | None]) -> Iterator[LegendLine]:

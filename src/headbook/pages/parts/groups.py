@@ -93,17 +93,17 @@ def group_table(results: StackResults, layer: int, head: int) -> PageTable | Non
 
 def pair_table(results: StackResults, layer: int, head: int) -> PageTable | None:
     """Return the differences of one head between the members of pairs; None without pairs."""
-    found = results.study.pair_differences.get(results.stack.name)
-    if found is None:
+    differences = results.study.pair_differences.get(results.stack.name)
+    if differences is None:
         return None
     name = HeadName(results.stack.name, layer, head)
     rows = tuple(
         Row(headline.link, cells)
-        for index in range(len(found.columns))
-        if found.difference[layer, head, index].n_sentences
-        for headline, cells in [pair_cells(found, name, index)]
+        for index in range(len(differences.columns))
+        if differences.difference[layer, head, index].n_sentences
+        for headline, cells in [pair_cells(differences, name, index)]
     )
-    return PageTable(("Metric", *found.members, "difference", "p"), rows) if rows else None
+    return PageTable(("Metric", *differences.members, "difference", "p"), rows) if rows else None
 
 
 def group_row(group: GroupSums, headline: GroupMetric, head: HeadName) -> RowKey:
@@ -112,22 +112,22 @@ def group_row(group: GroupSums, headline: GroupMetric, head: HeadName) -> RowKey
 
 
 def pair_cells(
-    found: PairDifferences, head: HeadName, index: int
+    differences: PairDifferences, head: HeadName, index: int
 ) -> tuple[GroupMetric, tuple[Content, ...]]:
     """Return the number of a row and its cells: mean of each member, difference, family-wise p."""
-    at, column = (head.layer, head.head, index), found.columns[index]
-    pairs, share = found.difference[at], is_share(all_metrics()[column.metric])
-    low, high = (float(end[at]) for end in found.ends)
+    at, column = (head.layer, head.head, index), differences.columns[index]
+    pairs, share = differences.difference[at], is_share(all_metrics()[column.metric])
+    low, high = (float(end[at]) for end in differences.ends)
     behind = int(pairs.n_sentences), float(pairs.n_observations), float(pairs.n_effective)
     value = Estimate(float(pairs.value), low, high, *behind)
     cells = [
         NumberCell(number(float(mean[at]), share=share), "", "", too_few=False)
-        for mean in (found.first, found.second)
+        for mean in (differences.first, differences.second)
     ]
     cells.append(difference_cell(value, share=share, behind=count_text(value.sentences, "pair")))
     row = row_of_head(head, column)
     linked = (cell.with_row("minimal_pairs", row) for cell in cells)
-    return _headline(column, index), (*linked, p_text(float(found.p[at])))
+    return _headline(column, index), (*linked, p_text(float(differences.p[at])))
 
 
 def difference_cell(value: Estimate, *, share: bool, behind: str) -> NumberCell:

@@ -80,8 +80,8 @@ class Column:
 
 def number_columns(results: Results) -> tuple[Column, ...]:
     """Return all columns that some stack has numbers for, in the order of metrics."""
-    there = {metric.id for r in results.values() for metric in r.metrics}
-    order = head_metrics(metric for name, metric in all_metrics().items() if name in there)
+    measured = {metric.id for r in results.values() for metric in r.metrics}
+    order = head_metrics(metric for name, metric in all_metrics().items() if name in measured)
     pairs = ((metric, label) for metric in order for label in offered_labels(metric))
     columns = (Column(*pair, _views(results, *pair)) for pair in pairs)
     return tuple(column for column in columns if column.views)

@@ -26,22 +26,22 @@ class Neighbours:
 
 def nearest_heads(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...]]:
     """Return the nearest heads of every head, by view; empty if distances were not measured."""
-    found = results.cached(head_distances)
-    heads = next(iter(found.values())).heads if found else ()
+    matrices = results.cached(head_distances)
+    heads = next(iter(matrices.values())).heads if matrices else ()
     return {
         head: tuple(
             Neighbours(
                 view,
                 PageTable(
-                    ("Head", *(VIEWS[each] for each in found)),
+                    ("Head", *(VIEWS[each] for each in matrices)),
                     tuple(
-                        Row(head_link(heads[other]), distances(found, index, other))
+                        Row(head_link(heads[other]), distances(matrices, index, other))
                         for other in near
                     ),
                     f"Most similar, {VIEWS[view]}.",
                 ),
             )
-            for view, each in found.items()
+            for view, each in matrices.items()
             if (near := each.nearest(index, NEAREST))
         )
         for index, head in enumerate(heads)
@@ -49,15 +49,15 @@ def nearest_heads(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, 
 
 
 def distances(
-    found: Mapping[SinkView, HeadDistanceMatrix], one: int, other: int
+    matrices: Mapping[SinkView, HeadDistanceMatrix], one: int, other: int
 ) -> tuple[NumberCell, ...]:
     """Return the distance of two heads in each view; thin if few rows count for both heads."""
-    return tuple(_distance(each, one, other) for each in found.values())
+    return tuple(_distance(each, one, other) for each in matrices.values())
 
 
-def _distance(found: HeadDistanceMatrix, one: int, other: int) -> NumberCell:
-    value, rows = found.value[one, other], int(found.rows[one, other])
-    behind = f"{found.sentences:,} sentences, {rows:,} rows that count for both heads"
+def _distance(matrix: HeadDistanceMatrix, one: int, other: int) -> NumberCell:
+    value, rows = matrix.value[one, other], int(matrix.rows[one, other])
+    behind = f"{matrix.sentences:,} sentences, {rows:,} rows that count for both heads"
     return NumberCell(
         nats_text(value), "", behind, too_few=not np.isnan(value) and rows < FEW_WORDS
     )

@@ -76,25 +76,25 @@ class Sources:
     cut: int
 
 
-def sources(found: Mapping[str, Steps], text: StoredText) -> Sources | None:
+def sources(shares: Mapping[str, Steps], text: StoredText) -> Sources | None:
     """Return the pictures and the table of one sentence; None if rollout was not measured.
 
     Args:
-        found: shares by kind of rollout, in steps; see `SentenceData.rollouts`.
+        shares: shares by kind of rollout, in steps; see `SentenceData.rollouts`.
     """
-    kinds = [kind for kind in NAMES if kind in found]
+    kinds = [kind for kind in NAMES if kind in shares]
     if not kinds:
         return None
     names = [visible(piece) for piece in distinct_tokens(text.pieces)]
     quoted = _quoted(text)
     return Sources(
-        mixtures=tuple(_mixture(kind, found[kind], names, text) for kind in kinds),
+        mixtures=tuple(_mixture(kind, shares[kind], names, text) for kind in kinds),
         table=PageTable(
             ("Last state", *(t for kind in kinds for t in (f"itself, {NAMES[kind]}", "others"))),
             tuple(
                 Row(
                     words_cell(name, foreign=True),
-                    tuple(c for kind in kinds for c in _cells(found[kind][index], index, quoted)),
+                    tuple(c for kind in kinds for c in _cells(shares[kind][index], index, quoted)),
                 )
                 for index, name in enumerate(names[:MOST_TOKENS])
             ),

@@ -59,15 +59,15 @@ def attention_data(
         ``queries`` and ``keys`` (see `text_data`; ``queries`` only if they are another text),
         ``causal``, ``weights`` (bytes, row by row), ``norms`` (in the order of the maps).
     """
-    found: dict[str, Any] = {
+    data: dict[str, Any] = {
         "keys": text_data(sentence.texts[stack.keys]),
         "causal": stack.causal,
         "weights": maps.tobytes(),
         "norms": [] if norms is None else [float(f"{n:.{DIGITS}g}") for n in norms.ravel()],
     }
     if stack.crosses:
-        found["queries"] = text_data(sentence.texts[stack.queries])
-    return found
+        data["queries"] = text_data(sentence.texts[stack.queries])
+    return data
 
 
 def text_data(text: StoredText) -> dict[str, Sequence[Any]]:

@@ -107,9 +107,9 @@ def _table(cells: list[tuple[int, int, float]]) -> PathTable:
     places, layers, values = (np.array(each) for each in zip(*cells, strict=True))
     rows, row = np.unique(places, return_inverse=True)
     columns, column = np.unique(layers, return_inverse=True)
-    found = np.full((len(rows), len(columns)), np.nan)
-    found[row, column] = values
-    return PathTable([int(layer) for layer in columns], found)
+    table = np.full((len(rows), len(columns)), np.nan)
+    table[row, column] = values
+    return PathTable([int(layer) for layer in columns], table)
 
 
 def _views(
@@ -141,13 +141,13 @@ def _classes(
     results: StackResults, metric: str, state: str, space: str, layers: list[int]
 ) -> dict[str, list[float | None]]:
     """Return means over all sentences by word class and layer, for the classes with numbers."""
-    means, found = results.cached(_class_means), {}
+    means, by_class = results.cached(_class_means), {}
     for label in CLASSES:
         by_layer = means.get((metric, "/".join(part for part in (state, space, label) if part)), {})
         values = np.array([by_layer.get(layer, np.nan) for layer in layers], float)
         if not np.isnan(values).all():
-            found[TOKEN_CLASSES[label]] = _numbers(values)
-    return found
+            by_class[TOKEN_CLASSES[label]] = _numbers(values)
+    return by_class
 
 
 def _class_means(results: StackResults) -> dict[tuple[str, str], dict[int, float]]:
@@ -166,14 +166,14 @@ def _beside(
 ) -> dict[str, Any]:
     """Return the metrics to compare a metric with: means over the sentence's tokens, by layer."""
     known = all_metrics()[metric]
-    found = {}
+    by_name = {}
     for name in known.beside if isinstance(known, TokenMetric) else ():
         spaces = {key[2] for key in tables if key[:2] == (name, state)}
         chosen = space if space in spaces else min(spaces, default="")
         if (name, state, chosen) in tables:
             means = np.nanmean(tables[name, state, chosen].values, axis=0)
-            found[BESIDE[name]] = _numbers(means)
-    return found
+            by_name[BESIDE[name]] = _numbers(means)
+    return by_name
 
 
 def token_kind(tag: str, special: bool) -> str:
