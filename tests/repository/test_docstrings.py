@@ -13,7 +13,7 @@ SOURCE = Path(headbook.__file__).parent
 # Folders and modules whose docstrings are checked; "" are the modules beside the folders.
 COVERED = (
     "", "ablation", "analysis", "attention", "charts", "cli", "comparison", "inputs", "metrics",
-    "model", "passes", "report", "run", "site", "study", "text",
+    "model", "pages", "passes", "report", "run", "site", "study", "text",
 )  # fmt: skip
 # Docstrings that may begin so, by module and name, with the reason.
 EXCEPTIONS: dict[tuple[str, str], str] = {}

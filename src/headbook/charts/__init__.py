@@ -11,11 +11,7 @@ from headbook.charts.axes import without_schema_checks
 from headbook.charts.drawing import Drawing
 from headbook.charts.figure import Drawable, Figure, vega_bundle
 from headbook.charts.heads import heat_map
-from headbook.charts.language import (
-    Arc,
-    arc_diagram,
-    ratio_grid,
-)
+from headbook.charts.language import Arc, arc_diagram, ratio_grid
 from headbook.charts.layers import layer_curve
 from headbook.charts.plots import Plot
 

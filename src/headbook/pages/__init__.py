@@ -1,1 +1,1 @@
-"""Studies to pages: one folder a page; frozen values, no HTML."""
+"""Pages of a site as frozen values, without HTML: one folder of modules for each large page."""

@@ -1,4 +1,4 @@
-"""How to cite and reuse a site; the page for wrong addresses."""
+"""The page on citing and reusing a site, and the page for wrong addresses."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,12 +9,12 @@ from headbook.study.manifest import Manifest
 
 @dataclass(frozen=True, kw_only=True)
 class AboutPage(Page):
-    """How to cite and reuse the site.
+    """The page on how to cite and reuse the site.
 
     Attributes:
-        bibtex: an entry for this site.
-        date: of the numbers.
-        annotators: what tagged and parsed the texts.
+        bibtex: BibTeX entry of this site.
+        date: date of the numbers.
+        annotators: tools that tagged and parsed the texts.
     """
 
     template: ClassVar[str] = "about.html"
@@ -24,7 +24,7 @@ class AboutPage(Page):
 
 
 def about_page(manifest: Manifest, bibtex: str) -> AboutPage:
-    """How to cite and reuse the site."""
+    """Return the page on how to cite and reuse the site."""
     return AboutPage(
         path="about.html",
         title="About this site",
@@ -37,14 +37,14 @@ def about_page(manifest: Manifest, bibtex: str) -> AboutPage:
 
 @dataclass(frozen=True, kw_only=True)
 class MissingPage(Page):
-    """What a web server shows for a wrong address."""
+    """The page that a web server sends for a wrong address."""
 
     template: ClassVar[str] = "404.html"
     contents = False
 
 
 def missing_page() -> MissingPage:
-    """The page for wrong addresses."""
+    """Return the page for wrong addresses."""
     return MissingPage(
         path="404.html",
         title="Page not found",

@@ -1,4 +1,4 @@
-"""Cross-attention as alignment of target and source."""
+"""The page of cross-attention as an alignment of target and source."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,22 +43,22 @@ from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import UINT8_STEPS, HeadName, StoredSentence, heads_of
 from headbook.study.tables import row_of_head
 
-MOST_TOKENS = 32  # of a text in pictures
+MOST_TOKENS = 32  # tokens of a text in pictures
 LINE = 17  # units from one token to the next
-MAX_TOKEN_LETTERS = 16  # of a token in a picture
+MAX_TOKEN_LETTERS = 16  # letters of a token in a picture
 WIDTH = 8  # units that a letter takes at most, in most scripts
 REACH, GAP = 70, 12  # units between the two texts, and around them
-PIXELS = 120  # most that a map's picture is wide; its rows stand beside their tokens
-COLOURS = 64  # a picture carries its palette
+PIXELS = 120  # largest width of a map; its rows are beside the names of their tokens
+COLOURS = 64  # colours of a map, few since each picture has its own palette
 
 
 @dataclass(frozen=True)
 class AlignmentLine:
-    """A line from a target token to its strongest source.
+    """A line from a target token to its strongest source token.
 
     Attributes:
-        source, target: heights at which it begins and ends.
-        width: as wide as its weight, in units of the picture.
+        source, target: heights at which the line begins and ends.
+        width: width in proportion to the weight, in units of the picture.
         note: the tokens and the weight in words.
     """
 
@@ -70,18 +70,19 @@ class AlignmentLine:
 
 @dataclass(frozen=True)
 class DrawnAlignment:
-    """A head in a sentence: source and target side by side, and the map.
+    """The alignment of a sentence by one head: source and target side by side, and the map.
 
     Attributes:
         name, href: the head and its page.
         view: the sentence's page with this head open.
-        note: what is drawn; also its text for who cannot see it.
+        note: description of the picture, also for readers who cannot see it.
         left, right, height: units of the picture to the left and right of the lines' beginning, and
             from top to bottom.
         sources, targets: names of the tokens.
         strokes: the links.
-        image: its map as an image address, rows are target tokens; ``width`` by ``tall`` pixels.
-        most: its largest weight, which has the strongest colour.
+        image: map of the head as an image address, rows are target tokens; ``width`` by ``tall``
+            pixels.
+        most: largest weight of the map, which has the strongest colour.
     """
 
     name: str
@@ -102,12 +103,12 @@ class DrawnAlignment:
 
 @dataclass(frozen=True)
 class AlignedSentence:
-    """A sentence with its links.
+    """A sentence with its alignments by several heads.
 
     Attributes:
         name, href: the sentence and its page.
         heads: the first heads of the table.
-        table: the same links: a target token, and its source by each head.
+        table: links in words: a target token, and its source by each head.
         cut: tokens of the longer text that pictures and table leave out.
     """
 
@@ -121,7 +122,7 @@ class AlignedSentence:
 def aligned_sentence(
     results: StackResults, sentence: StoredSentence, heads: Sequence[HeadName]
 ) -> AlignedSentence | None:
-    """A sentence by some heads; None where it has no links."""
+    """Return the alignments of a sentence by some heads; None if the sentence has no links."""
     made = links(results, sentence)
     if made is None:
         return None
@@ -150,7 +151,7 @@ def aligned_sentence(
 def _names(
     results: StackResults, sentence: StoredSentence, made: Links
 ) -> tuple[list[str], list[str]]:
-    """The first source and target tokens that count."""
+    """Return the first source and target tokens between which links are drawn."""
     sides = (results.stack.keys, made.sources), (results.stack.queries, made.targets)
     sources, targets = (
         [visible(sentence.texts[side].pieces[i]) for i in places[:MOST_TOKENS]]
@@ -160,7 +161,7 @@ def _names(
 
 
 def _label(made: Links, head: HeadName, row: int, sources: Sequence[str]) -> str:
-    """The strongest source of a target token with its weight."""
+    """Return the strongest source of a target token with its weight."""
     position = int(made.best[head.layer, head.head, row])
     if position == NO_SOURCE:
         return "none"
@@ -223,12 +224,12 @@ PEAKED = (ids.CONFIDENCE, ids.RELATIVE_ENTROPY)  # metrics of how peaked rows ar
 GOLD = ("AER", "precision", "recall", "F1")  # columns beside gold alignments
 MOST_ROWS = 100  # heads of the table
 MOST_HEADS, MOST_SENTENCES = 3, 3
-MOST_LISTED, MAX_ENTRY_LETTERS = 200, 60  # sentences that are linked, and what is shown of each
+MOST_LISTED, MAX_ENTRY_LETTERS = 200, 60  # sentences in the list, letters of each
 
 
 @dataclass(frozen=True)
 class ListedAlignment:
-    """A sentence in the list of all: its page at the first heads, and how it begins."""
+    """An entry in the list of all sentences: page at the first heads, and beginning of the text."""
 
     number: int
     href: str
@@ -237,17 +238,17 @@ class ListedAlignment:
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentPage(Page):
-    """Alignments of cross-attention.
+    """The page of alignments by cross-attention.
 
     Attributes:
-        behind: what they rest on, in words.
-        gold: in how many sentences alignments of words are known; 0 without any.
+        behind: number of sentences behind the alignments, in words.
+        gold: number of sentences with gold alignments of words.
         table: a head that chooses every source token equally often, then heads, those with the
             fewest errors first, or else the most monotone.
         sentences: the first sentences, drawn.
         listed: the sentences that have a page, or the first of them.
-        more: how many are left out there.
-        choices: heads that their pages can open at: in words, and as addresses have them.
+        more: number of sentences that ``listed`` leaves out.
+        choices: heads with which pages of sentences can open: in words, and as in addresses.
     """
 
     template: ClassVar[str] = "alignment.html"
@@ -263,19 +264,19 @@ class AlignmentPage(Page):
 
 
 def _crossing(results: Mapping[str, StackResults]) -> tuple[StackResults, Alignments] | None:
-    """The stack whose links are known, and these."""
+    """Return cross-attention with its alignments; None if the study has none."""
     crossing = next((result for result in results.values() if result.stack.crosses), None)
     found = crossing.cached(alignments) if crossing else None
     return None if crossing is None or found is None else (crossing, found)
 
 
 def has_alignment(results: Mapping[str, StackResults]) -> bool:
-    """Return whether a study has cross-attention whose alignment it shows."""
+    """Whether a study has cross-attention with alignments for a page."""
     return _crossing(results) is not None
 
 
 def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage:
-    """The page of cross-attention."""
+    """Return the page of cross-attention."""
     known = _crossing(results)
     assert known is not None
     crossing, found = known
@@ -300,7 +301,7 @@ def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage:
 
 
 def _choices(order: Sequence[HeadName]) -> Iterator[tuple[str, str]]:
-    """The first heads of the table together, then each of its heads."""
+    """Yield the first heads of the table together, then each head of the table."""
     places = [f"{head.layer}.{head.head}" for head in order[:MOST_ROWS]]
     yield f"the first {min(MOST_HEADS, len(order))} of the table", ",".join(places[:MOST_HEADS])
     yield from ((head_name(head), place) for head, place in zip(order, places, strict=False))
@@ -315,7 +316,7 @@ def _listed(results: StackResults, sentence: StoredSentence, heads: str) -> List
 
 
 def _order(results: StackResults, found: Alignments) -> list[HeadName]:
-    """Heads with the fewest errors first, or else the most monotone; without a number last."""
+    """Sort heads by errors, the fewest first, or else by monotony; heads without a number last."""
     key = found.error.value if found.error else -found.monotone.value
     return sorted(
         heads_of(results.stack), key=lambda h: np.nan_to_num(key[h.layer, h.head], nan=math.inf)
@@ -323,7 +324,7 @@ def _order(results: StackResults, found: Alignments) -> list[HeadName]:
 
 
 def _peaked(results: StackResults) -> Iterator[tuple[str, SinkView]]:
-    """Metrics of how peaked rows are, among keys that are not special."""
+    """Yield the metrics of how peaked rows are, among keys that are not special."""
     for name in PEAKED:
         if results.has_value(name, SinkView.RENORM, ""):
             yield name, SinkView.RENORM
@@ -373,10 +374,12 @@ def _linked(cell: NumberCell, head: HeadName, measure: str) -> NumberCell:
 
 
 def _even(results: StackResults, found: Alignments, head: HeadName) -> Iterator[NumberCell | None]:
-    """Yield numbers of even choice; metrics have those of uniform attention on their own pages.
+    """Yield the numbers of a head that chooses every source token equally often.
+
+    Metrics other than those of alignments have uniform attention on their own pages.
 
     Args:
-        head: a head whose rows have the numbers, as those of every head.
+        head: head whose rows the numbers link to; any head will do.
     """
     yield from (None for _ in _peaked(results))
     yield None
@@ -386,7 +389,7 @@ def _even(results: StackResults, found: Alignments, head: HeadName) -> Iterator[
 
 
 def _cell(value: Estimate, *, share: bool = True) -> NumberCell:
-    """A number as pages print it; of correlations each sentence is one observation."""
+    """Return a number with its interval; of correlations each sentence is one observation."""
     unit = "observations" if share else "sentences with a correlation"
     return NumberCell(
         number(value.value, share=share),

@@ -1,17 +1,18 @@
 """The page of a site's files: a number with its row, and what the columns of each file mean."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from headbook.pages.parts.page import AnalysisPage
+from headbook.pages.parts.page import AnalysisPage, Sentence
 from headbook.report.answers.data import NumberExample
 from headbook.report.wording import count_text, size_text
 from headbook.study.tables import Table
 
-DescribedFile = tuple[str, Mapping[str, str]]  # what a file holds, and its columns
+DescribedFile = tuple[str, Mapping[str, str]]  # content of a file, and its columns
+WITHOUT_SCRIPTS = "a number is a link to its table here; the address names the line."
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class DataFile:
 
     Attributes:
         name: name of its files without their endings.
-        what: what it holds.
+        what: content of the table or record.
         columns: names of columns or fields with their meaning.
         files: address and size of each of its files.
         rows: number of rows; None for a record.
@@ -94,6 +95,29 @@ def data_page(
         left_out: a message for each file that is too large.
         row: a number with its row.
     """
+    listed = _tables(data, tables, facts)
+    return DataPage(
+        path="data.html",
+        topic="Data",
+        title="Where does a number come from?",
+        description="Every number of this site as a file, with the meaning of each column.",
+        answer=_answer(row),
+        scope=(
+            ("Files", f"{count_text(len(listed), 'table')}, each as CSV and Parquet."),
+            ("Without scripts", WITHOUT_SCRIPTS),
+        ),
+        row=row,
+        tables=tuple(listed),
+        records=tuple(_records(data, records)),
+        figures=figures,
+        left_out=tuple(left_out),
+    )
+
+
+def _tables(
+    data: Path, tables: Mapping[str, Table[Any]], facts: Mapping[str, Mapping[str, Any]]
+) -> list[DataFile]:
+    """Return the tables of a site, the longest first."""
     longest = max((of["rows"] for of in facts.values()), default=0)
     listed = [
         DataFile(
@@ -106,34 +130,21 @@ def data_page(
         )
         for name, of in facts.items()
     ]
-    others = [
-        DataFile(name, what, tuple(fields.items()), ((f"data/{name}", _size(data / name)),))
-        for name, (what, fields) in records.items()
-        if (data / name).exists()
-    ]
-    return DataPage(
-        path="data.html",
-        topic="Data",
-        title="Where does a number come from?",
-        description="Every number of this site as a file, with the meaning of each column.",
-        answer=(
-            "From one row of one table: click a number",
-            *((", such as ", row.example.number, ",") if row else ()),
-            " and its row opens.",
-        ),
-        scope=(
-            ("Files", f"{count_text(len(listed), 'table')}, each as CSV and Parquet."),
-            (
-                "Without scripts",
-                "a number is a link to its table here; the address names the line.",
-            ),
-        ),
-        row=row,
-        tables=tuple(sorted(listed, key=lambda table: -(table.rows or 0))),
-        records=tuple(others),
-        figures=figures,
-        left_out=tuple(left_out),
-    )
+    return sorted(listed, key=lambda table: -(table.rows or 0))
+
+
+def _records(data: Path, records: Mapping[str, DescribedFile]) -> Iterator[DataFile]:
+    """Yield the files that are no tables and that the site has."""
+    for name, (what, fields) in records.items():
+        if (data / name).exists():
+            size = _size(data / name)
+            yield DataFile(name, what, tuple(fields.items()), ((f"data/{name}", size),))
+
+
+def _answer(row: ExampleRow | None) -> Sentence:
+    """Return the answer of the page, with a number as an example if there is one."""
+    example: Sentence = (", such as ", row.example.number, ",") if row else ()
+    return ("From one row of one table: click a number", *example, " and its row opens.")
 
 
 def _size(file: Path) -> str:

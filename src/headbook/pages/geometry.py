@@ -1,4 +1,4 @@
-"""How words travel: from the input embedding through the layers, and the space of their states."""
+"""The page on how words travel: from the embedding through layers, and the space of states."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,14 +8,7 @@ import numpy as np
 
 from headbook.charts.panels import PanelPlot
 from headbook.charts.theme import amount_class
-from headbook.pages.geometry_parts.state_space import (
-    gaps_in_space,
-    layer_similarity,
-    number_tables,
-    outlier_table,
-    outlier_title,
-    space_plot,
-)
+from headbook.pages.geometry_parts import state_space
 from headbook.pages.geometry_parts.travel_curves import mixing_plot, path_plot
 from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection, gap_text
 from headbook.pages.parts.table import HeatCell, MarkedText, PageTable, Row, WordsCell, words_cell
@@ -115,7 +108,7 @@ class GeometryPage(AnalysisPage):
 
 
 def has_geometry(results: Mapping[str, StackResults]) -> bool:
-    """Return whether a study has states of tokens, or what attention adds to them."""
+    """Whether a study has states of tokens, or numbers on what attention adds to states."""
     return any(_has_states(r) for r in results.values())
 
 
@@ -183,11 +176,11 @@ def _section(results: StackResults) -> TravelSection:
         mixing=mixing_plot(results),
         mixing_notes=tuple(mixing_sentences(results)),
         observed=_observed(results),
-        space=space_plot(results, sums) if sums else None,
-        similarity=layer_similarity(results, sums) if sums else None,
-        outliers=outlier_table(results, sums) if sums else None,
-        outlier_title=outlier_title(sums) if sums else "",
-        numbers=tuple(number_tables(sums)) if sums else (),
+        space=state_space.space_plot(results, sums) if sums else None,
+        similarity=state_space.layer_similarity(results, sums) if sums else None,
+        outliers=state_space.outlier_table(results, sums) if sums else None,
+        outlier_title=state_space.outlier_title(sums) if sums else "",
+        numbers=tuple(state_space.number_tables(sums)) if sums else (),
     )
 
 
@@ -202,14 +195,14 @@ KIND_COLUMNS = (
 def _kinds(results: StackResults) -> Iterator[tuple[str, float, dict[str, TokenNumbers]]]:
     """Yield the parts of speech of the corpus with their words, most kept neighbours first."""
     last = results.stack.n_layers - 1
-    found = []
+    kinds = []
     for tag in UPOS:
         numbers = {m: n for m, *_ in KIND_COLUMNS if (n := token_numbers(results, m, tag))}
         if numbers:
             counts = [n.estimates.events.item(last) for n in numbers.values()]
             key = (numbers.get(KEPT) or next(iter(numbers.values()))).estimates.value[last]
-            found.append((-np.nan_to_num(key, nan=-1), tag, max(counts), numbers))
-    for _, tag, count, numbers in sorted(found, key=lambda each: each[:2]):
+            kinds.append((-np.nan_to_num(key, nan=-1), tag, max(counts), numbers))
+    for _, tag, count, numbers in sorted(kinds, key=lambda each: each[:2]):
         yield tag, count, numbers
 
 
@@ -217,17 +210,17 @@ def _kinds_table(
     kinds: list[tuple[str, float, dict[str, TokenNumbers]]], chosen: Callable[[float], bool]
 ) -> PageTable | None:
     """Return the parts of speech with as many words as chosen, after the last layer."""
-    there = [each for each in KIND_COLUMNS if any(each[0] in found for *_, found in kinds)]
+    columns = [each for each in KIND_COLUMNS if any(each[0] in numbers for *_, numbers in kinds)]
     rows = []
-    for tag, count, found in kinds:
+    for tag, count, numbers in kinds:
         if chosen(count):
             cells = (
-                _kind_cell(found.get(metric), [f[metric] for *_, f in kinds if metric in f], text)
-                for metric, _, text in there
+                _kind_cell(numbers.get(metric), [f[metric] for *_, f in kinds if metric in f], text)
+                for metric, _, text in columns
             )
             head = words_cell(TAG_NAMES[tag], style=f"cl c-{class_of_tag(tag)}")
             rows.append(Row(head, (words_cell(f"{count:,.0f}", style="few"), *cells)))
-    titles = ("words", "n", *(title for _, title, _ in there))
+    titles = ("words", "n", *(title for _, title, _ in columns))
     return PageTable(titles, tuple(rows), style="heat") if rows else None
 
 
@@ -249,9 +242,9 @@ def _observed(results: StackResults) -> PageTable | None:
     """Return the table of published observations in both kinds of states."""
     states = {ResidualPoint.POST: "after the layer", ResidualPoint.MID: "after attention"}
     tested = {state: {s.name: s for s in observations(results, state)} for state in states}
-    names = {name: s.text for found in tested.values() for name, s in found.items()}
+    names = {name: s.text for by_name in tested.values() for name, s in by_name.items()}
     rows = tuple(
-        Row(text, tuple(_verdict(results, found.get(name)) for found in tested.values()))
+        Row(text, tuple(_verdict(results, by_name.get(name)) for by_name in tested.values()))
         for name, text in names.items()
     )
     return PageTable(("observation", *states.values()), rows, style="observed") if rows else None
@@ -284,12 +277,12 @@ def _example(results: StackResults) -> Sentence:
     if own is None or kind not in own.shares or np.isnan(own.shares[kind].value[last]):
         return ()
     share = own.shares[kind].at(last)
-    counted, found = round(share.events), round(share.value * share.events)
+    counted, kept = round(share.events), round(share.value * share.events)
     number_ = own_token_number(results, kind, last)._replace(text=percent(share.value))
     interval = interval_text(share.low, share.high, share=True)
     return (
         f"Of {counted:,} {WORD_CLASS_NAMES[kind]} in {count_text(share.sentences, 'sentence')}, "
-        f"{found:,} have no nearer vocabulary token than their own after layer {last}: {found:,} / "
+        f"{kept:,} have no nearer vocabulary token than their own after layer {last}: {kept:,} / "
         f"{counted:,} = ", number_, f" {interval}.".replace(" .", "."),
     )  # fmt: skip
 
@@ -304,7 +297,7 @@ MEASURES = {
 
 
 def _absent(results: StackResults) -> Iterator[str]:
-    """Yield what was not measured of a stack, with the reason or the option."""
+    """Yield the numbers that a stack lacks, with the reason or the option that measures them."""
     if results.stack.crosses:
         yield "Cross-attention has no states of its own; those of the decoder are shown."
         return
@@ -327,4 +320,4 @@ def _absent(results: StackResults) -> Iterator[str]:
     if sums is None:
         yield "The space of states is not measured here: --metrics anisotropy,effective_rank."
     else:
-        yield from gaps_in_space(sums)
+        yield from state_space.gaps_in_space(sums)

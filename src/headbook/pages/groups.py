@@ -1,4 +1,4 @@
-"""Groups of sentences and minimal pairs."""
+"""The page of groups of sentences and minimal pairs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,13 +38,13 @@ from headbook.study.groups import GroupSums
 from headbook.study.manifest import Manifest, MissingPart
 from headbook.study.sentence_data import HeadName
 
-MOST_ROWS = 15  # of a table
-SMALL = 0.05  # a p below it is counted
+MOST_ROWS = 15  # rows of a table
+SMALL = 0.05  # p below which a comparison is counted
 
 
 @dataclass(frozen=True)
 class Contrasts:
-    """Heads with the smallest p, of how many comparisons, and how many have a small one."""
+    """Heads with the smallest p, the number of comparisons, and how many have a small p."""
 
     table: PageTable
     family: int
@@ -53,15 +53,15 @@ class Contrasts:
 
 @dataclass(frozen=True)
 class MinimalPairsSection:
-    """Pairs of sentences.
+    """Minimal pairs of sentences, and the heads that differ most within pairs.
 
     Attributes:
-        pairs, left_out: how many have two members, and how many identifiers have not.
-        member_column: the column that tells members apart; empty where their order does.
-        members: what it says of them.
+        pairs, left_out: number of pairs, and number of identifiers without two members.
+        member_column: column that distinguishes the members; empty if their order does.
+        members: value of that column for each member, else ``first`` and ``second``.
         table: heads with the smallest p.
-        family: heads and numbers that were compared.
-        below: how many of them have a p below 0.05.
+        family: number of comparisons: heads times numbers.
+        below: number of comparisons with a p below 0.05.
     """
 
     pairs: str
@@ -74,7 +74,7 @@ class MinimalPairsSection:
 
 
 class _Found(NamedTuple):
-    """The p of one comparison, and where it stands."""
+    """The p of one comparison, with its head, number and groups."""
 
     p: float
     layer: int
@@ -85,101 +85,108 @@ class _Found(NamedTuple):
 
 def head_contrasts(results: StackResults, groups: Sequence[GroupSums]) -> Contrasts:
     """Compare every two groups by every head and headline."""
-    found: list[_Found] = []
+    comparisons: list[_Found] = []
     layers = [*results.stack.attention_layers]
     for pair in combinations(groups, 2):
         for headline in results.cached(stack_headlines):
             one, other = (group.heads[..., headline.place] for group in pair)
             p = contrast(one, other, headline.metric.limits).p[layers]
-            found += [
+            comparisons += [
                 _Found(float(p[place]), layers[place[0]], int(place[1]), headline, pair)
                 for place in zip(*np.nonzero(~np.isnan(p)), strict=True)
             ]
-    first = sorted(found, key=lambda each: each.p)[:MOST_ROWS]
+    first = sorted(comparisons, key=lambda each: each.p)[:MOST_ROWS]
     two = tuple(group.value for group in groups) if len(groups) == 2 else ()
     between = two or ("first", "its value", "second", "its value")
-    rows = tuple(_contrast(results, each, len(found), named=not two) for each in first)
+    rows = tuple(_contrast(results, each, len(comparisons), named=not two) for each in first)
     return Contrasts(
         table=PageTable(("Head", "Metric", *between, "difference", "uniform attention", "p"), rows),
-        family=len(found),
-        below=sum(each.p * len(found) < SMALL for each in found),
+        family=len(comparisons),
+        below=sum(each.p * len(comparisons) < SMALL for each in comparisons),
     )
 
 
-def _contrast(results: StackResults, found: _Found, family: int, *, named: bool) -> Row:
-    """The first group minus the second; the p of this comparison, times the number of all."""
-    headline, (layer, head) = found.headline, (found.layer, found.head)
-    one, other = (group.heads[layer, head, headline.place] for group in found.groups)
+def _contrast(results: StackResults, comparison: _Found, family: int, *, named: bool) -> Row:
+    """Return the row of a comparison: first group minus second, p times number of comparisons."""
+    headline, (layer, head) = comparison.headline, (comparison.layer, comparison.head)
+    one, other = (group.heads[layer, head, headline.place] for group in comparison.groups)
     apart, share = contrast(one, other, headline.metric.limits), is_share(headline.metric)
     value = Estimate(float(apart.value), float(apart.low), float(apart.high), 0, 0.0)
-    even = [group.uniform[layer, headline.place].value for group in found.groups]
+    even = [group.uniform[layer, headline.place].value for group in comparison.groups]
     name = HeadName(results.stack.name, layer, head)
-    # Most are equal but for rounding.
+    # Rounded, since most differences under uniform attention are 0 but for floating-point errors.
     uniform = Estimate(round(float(even[0] - even[1]), 9), np.nan, np.nan, 0, 0.0)
     values: list[Content] = []
-    for group in found.groups:
+    for group in comparison.groups:
         values += [words_cell(MarkedText(group.value, "bdi"))] if named else []
         cell = NumberCell.of(numbers_of(group, headline).at(layer, head), headline.metric)
         values.append(cell.with_row("groups", group_row(group, headline, name)))
     cells = (
         words_cell(headline.link, style="what"),
         *values,
-        difference_cell(value, share=share, behind=f"p {p_text(found.p)}, uncorrected"),
+        difference_cell(value, share=share, behind=f"p {p_text(comparison.p)}, uncorrected"),
         difference_cell(uniform, share=share, behind="").text,
-        p_text(min(1.0, found.p * family)),
+        p_text(min(1.0, comparison.p * family)),
     )
     return Row(head_link(name), cells)
 
 
-def minimal_pairs_section(results: StackResults, found: PairDifferences) -> MinimalPairsSection:
-    """Heads and numbers with the smallest p; of equal ones the largest in standard errors."""
-    places = [*zip(*np.nonzero(~np.isnan(found.p)), strict=True)]
-    places.sort(key=lambda place: (found.p[place], -_size(found, place)))
+def minimal_pairs_section(
+    results: StackResults, differences: PairDifferences
+) -> MinimalPairsSection:
+    """Return the heads and numbers with the smallest p within pairs.
+
+    Of equal p, the largest difference in standard errors comes first.
+    """
+    places = [*zip(*np.nonzero(~np.isnan(differences.p)), strict=True)]
+    places.sort(key=lambda place: (differences.p[place], -_size(differences, place)))
     return MinimalPairsSection(
-        pairs=count_text(found.pairs, "pair"),
-        left_out=found.left_out,
-        member_column=found.member_column,
-        members=found.members,
+        pairs=count_text(differences.pairs, "pair"),
+        left_out=differences.left_out,
+        member_column=differences.member_column,
+        members=differences.members,
         table=PageTable(
-            ("Head", "Metric", *found.members, "difference", "p"),
-            tuple(_pair_row(results, found, *map(int, place)) for place in places[:MOST_ROWS]),
+            ("Head", "Metric", *differences.members, "difference", "p"),
+            tuple(
+                _pair_row(results, differences, *map(int, place)) for place in places[:MOST_ROWS]
+            ),
         ),
-        family=found.family,
-        below=int((found.p < SMALL).sum()),
+        family=differences.family,
+        below=int((differences.p < SMALL).sum()),
     )
 
 
-def _size(found: PairDifferences, place: tuple[int, ...]) -> float:
-    """A difference in standard errors."""
-    one = found.difference[place]
+def _size(differences: PairDifferences, place: tuple[int, ...]) -> float:
+    """Return a difference in standard errors, without its sign; 0 without variance."""
+    one = differences.difference[place]
     error = float(np.sqrt(one.variance()))
     return abs(float(one.value)) / error if error else 0.0
 
 
 def _pair_row(
-    results: StackResults, found: PairDifferences, layer: int, head: int, column: int
+    results: StackResults, differences: PairDifferences, layer: int, head: int, column: int
 ) -> Row:
     name = HeadName(results.stack.name, layer, head)
-    headline, cells = pair_cells(found, name, column)
+    headline, cells = pair_cells(differences, name, column)
     return Row(head_link(name), (headline.link, *cells))
 
 
-FEW_SENTENCES = 10  # groups with fewer are not compared
+FEW_SENTENCES = 10  # sentences below which a group is not compared
 MOST_LINES = 6  # groups of a figure
-MOST_FIGURES = 8  # of the page
-LETTERS = 24  # of a group's name in a figure
+MOST_FIGURES = 8  # figures of the page
+LETTERS = 24  # letters of a group's name in a figure
 
 
 @dataclass(frozen=True)
 class ColumnSection:
-    """One metadata column.
+    """The groups of one metadata column.
 
     Attributes:
         title: the column's name.
-        table: its groups.
+        table: groups of the column.
         figures: curves over layers.
-        contrasts: heads that differ most between two of its groups.
-        heads, numbers, pairs: how many were compared of each.
+        contrasts: heads that differ most between two groups.
+        heads, numbers, pairs: numbers of heads, of metrics and of pairs that were compared.
         small: groups with too few sentences to compare.
     """
 
@@ -195,7 +202,7 @@ class ColumnSection:
 
 @dataclass(frozen=True)
 class GroupsSection(StackSection):
-    """One kind of attention: its columns and its pairs."""
+    """Groups and pairs in one stack: a section for each column, and the pairs."""
 
     columns: tuple[ColumnSection, ...]
     pairs: MinimalPairsSection | None
@@ -203,7 +210,7 @@ class GroupsSection(StackSection):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupsPage(Page):
-    """Groups and pairs in all stacks.
+    """The page of groups and pairs in all stacks.
 
     Attributes:
         sections: by stack.
@@ -219,13 +226,13 @@ class GroupsPage(Page):
 
 
 def has_groups(results: Mapping[str, StackResults]) -> bool:
-    """Return whether a study has groups of sentences or pairs to compare."""
+    """Whether a study has groups of sentences or pairs to compare."""
     pairs = study_of(results).pair_differences
     return any(groups_of(r) for r in results.values()) or bool(pairs)
 
 
 def groups_page(results: Mapping[str, StackResults]) -> GroupsPage:
-    """The page of groups and of pairs."""
+    """Return the page of groups and of pairs."""
     each = [*results.values()]
     study = study_of(results)
     most = MOST_FIGURES // max(1, sum(len({g.column for g in groups_of(r)}) for r in each))
@@ -286,9 +293,9 @@ def _row(group: GroupSums) -> Row:
 def _figure(
     results: StackResults, number: int, groups: Sequence[GroupSums], headline: GroupMetric
 ) -> Figure:
-    """A line for each group, the largest ones."""
-    there = [g for g in groups if numbers_of(g, headline, "layers").sentences.any()]
-    largest = sorted(there, key=lambda group: -group.sentences)[:MOST_LINES]
+    """Return the curves of a number by layer, a line for each of the largest groups."""
+    measured = [g for g in groups if numbers_of(g, headline, "layers").sentences.any()]
+    largest = sorted(measured, key=lambda group: -group.sentences)[:MOST_LINES]
     layers = [*results.stack.attention_layers]
     frames = []
     for name, group in zip(_names(largest), largest, strict=True):
@@ -310,7 +317,7 @@ def _figure(
 
 
 def _names(groups: Sequence[GroupSums]) -> list[str]:
-    """Names short enough for a figure, no two alike."""
+    """Return names of groups that are short enough for a figure, no two alike."""
     names: list[str] = []
     for group in groups:
         whole = visible(group.value)

@@ -6,35 +6,19 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from headbook.metrics import ids
+from headbook.pages.head_parts import sections
 from headbook.pages.head_parts.effect import AblationSection, ablation_section
 from headbook.pages.head_parts.numbers import metric_rows
-from headbook.pages.head_parts.sections import (
-    ExemplarMaps,
-    Offsets,
-    TagRow,
-    exemplar_maps,
-    found_relations,
-    offset_section,
-    output_shares,
-    tag_rows,
-    token_similarity_maps,
-)
 from headbook.pages.head_parts.standing import Strip, strips
 from headbook.pages.head_parts.tokens import FromTo, TopTokens, from_to, top_tokens
 from headbook.pages.parts.atlas import map_style, mean_maps
-from headbook.pages.parts.baselines import (
-    ShareWithBaseline,
-    baseline_title,
-)
+from headbook.pages.parts.baselines import ShareWithBaseline, baseline_title
 from headbook.pages.parts.exemplars import Exemplars, exemplars_of
 from headbook.pages.parts.groups import group_table, pair_table
 from headbook.pages.parts.head_card import strongest_of
 from headbook.pages.parts.nearest_heads import Neighbours, nearest_heads
 from headbook.pages.parts.page import ATTENTION_SCRIPTS, EVERY, Page, Sentence, gap_texts
-from headbook.pages.parts.table import (
-    NumberCell,
-    PageTable,
-)
+from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.report.answers.head_numbers import RoleSentence
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.class_flows import flows_of_stack
@@ -54,12 +38,12 @@ from headbook.report.wording import (
 from headbook.schema import SinkView
 from headbook.study.sentence_data import Exemplar, HeadName, heads_of
 
-STYLE = "numbers all"  # of the tables of all numbers
+STYLE = "numbers all"  # classes of the tables of all numbers
 
 
 @dataclass(frozen=True)
 class NearTile:
-    """A head near to this one: its page, the classes of its mean map, and how far it is."""
+    """A head near to the head of the page: address, classes of its mean map, and distance."""
 
     name: str
     href: str
@@ -69,7 +53,7 @@ class NearTile:
 
 @dataclass(frozen=True)
 class Near:
-    """The nearest heads, by which keys."""
+    """The nearest heads by attention to one set of keys."""
 
     keys: str
     tiles: tuple[NearTile, ...]
@@ -77,7 +61,7 @@ class Near:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadPage(Page):
-    """One head.
+    """The page of one head.
 
     Attributes:
         name: ``L4·H11``.
@@ -86,33 +70,33 @@ class HeadPage(Page):
         family_text: name of the family, and how many heads it has; empty without one.
         type_text: its type by shares of attention; empty without one.
         stack_title: the kind of attention.
-        place: where it stands among layers and heads, in words.
-        previous, next: addresses and names of its neighbours, or None.
+        place: numbers of layer and head, in words.
+        previous, next: addresses and names of the heads before and after; None at the ends.
         map: classes of its mean map.
-        map_over: what the mean map is the mean of.
-        sink: what the sink receives and contributes, in words; empty if it was not measured.
-        flow: what it attends from and to; None if it was not measured.
+        map_over: sentences and positions behind the mean map, in words.
+        sink: shares of attention and output of the sink, in words; empty if not measured.
+        flow: classes or tokens that the head attends from and to; None if not measured.
         offsets: attention by offset, or None.
-        exemplars: sentences with its attention.
-        strips: where it stands among all heads.
-        alike: by view the heads nearest to it, empty where heads were not compared; ``near`` are
-            the nearest as pictures.
-        relations: those that it serves most above uniform attention; empty without trees.
-        contributions: its share of the output, and the sink's.
-        ablated: what the model loses without it; None where no head was replaced.
+        exemplars: sentences with the attention of the head.
+        strips: ranks of the head among all heads.
+        alike: nearest heads by view, empty if heads were not compared; ``near`` are the nearest as
+            pictures.
+        relations: relations that the head serves most above uniform attention; empty without trees.
+        contributions: shares of the head and of the sink in the output.
+        ablated: effects of ablating the head; None if no head was replaced.
         tags: attention to parts of speech; empty without tags.
-        tags_sink: how much goes to the sink, which ``tags`` leave out; empty if that is little.
-        top: the tokens and pairs that it favours; None where they were not summed.
-        default_view: the keys that percentiles and charts use, in words.
-        baselines: what the model is compared with.
-        numbers: the head's numbers, of metrics with many labels the first one.
-        more: the other labels.
-        by_group: some of its numbers by group of sentences; None without groups.
-        in_pairs: what differs within pairs of sentences; None without pairs.
-        exemplar_maps: its strongest exemplar in three ways, or None without exemplars.
-        alike_tokens: the same exemplar by what the head writes, or None where values are unknown.
-        data: script with the exemplars' whole maps.
-        absent: what was not measured, and why or with which option it is.
+        tags_sink: share of the sink, which ``tags`` leave out; empty if the share is small.
+        top: tokens and pairs that the head favours; None if tokens were not summed.
+        default_view: keys that count in percentiles and charts, in words.
+        baselines: names of the baselines.
+        numbers: numbers of the head; of metrics with many labels the first label.
+        more: numbers of the other labels.
+        by_group: numbers by group of sentences; None without groups.
+        in_pairs: differences within pairs of sentences; None without pairs.
+        exemplar_maps: strongest exemplar in up to three views; None without exemplars.
+        alike_tokens: similarity of head outputs in that exemplar; None if values are unknown.
+        data: address of the script with the whole maps of the exemplars.
+        absent: numbers that were not measured, with the reason or the option.
     """
 
     template: ClassVar[str] = "head.html"
@@ -136,21 +120,21 @@ class HeadPage(Page):
     map_over: str
     sink: Sentence
     flow: FromTo | None
-    offsets: Offsets | None
+    offsets: sections.Offsets | None
     exemplars: Exemplars
     strips: tuple[Strip, ...]
     relations: tuple[ShareWithBaseline, ...]
     contributions: tuple[ShareWithBaseline, ...]
     ablated: AblationSection | None
-    tags: tuple[TagRow, ...]
+    tags: tuple[sections.TagRow, ...]
     tags_sink: str
     top: TopTokens | None
     alike: tuple[Neighbours, ...] = ()
     near: Near | None = None
     by_group: PageTable | None
     in_pairs: PageTable | None
-    exemplar_maps: ExemplarMaps | None
-    alike_tokens: ExemplarMaps | None
+    exemplar_maps: sections.ExemplarMaps | None
+    alike_tokens: sections.ExemplarMaps | None
     data: str
     absent: tuple[str, ...]
 
@@ -159,7 +143,7 @@ def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage
     """Yield the pages of the heads of a stack, in order.
 
     Args:
-        share: of the heads, those whose pages are made.
+        share: slice of the heads for which pages are made.
     """
     names = heads_of(results.stack)
     exemplars: dict[HeadName, list[Exemplar]] = {name: [] for name in names}
@@ -214,19 +198,19 @@ def _page(
         map_over=results.cached(mean_maps).over,
         sink=_sink(results, head),
         flow=from_to(results, head),
-        offsets=offset_section(results, head),
+        offsets=sections.offset_section(results, head),
         exemplars=exemplars_of(results, head, exemplars),
         strips=strips(results, head),
-        contributions=tuple(output_shares(results, head)),
+        contributions=tuple(sections.output_shares(results, head)),
         ablated=ablation_section(results, head),
-        tags=tuple(tag_rows(results, head)),
+        tags=tuple(sections.tag_rows(results, head)),
         tags_sink=sink_remark(results, place),
         top=top_tokens(results, head),
-        relations=found_relations(results, head),
+        relations=sections.found_relations(results, head),
         by_group=group_table(results, *place),
         in_pairs=pair_table(results, *place),
-        exemplar_maps=exemplar_maps(results, strongest) if strongest else None,
-        alike_tokens=token_similarity_maps(results, strongest) if strongest else None,
+        exemplar_maps=sections.exemplar_maps(results, strongest) if strongest else None,
+        alike_tokens=sections.token_similarity_maps(results, strongest) if strongest else None,
         data=f"data/heads/{head_file(head)}.js",
         absent=tuple(_absent(results)),
     )
@@ -268,7 +252,7 @@ def _sink(results: StackResults, head: HeadName) -> Sentence:
 
 
 def _absent(results: StackResults) -> Iterator[str]:
-    """Yield what was not measured, a sentence each."""
+    """Yield the numbers that were not measured, a sentence each."""
     if results.study.corpus_sums.ablation is None:
         yield "What the model loses without this head: --importance fast, or full."
     if flows_of_stack(results) is None and not results.stack.crosses:

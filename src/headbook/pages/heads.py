@@ -57,7 +57,7 @@ from headbook.study.sentence_data import HeadName
 
 Results = Mapping[str, StackResults]
 
-MOST_LINES, FEW_LINES = 150, 60  # heads listed without scripts; the second number if there are many
+MOST_LINES, FEW_LINES = 150, 60  # heads listed without scripts; the latter if there are many
 FACT_TITLES = {
     "verdict": "Verdict",
     "relation": "Best relation",

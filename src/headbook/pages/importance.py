@@ -1,4 +1,4 @@
-"""What the model loses without heads: groups, a map of heads, pruning, estimates, and a table."""
+"""The page on ablating heads: groups, a map of heads, pruning, estimates, and a table."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,21 +8,8 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts import Plot
-from headbook.charts.ablation import (
-    GroupEffect,
-    effect_ends,
-    effect_step,
-    group_plot,
-)
-from headbook.pages.parts.ablation import (
-    direct_plot,
-    effect_cell,
-    estimates_plot,
-    layers_plot,
-    pruning_plot,
-    removed_table,
-    row_name,
-)
+from headbook.charts.ablation import GroupEffect, effect_ends, effect_step, group_plot
+from headbook.pages.parts import ablation as parts
 from headbook.pages.parts.page import AnalysisPage, Question
 from headbook.pages.parts.table import HeatCell, PageTable, Row, words_cell
 from headbook.report.ablation import (
@@ -37,30 +24,8 @@ from headbook.report.ablation import (
     unit,
     unit_factor,
 )
-from headbook.report.answers.importance import (
-    Measure,
-    change_number,
-    effect_row,
-    estimates_note,
-    harmful_note,
-    heads_answer,
-    importance_answer,
-    measure_of,
-    pruning_answer,
-    random_rank,
-    short_number,
-    sink_answer,
-    sink_rows,
-    spoken_unit,
-    verdict_counter,
-)
-from headbook.report.families import (
-    FAMILY_OF_TYPE,
-    Family,
-    families,
-    family_names,
-    sink_tokens,
-)
+from headbook.report.answers import importance as answers
+from headbook.report.families import FAMILY_OF_TYPE, Family, families, family_names, sink_tokens
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.head_types import OffSinkType
 from headbook.report.results import StackResults, study_of
@@ -74,7 +39,7 @@ from headbook.study.sentence_data import HeadName
 TITLE = "What does the model lose without a head?"
 MAX_LISTED = 150  # heads of the table; the files have all of them
 MAX_LINKED = 400  # heads beyond which cells of the map are no links, to keep the page small
-MANY = 24  # heads of a layer from which on cells of the map have no room for numbers
+MANY = 24  # heads of a layer from which on cells of the map are too small for numbers
 Results = Mapping[str, StackResults]
 
 
@@ -93,7 +58,7 @@ class HeadMap:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportancePage(AnalysisPage):
-    """What the model loses without heads.
+    """The page on the effects of ablating heads.
 
     Attributes:
         ablation: results that the page shows.
@@ -130,13 +95,13 @@ class ImportancePage(AnalysisPage):
     @property
     def verdicts(self) -> list[tuple[str, str, int]]:
         """Verdicts with their names and numbers of heads, the commonest first."""
-        counts = verdict_counter(self.ablation).most_common()
+        counts = answers.verdict_counter(self.ablation).most_common()
         return [(each, short_verdict(each), amount) for each, amount in counts]
 
     @property
-    def measure(self) -> Measure:
+    def measure(self) -> answers.Measure:
         """Words for what changes, and how the change is measured."""
-        return measure_of(self.ablation)
+        return answers.measure_of(self.ablation)
 
     @property
     def margin(self) -> str:
@@ -146,24 +111,24 @@ class ImportancePage(AnalysisPage):
     @property
     def unit(self) -> str:
         """Unit of the changes in words."""
-        return spoken_unit(self.ablation)
+        return answers.spoken_unit(self.ablation)
 
     @property
     def chosen(self) -> str:
-        """How the heads that were replaced had been chosen; empty if all heads were replaced."""
+        """Reason for which the replaced heads were chosen; empty if all heads were replaced."""
         if (self.ablation.chosen != AblationReason.NOT_ABLATED).all():
             return ""
         return choice_text(self.ablation, self.ablation.chosen)
 
     @property
     def estimates_note(self) -> Parts:
-        """How well estimates agree with exact changes; empty without a random sample."""
-        return estimates_note(self.ablation)
+        """Agreement of estimates with exact changes, in words; empty without a random sample."""
+        return answers.estimates_note(self.ablation)
 
     @property
     def harmful(self) -> Parts:
         """Heads without which the loss is lower; empty without any."""
-        return harmful_note(self.ablation)
+        return answers.harmful_note(self.ablation)
 
 
 def has_importance(results: Results) -> bool:
@@ -188,21 +153,21 @@ def importance_page(results: Results) -> ImportancePage:
         description=f"What {study.manifest.model.name} loses when the outputs of heads are "
         "replaced: groups, single heads, and verdicts.",
         topic="Importance of heads",
-        answer=importance_answer(ablation),
+        answer=answers.importance_answer(ablation),
         scope=_scope(ablation, groups),
         questions=tuple(_questions(ablation, results, sink, steps)),
         absent=tuple(_absent(ablation, has_pruning=not steps.empty)),
         ablation=ablation,
         groups=_group_plot(ablation, groups, results),
         maps=tuple(_maps(ablation, changes, results, ends)),
-        ends=(f"{ends[0]:,.10g}", f"{ends[1]:,.10g} {spoken_unit(ablation)}"),
-        sink=removed_table(ablation, sink) if not sink.empty else None,
-        pruned=None if steps.empty else pruning_plot(ablation, steps),
-        layers=layers_plot(ablation, changes),
+        ends=(f"{ends[0]:,.10g}", f"{ends[1]:,.10g} {answers.spoken_unit(ablation)}"),
+        sink=parts.removed_table(ablation, sink) if not sink.empty else None,
+        pruned=None if steps.empty else parts.pruning_plot(ablation, steps),
+        layers=parts.layers_plot(ablation, changes),
         legend=_legend(results),
-        estimates=estimates_plot(ablation, changes),
-        direct=direct_plot(changes, study.importance),
-        types=removed_table(ablation, groups[~groups["group"].isin(sink["group"])]),
+        estimates=parts.estimates_plot(ablation, changes),
+        direct=parts.direct_plot(changes, study.importance),
+        types=parts.removed_table(ablation, groups[~groups["group"].isin(sink["group"])]),
         heads=_heads_table(ablation, changes),
         left_out=max(0, len(changes) - MAX_LISTED),
     )
@@ -232,7 +197,7 @@ def _scope(ablation: AblationResults, groups: pd.DataFrame) -> tuple[tuple[str, 
 
 
 def _absent(ablation: AblationResults, *, has_pruning: bool) -> Iterator[str]:
-    """Yield what was not measured, with the option that measures it."""
+    """Yield the parts that were not measured, with the option that measures each."""
     if not has_pruning:
         yield (
             "How many heads can go together, and heads of each type: --importance full measures it."
@@ -247,19 +212,21 @@ def _questions(
     ablation: AblationResults, results: Results, sink: pd.DataFrame, steps: pd.DataFrame
 ) -> Iterator[Question]:
     """Yield the further questions: single heads, sink heads, and heads that go together."""
-    yield Question("heads", "Which heads count when replaced alone?", heads_answer(ablation))
+    yield Question(
+        "heads", "Which heads count when replaced alone?", answers.heads_answer(ablation)
+    )
     if not sink.empty:
         tokens = sink_tokens(results[sink["stack"].iloc[0]])
-        answer = sink_answer(ablation, sink, tokens)
+        answer = answers.sink_answer(ablation, sink, tokens)
         yield Question("sink", f"Are the heads on {tokens} dead?", answer, "dead useless no-op")
     if not steps.empty:
-        answer = pruning_answer(ablation, steps)
+        answer = answers.pruning_answer(ablation, steps)
         yield Question("pruning", "How many heads can go together?", answer, "prune removable")
 
 
 def _sink_rows(ablation: AblationResults, groups: pd.DataFrame, results: Results) -> pd.DataFrame:
     """Return the rows of the sink heads of the first stack that has such a group."""
-    found = (sink_rows(groups, stack, ranked_target(ablation)) for stack in results)
+    found = (answers.sink_rows(groups, stack, ranked_target(ablation)) for stack in results)
     return next((rows for rows in found if len(rows)), groups[:0])
 
 
@@ -274,12 +241,14 @@ def _group_plot(ablation: AblationResults, groups: pd.DataFrame, results: Result
     if rows.empty:
         return None
     effects = [_group_effect(ablation, row, results) for row in rows.to_dict("records")]
-    parts = ["All heads of a group at once. Dot and bar: change with its 95 % interval."]
+    caption = ["All heads of a group at once. Dot and bar: change with its 95 % interval."]
     if rows["sum_of_single_effects"].notna().any():
-        parts.append("Upright line: sum of the changes without each of these heads alone.")
+        caption.append("Upright line: sum of the changes without each of these heads alone.")
     if rows["random_low"].notna().any():
-        parts.append("Grey: range of random sets with as many heads in each layer.")
-    return group_plot("importance-groups", " ".join(parts), effects, unit=spoken_unit(ablation))
+        caption.append("Grey: range of random sets with as many heads in each layer.")
+    return group_plot(
+        "importance-groups", " ".join(caption), effects, unit=answers.spoken_unit(ablation)
+    )
 
 
 def _group_effect(
@@ -292,8 +261,8 @@ def _group_effect(
     name = names.get(group, capital(group))
     family = FAMILY_OF_TYPE.get(OffSinkType(group)) if group in [*OffSinkType] else None
     family = Family.SINK if group in names else family
-    beside, supported = random_rank(row)
-    printed = change_number(ablation, row, "head_groups")
+    beside, supported = answers.random_rank(row)
+    printed = answers.change_number(ablation, row, "head_groups")
     return GroupEffect(
         name=f"{name} ({STACKS[row['stack']]})" if len(results) > 1 else name,
         style=f"f-{family}" if family else "",
@@ -304,7 +273,7 @@ def _group_effect(
         singles=float(row["sum_of_single_effects"]) * factor,
         random_low=float(row["random_low"]) * factor,
         random_high=float(row["random_high"]) * factor,
-        printed=printed._replace(text=short_number(float(row["value"]) * factor)),
+        printed=printed._replace(text=answers.short_number(float(row["value"]) * factor)),
         beside=beside,
         supported=supported and group in names,
     )
@@ -317,7 +286,7 @@ def _maps(
     ends: tuple[float, float],
 ) -> Iterator[HeadMap]:
     """Yield a map of all heads for each stack."""
-    counts = verdict_counter(ablation)
+    counts = answers.verdict_counter(ablation)
     commonest = counts.most_common(1)[0][0] if counts else ""
     linked = len(changes) <= MAX_LINKED
     for stack in results:
@@ -332,7 +301,7 @@ def _maps(
         numbers = sorted(of_stack["head"].unique())
         style = "heat effects-map" + (" small" if len(numbers) >= MANY else "")
         titles = ("layer", *(f"H{n}" for n in numbers))
-        caption = f"Change without each head, {spoken_unit(ablation)}"
+        caption = f"Change without each head, {answers.spoken_unit(ablation)}"
         table = PageTable(titles, tuple(rows), caption, style)
         yield HeadMap(capital(STACKS[stack]) if len(results) > 1 else "", table)
 
@@ -350,10 +319,12 @@ def _cell(
     fill = effect_step(row["value"], ends)
     fill += "" if exact else " estimated"
     fill += f" ring {verdict}" if verdict and verdict != commonest else ""
-    printed = effect_row(ablation, row, exact=exact)
+    printed = answers.effect_row(ablation, row, exact=exact)
     if np.isnan(row["value"]):
         return HeatCell(printed.text.removeprefix("≈\u202f"), "q0")
-    note = f"{row_name(row)}: {printed.text} {spoken_unit(ablation)} {_change_text(row)}"
+    note = (
+        f"{parts.row_name(row)}: {printed.text} {answers.spoken_unit(ablation)} {_change_text(row)}"
+    )
     return HeatCell(printed.text, fill, printed if linked else None, note)
 
 
@@ -373,7 +344,7 @@ def _heads_table(ablation: AblationResults, changes: pd.DataFrame) -> PageTable:
         head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))
         exact = row["method"] == EXACT
         verdict = short_verdict(row["verdict"]) if exact else "estimated"
-        cells = (words_cell(row["family"]), effect_cell(row), words_cell(verdict))
+        cells = (words_cell(row["family"]), parts.effect_cell(row), words_cell(verdict))
         lines.append(Row(head_link(head), cells))
     return PageTable(titles, tuple(lines), "Largest change first, with 95 % intervals.")
 

@@ -13,7 +13,13 @@ from headbook.pages.parts.page import Page, coverage, input_names
 from headbook.pages.parts.run_facts import run_alarms, run_facts, run_warnings
 from headbook.pages.parts.wall import Lit, Wall, tile_style, wall_of
 from headbook.report.answers.functions import HeadFunction, head_functions
-from headbook.report.answers.head_losses import WITHOUT_HEAD, HeadLosses, head_losses, layer_losses
+from headbook.report.answers.head_losses import (
+    WITHOUT_HEAD,
+    HeadLosses,
+    LayerLoss,
+    head_losses,
+    layer_losses,
+)
 from headbook.report.answers.overview.claim_parts import OverviewClaim
 from headbook.report.answers.overview.claims import overview_claims
 from headbook.report.answers.overview.family_claim import FamilyHeads, family_heads
@@ -45,8 +51,8 @@ from headbook.schema import Side
 from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import HeadName
 
-MAX_FAMILY_TILES = 24  # heads of a family that stand as tiles in its section
-OPACITY_STEPS = 10  # of the cells of the live sentence
+MAX_FAMILY_TILES = 24  # heads of a family with a tile in its section
+OPACITY_STEPS = 10  # steps of opacity of the cells of the live sentence
 FULL_WEIGHT = 0.5  # weight from which on a cell has its full colour
 
 
@@ -57,8 +63,8 @@ class ClaimItem:
     Attributes:
         claim: the claim.
         number: its number, from 1.
-        lights: how many heads it lights, in words.
-        word: token that the live sentence shows with it; -1 without one.
+        lights: number of heads that the claim lights, in words.
+        word: index of the token that the live sentence shows with the claim; -1 without one.
     """
 
     claim: OverviewClaim
@@ -155,28 +161,28 @@ class OverviewPage(Page):
 
     Attributes:
         name: name of the model.
-        purpose, gives: kind of the model, and what it does.
+        purpose, gives: kind of the model, and its output.
         size: parameters, layers, heads and texts.
         claims: what the numbers support.
-        unsupported: a sentence in their place; empty with claims.
+        unsupported: a sentence in place of claims; empty with claims.
         live: live sentence by stack.
         walls: all heads by stack.
-        losses: what the model loses without heads; None if not measured.
-        bars: what the bars of heads show; empty without any.
-        estimated: whether some of them are estimates.
+        losses: effects of ablating heads; None if not measured.
+        bars: meaning of the bars of heads; empty without bars.
+        estimated: whether some effects are estimates.
         layers: largest loss without a layer; None if not measured.
         families: families with their heads.
         functions: functions and their heads, by title of the stack.
         findings: all findings, by stack; then those of the importance of heads.
-        facts: what was run, as terms and values.
+        facts: facts of the run as terms and values.
         notes: the author's own words, in Markdown.
         failed: the self-checks that failed.
-        alarms: what a reader must know before trusting the numbers.
-        warnings: what was cut or left out.
-        absent: what is missing; methods say why.
+        alarms: warnings that readers need before they trust the numbers.
+        warnings: texts and options that were cut, left out or not used.
+        absent: missing numbers, whose reasons are on the page of methods.
         sentences: whether there are pages of sentences.
         learned: whether a stack's softmax has a learned sink.
-        annotators: who told words, tags and trees.
+        annotators: tools that annotated words, tags and trees.
         counted: number of sentences, in words.
     """
 
@@ -217,12 +223,7 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
     manifest = study.manifest
     claims, live = overview_claims(results), live_sentences(results)
     losses, layers = head_losses(study), layer_losses(results.values())
-    lit: Lit = {
-        head: [n for n, claim in enumerate(claims, 1) if head in claim.heads]
-        for claim in claims
-        for head in claim.heads
-    }
-    largest = [loss for of_stack in layers.values() for loss in of_stack.values()]
+    lit = _lit_heads(claims)
     return OverviewPage(
         path="index.html",
         title=manifest.title,
@@ -241,13 +242,9 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
         losses=losses,
         bars=WITHOUT_HEAD[losses.target] if losses else "",
         estimated=losses is not None and not all(loss.exact for loss in losses.heads.values()),
-        layers=max(largest, key=lambda loss: loss.effect.value).value if largest else None,
+        layers=_largest_loss(layers),
         families=tuple(_family(results, each) for each in family_heads(results)),
-        functions=tuple(
-            (STACKS[name], rows)
-            for name, each in results.items()
-            if each.metrics and (rows := tuple(map(_function_row, head_functions(each))))
-        ),
+        functions=tuple(_functions(results)),
         findings=tuple(group for group in _finding_groups(results) if group.findings),
         facts=tuple(run_facts(manifest)),
         notes=manifest.notes,
@@ -260,6 +257,31 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
         counted=coverage(manifest),
         learned=any(stack.learned_sink for stack in manifest.stacks),
     )
+
+
+def _lit_heads(claims: Sequence[OverviewClaim]) -> Lit:
+    """Return the numbers of the claims that light each head, from 1."""
+    return {
+        head: [n for n, claim in enumerate(claims, 1) if head in claim.heads]
+        for claim in claims
+        for head in claim.heads
+    }
+
+
+def _largest_loss(layers: Mapping[str, Mapping[int, LayerLoss]]) -> LinkedNumber | None:
+    """Return the largest loss without a layer of any stack; None if not measured."""
+    losses = [loss for of_stack in layers.values() for loss in of_stack.values()]
+    return max(losses, key=lambda loss: loss.effect.value).value if losses else None
+
+
+def _functions(
+    results: Mapping[str, StackResults],
+) -> Iterator[tuple[str, tuple[FunctionRow, ...]]]:
+    """Yield the title of each stack with functions, and the functions."""
+    for name, each in results.items():
+        rows = tuple(map(_function_row, head_functions(each))) if each.metrics else ()
+        if rows:
+            yield STACKS[name], rows
 
 
 def _size(manifest: Manifest) -> str:

@@ -1,4 +1,4 @@
-"""How the numbers of a site were made, what was checked, and what papers print for the model."""
+"""The page of methods: how numbers were made, what was checked, and figures of papers."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,20 +46,20 @@ class PublishedFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodsPage(Page):
-    """How the numbers were made.
+    """The page on how the numbers were made.
 
     Attributes:
         model, run: facts as terms and values.
-        checks: the self-checks with their largest differences; ``passed``: whether all hold.
-        checked_sentences: on how many sentences they ran.
-        gaps: what is missing, and why.
-        not_measured: sentences that could not be measured, and why.
-        fallbacks: what was measured in another way than planned.
-        roundings: what a coarser product with the vocabulary did to ranks.
+        checks: self-checks with their largest differences; ``passed``: whether all hold.
+        checked_sentences: number of sentences of the self-checks.
+        gaps: missing numbers with their reasons.
+        not_measured: sentences that could not be measured, with reasons.
+        fallbacks: numbers that were measured by another method than planned.
+        roundings: effect on ranks of a vocabulary product in lower precision.
         views: the three treatments of the sink, as names and explanations.
         metrics: all metrics with formula and source.
         published: figures of papers beside values of the study; empty if the study has none.
-        versions: of libraries.
+        versions: versions of libraries.
         causal: whether some stack is causal.
     """
 
@@ -88,17 +88,17 @@ KEYS = {
     "to 1",
 }
 CHECKED = ("Identity", "where", "largest difference", "tolerance", "holds")
-LISTED = 8  # sentences that are named
+LISTED = 8  # sentences that are listed by number
 DIFFERENCE = "Largest absolute difference, relative to the largest value compared."
 PUBLISHED = ("Figure", "published", "this study", "computed from", "in the source")
 
 
 def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric]) -> MethodsPage:
-    """Return the page that says how a study's numbers were made.
+    """Return the page on how the numbers of a study were made.
 
     Args:
-        results: by stack.
-        metrics: those that the page lists.
+        results: results by stack.
+        metrics: metrics that the page lists.
     """
     manifest = study_of(results).manifest
     return MethodsPage(
@@ -213,7 +213,7 @@ def _rows(group: PaperFigures, results: StackResults) -> Iterator[Row]:
 
 
 def computed_from(figure: PublishedFigure, measured: set[str]) -> Iterator[Part]:
-    """Yield what a figure is computed from: each metric with its view and label, then how.
+    """Yield the metrics of a published figure, each with view and label, then the computation.
 
     Args:
         measured: metrics that have a page to link.

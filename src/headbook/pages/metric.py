@@ -41,17 +41,17 @@ ON_OTHER_PAGES = (AnchorMetric, LayerMetric, LayerPairMetric, PairMetric)
 
 @dataclass(frozen=True, kw_only=True)
 class MetricPage(AnalysisPage):
-    """One metric.
+    """The page of one metric.
 
     Attributes:
         metric: definition of the metric.
         variants: metrics that the page shows beside it.
         bounds: smallest and largest possible value, in words.
-        taken_on: what a head metric is measured on, in words; else empty.
+        taken_on: sentences or sequences behind a head metric, in words; else empty.
         file: name of the table that holds its numbers.
         anchors: tokens of heads by stack, if the metric is a token for each head.
         sections: results by stack.
-        remarks: what is missing, and why.
+        remarks: missing numbers with their reasons.
     """
 
     template: ClassVar[str] = "metric.html"
@@ -84,7 +84,7 @@ class MetricPage(AnalysisPage):
 def page_address(metric: Metric, measured: Sequence[Metric]) -> str:
     """Return the address of the page that shows a metric, from the site's root.
 
-    A variant stands on the page of its metric if the study measured both.
+    The address of a variant is that of its metric if the study measured both.
     """
     if any(each.id == metric.variant_of for each in measured):
         return f"metrics/{metric.variant_of}.html"
@@ -196,7 +196,7 @@ def study_metrics(results: Results) -> list[Metric]:
 
 
 def _taken_on(metric: Metric, results: StackResults) -> str:
-    """Return what a head metric is measured on, in words."""
+    """Return the sentences or sequences on which a head metric is measured, in words."""
     if not isinstance(metric, HeadMetric):
         return ""
     if metric.source is Source.RANDOM:

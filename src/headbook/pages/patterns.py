@@ -1,4 +1,4 @@
-"""Attention patterns: why heads attend to the same token, and what follows for words."""
+"""The page of attention patterns: reasons for attending to the same token, and effects on words."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,17 +16,7 @@ from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection
 from headbook.pages.parts.table import HeatCell, PageTable, Row
 from headbook.report.ablation import margin_text, verdict_target_text
-from headbook.report.answers.patterns import (
-    ODDS,
-    OUTPUTS,
-    ROWS,
-    alike_answer,
-    diagonal_answer,
-    different_outputs,
-    not_measured,
-    own_sentence_answer,
-    sink_masked_note,
-)
+from headbook.report.answers import patterns as answers
 from headbook.report.answers.sinks import (
     SINK,
     SINK_OUTPUT,
@@ -54,9 +44,9 @@ from headbook.report.wording import (
 from headbook.schema import HEAD_RULES, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 
-MAX_NARROW_COLUMNS = 14  # of a table that takes half of the page
-MAX_UNIFORM_SPREAD = 0.001  # over layers, of a share under uniform attention that is printed once
-MAX_MAPS = 144  # of all stacks; more heads are shown by every n-th
+MAX_NARROW_COLUMNS = 14  # columns of a table on half of the page
+MAX_UNIFORM_SPREAD = 0.001  # range over layers up to which a uniform share is printed once
+MAX_MAPS = 144  # maps of all stacks; of more heads, every n-th has a map
 DESTINATIONS = {  # labels of attention_to, with their names in the table of layers
     "first": "first token", "separator": "separators", "punctuation": "punctuation",
     "previous": "previous token", "next": "next token", "self": "itself",
@@ -135,7 +125,7 @@ class PatternDetails(StackSection):
 
 @dataclass(frozen=True, kw_only=True)
 class PatternsPage(AnalysisPage):
-    """Patterns of attention; the first stack answers.
+    """The page of attention patterns; the first stack answers.
 
     Attributes:
         figure: attention to the sink and its part of the output, all heads.
@@ -169,7 +159,7 @@ def has_patterns(results: Mapping[str, StackResults]) -> bool:
 
 
 def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage:
-    """Make the page of attention patterns."""
+    """Return the page of attention patterns."""
     stacks = [r for r in results.values() if r.has_value(*SINK)]
     first = stacks[0]
     sentences = int(first.heads(*SINK).sentences.max())
@@ -191,7 +181,7 @@ def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage:
         questions=tuple(_questions(first)),
         others=tuple(_section(r) for r in stacks[1:]),
         details=tuple(_details(r, MAX_MAPS // len(stacks)) for r in stacks),
-        absent=tuple(dict.fromkeys(text for r in stacks for text in not_measured(r))),
+        absent=tuple(dict.fromkeys(text for r in stacks for text in answers.not_measured(r))),
         tokens=sink_tokens(first),
         example=sink_example(first),
     )  # fmt: skip
@@ -237,7 +227,7 @@ def _questions(results: StackResults) -> Iterator[PatternQuestion]:
     """Yield the further questions that the study answers."""
     if dead := dead_answer(results):
         yield _dead_question(results, dead)
-    if diagonal := diagonal_answer(results):
+    if diagonal := answers.diagonal_answer(results):
         yield PatternQuestion(
             id="diagonal", title="Why not the diagonal?", answer=diagonal,
             keywords="diagonal band itself own token positional head",
@@ -254,8 +244,8 @@ def _questions(results: StackResults) -> Iterator[PatternQuestion]:
 
 
 def _output_questions(results: StackResults) -> Iterator[PatternQuestion]:
-    """Yield the questions on what heads write that the study answers."""
-    if alike := alike_answer(results):
+    """Yield the questions on head outputs that the study answers."""
+    if alike := answers.alike_answer(results):
         yield PatternQuestion(
             id="alike", title="Do all words then receive the same?", answer=alike,
             keywords="similarity of head outputs context attention rows",
@@ -263,13 +253,13 @@ def _output_questions(results: StackResults) -> Iterator[PatternQuestion]:
                 results, _name(results, "alike"),
                 "Mean cosine of all pairs of tokens of a sentence, without special tokens, all "
                 "keys: of head outputs and of attention rows"
-                f"{_sample_note(results, OUTPUTS)}. Small dots: single heads.",
+                f"{_sample_note(results, answers.OUTPUTS)}. Small dots: single heads.",
             ),
             why="Where all rows attend alike, all outputs are alike, whatever the tokens mean: "
             "that follows from the definition. Where only the outputs are alike, the values are.",
-            note=sink_masked_note(results),
+            note=answers.sink_masked_note(results),
         )  # fmt: skip
-    if own := own_sentence_answer(results):
+    if own := answers.own_sentence_answer(results):
         yield PatternQuestion(
             id="own-sentence", title="Do heads keep to their sentence?", answer=own,
             keywords="passages sentence boundary segmentation odds",
@@ -277,7 +267,7 @@ def _output_questions(results: StackResults) -> Iterator[PatternQuestion]:
                 results, _name(results, "odds"),
                 "Odds that a pair among the top 1 % of its head, by similarity of outputs, is of "
                 "one sentence, over the odds of other pairs at the same distance"
-                f"{_sample_note(results, ODDS)}. No intervals: "
+                f"{_sample_note(results, answers.ODDS)}. No intervals: "
                 "few passages decide these odds. Dashed: no preference.",
             ),
             why="Pairs of the same distance are compared because neighbours are of one sentence "
@@ -317,9 +307,9 @@ def _section(results: StackResults) -> PatternSection:
     """Return the answers for a stack after the first."""
     asked = {
         "Are such heads dead? ": dead_answer(results),
-        "Why not the diagonal? ": diagonal_answer(results),
-        "Do all tokens then receive the same? ": alike_answer(results),
-        "Do heads keep to their sentence? ": own_sentence_answer(results),
+        "Why not the diagonal? ": answers.diagonal_answer(results),
+        "Do all tokens then receive the same? ": answers.alike_answer(results),
+        "Do heads keep to their sentence? ": answers.own_sentence_answer(results),
     }
     facts = tuple((question, *answer) for question, answer in asked.items() if answer)
     return PatternSection(results.stack.name, sink_answer(results), _sink_figure(results), facts)
@@ -353,7 +343,7 @@ def _maps(results: StackResults, places: Sequence[tuple[int, int]]) -> Iterator[
 
 
 def _destinations(results: StackResults) -> PageTable | None:
-    """Return the table of where each layer's attention goes, the largest shares first."""
+    """Return the table of the shares of each layer's attention, the largest destination first."""
     layers, names = results.stack.attention_layers, _token_names(results)
     written = percent if len(layers) < MAX_NARROW_COLUMNS - 1 else whole_percent
     keys = [
@@ -400,8 +390,10 @@ def _token_names(results: StackResults) -> Mapping[str, str]:
 def _outputs(results: StackResults) -> PageTable | None:
     """Return the heads whose outputs are less alike than their rows of attention."""
     rows = []
-    for place in different_outputs(results):
-        values = {key: float(results.heads(*key).value[place]) for key in (ROWS, OUTPUTS)}
+    for place in answers.different_outputs(results):
+        values = {
+            key: float(results.heads(*key).value[place]) for key in (answers.ROWS, answers.OUTPUTS)
+        }
         cells = tuple(
             _heat(head_row(results, key, place, number(value)), value, 1)
             for key, value in values.items()

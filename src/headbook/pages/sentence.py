@@ -50,23 +50,23 @@ from headbook.study.sentence_data import (
     Exemplar,
     HeadName,
     Ranking,
+    SentenceData,
     StoredSentence,
     StoredText,
     rows_by_sentence,
 )
-from headbook.study.study import Study
 
-ENTRIES = 5  # that a row names; the files have ten
+ENTRIES = 5  # vocabulary tokens of a row; the files have ten
 
 
 @dataclass(frozen=True)
 class Entries:
-    """The vocabulary tokens nearest to one token, layer by layer; a reader chooses another.
+    """The vocabulary tokens nearest to one token, layer by layer; readers may choose another token.
 
     Attributes:
-        token: the one that the page begins with.
-        choices: states and spaces; keys of the data. The first is shown.
-        table: a row for each layer: the entries nearest to the token after it, with numbers.
+        token: token that the page shows first.
+        choices: names of states and spaces, which are keys of the data; the first is shown.
+        table: a row for each layer: nearest vocabulary tokens of the token, with numbers.
     """
 
     token: str
@@ -75,11 +75,11 @@ class Entries:
 
 
 def entries(near: pd.DataFrame, position: int) -> Entries | None:
-    """What is nearest to one token of a sentence; None without entries.
+    """Return the vocabulary tokens nearest to one token of a sentence; None without entries.
 
     Args:
         near: rows of `headbook.study.sentence_data.NEAREST_COLUMNS`, of one stack and sentence.
-        position: of the token; another one where it has no entries.
+        position: position of the token; the first token with entries is taken if it has none.
     """
     if near.empty:
         return None
@@ -102,9 +102,10 @@ def entries(near: pd.DataFrame, position: int) -> Entries | None:
 
 
 def trajectory_data(near: pd.DataFrame) -> dict[str, Any]:
-    """By stack and choice, the layers, and for each token and layer its entries, nearest first.
+    """Return the nearest vocabulary tokens of all tokens by stack and choice, nearest first.
 
-    An entry is its text and its number; a token has as many in a layer as a page shows.
+    Each choice has its layers, and for each token and layer the texts and numbers of the entries,
+    as many as a page prints.
 
     Args:
         near: rows of `headbook.study.sentence_data.NEAREST_COLUMNS`, of one sentence.
@@ -116,7 +117,7 @@ def trajectory_data(near: pd.DataFrame) -> dict[str, Any]:
 
 
 def _choices(near: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Rows by state and space, with their names."""
+    """Return the rows of each state and space, with the names of state and space."""
     choices = {}
     for space in dict.fromkeys(near["space"]):
         for state in sorted(set(near["state"]), key=lambda name: name != ResidualPoint.POST):
@@ -144,19 +145,19 @@ def _entries(rows: pd.DataFrame, shares: bool) -> Iterator[tuple[str, str]]:
         yield visible(entry), written(value)
 
 
-MOST_WORDS = 60  # of a text that are drawn
+MOST_WORDS = 60  # words of a text whose tree is drawn
 COLUMNS = ("Word", "part of speech", "relation", "head")
 
 
 @dataclass(frozen=True)
 class SentenceTree:
-    """The tree of a text.
+    """The dependency tree of a text.
 
     Attributes:
         drawing: arcs over the words.
-        table: the same word by word: its place and letters, part of speech, relation to its head,
-            place and letters of that.
-        cut: how many words at the end are left out.
+        table: a row for each word: number and letters, part of speech, relation to its head,
+            number and letters of its head.
+        cut: number of words at the end that are left out.
     """
 
     drawing: Drawing
@@ -165,10 +166,10 @@ class SentenceTree:
 
 
 def sentence_tree(text: StoredText, name: str) -> SentenceTree | None:
-    """The tree of a text as it was annotated; None without one.
+    """Return the dependency tree of a text as it was annotated; None without a tree.
 
     Args:
-        name: of the drawing, unique on its page.
+        name: name of the drawing, unique on its page.
     """
     if not text.heads:
         return None
@@ -181,7 +182,7 @@ def sentence_tree(text: StoredText, name: str) -> SentenceTree | None:
 
 
 def _drawn(text: StoredText, name: str, caption: str, words: tuple[str, ...]) -> Drawing:
-    """Arcs over words in the direction in which the text is read."""
+    """Draw arcs over words in the direction of writing."""
     n = len(words)
     turned = _right_to_left(text.text)
     place = [n - 1 - word if turned else word for word in range(n)]
@@ -217,7 +218,7 @@ def _rows(text: StoredText, names: tuple[str, ...]) -> Iterator[Row]:
 
 
 RANKED = 12  # rows of each list
-MOST_CITED = 60_000  # weights of the maps on the page of a sentence that has not those of all heads
+MOST_CITED = 60_000  # weights of all maps on the page of a sentence that is not listed
 
 
 @dataclass(frozen=True)
@@ -227,8 +228,8 @@ class CitedMap:
     Attributes:
         name, href: the head and its page.
         head: layer and number, as scripts write them.
-        why: rankings and ranks.
-        picture: its map as an image address.
+        why: rankings and ranks of the sentence.
+        picture: map of the head as an image address.
     """
 
     name: str
@@ -240,7 +241,7 @@ class CitedMap:
 
 @dataclass(frozen=True)
 class RankedLine:
-    """A line of a ranked list: a head or none, its token, the weight."""
+    """A line of a ranked list: a head, if any, its token, and the weight."""
 
     name: str
     href: str
@@ -250,13 +251,13 @@ class RankedLine:
 
 @dataclass(frozen=True)
 class FirstPanel:
-    """A head in a sentence, and the token that the lists are of.
+    """The head and the query with which the work panel begins.
 
     Attributes:
-        stack, head: as scripts write them.
-        name, href, summary: the head, its page, and what it does.
-        query: position of the token.
-        token: the same in letters.
+        stack, head: names of stack and head in scripts.
+        name, href, summary: the head, its page, and its role.
+        query: position of the query.
+        token: letters of the token.
         picture: the head's map as an image address.
         ranked: the keys of that query, the largest weights first.
         others: heads by the largest weight between that query and another word.
@@ -277,20 +278,20 @@ class FirstPanel:
 def cited_maps(
     results: StackResults, sentence: StoredSentence
 ) -> Mapping[HeadName, list[Exemplar]]:
-    """The exemplars that a sentence is, by head, in the order of heads.
+    """Return the exemplars of heads in a sentence, in the order of heads.
 
-    Where there are more than a page has room for, those of the best ranks.
+    If their maps are too large for a page, those of the worst ranks are left out.
     """
-    found: dict[HeadName, list[Exemplar]] = {}
+    by_head: dict[HeadName, list[Exemplar]] = {}
     for each in results.cached(_by_sentence).get(sentence.index, ()):
-        found.setdefault(each.head, []).append(each)
-    best = sorted(found, key=lambda head: (_best(found[head]), head))
-    size = next((exemplars[0].attention.size for exemplars in found.values()), 1)
-    return {head: found[head] for head in sorted(best[: max(1, MOST_CITED // size)])}
+        by_head.setdefault(each.head, []).append(each)
+    best = sorted(by_head, key=lambda head: (_best(by_head[head]), head))
+    size = next((exemplars[0].attention.size for exemplars in by_head.values()), 1)
+    return {head: by_head[head] for head in sorted(best[: max(1, MOST_CITED // size)])}
 
 
 def citing(results: StackResults, sentence: StoredSentence) -> int:
-    """How many heads cite a sentence, with or without a map on its page."""
+    """Return how many heads have a sentence among their exemplars, with or without a map."""
     return len({exemplar.head for exemplar in results.cached(_by_sentence).get(sentence.index, ())})
 
 
@@ -299,16 +300,16 @@ def _best(exemplars: list[Exemplar]) -> tuple[bool, int]:
 
 
 def _by_sentence(results: StackResults) -> Mapping[int, list[Exemplar]]:
-    found: dict[int, list[Exemplar]] = {}
+    by_sentence: dict[int, list[Exemplar]] = {}
     for exemplar in results.study.sentence_data.exemplars:
         if exemplar.head.stack == results.stack.name:
-            found.setdefault(exemplar.index, []).append(exemplar)
-    return found
+            by_sentence.setdefault(exemplar.index, []).append(exemplar)
+    return by_sentence
 
 
-def cited_map_rows(found: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMap]:
-    """The same for pages."""
-    for head, exemplars in found.items():
+def cited_map_rows(cited: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMap]:
+    """Yield the heads that cite a sentence, with ranks and maps."""
+    for head, exemplars in cited.items():
         ranks = (f"{_ranking(exemplar.ranking)}, rank {exemplar.rank}" for exemplar in exemplars)
         yield CitedMap(
             name=head_name(head),
@@ -322,22 +323,23 @@ def cited_map_rows(found: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMa
 def start(
     results: StackResults, sentence: StoredSentence, maps: NDArray[np.uint8] | None
 ) -> FirstPanel | None:
-    """The head and the query that a page begins with; None without maps.
+    """Return the head and the query with which a page begins; None without maps.
 
-    The strongest exemplar that the sentence is, else the largest weight between two words.
+    They are those of the strongest exemplar in the sentence, else those of the largest weight
+    between two words.
 
     Args:
         maps: as in `headbook.study.sentence_data.SentenceData`.
     """
-    found = cited_maps(results, sentence)
-    known = {head: each[0].attention for head, each in found.items()}
+    cited = cited_maps(results, sentence)
+    known = {head: each[0].attention for head, each in cited.items()}
     if maps is not None:
         stack = results.stack
         places = ((x, y) for x in stack.attention_layers for y in range(stack.n_heads))
         known = {HeadName(stack.name, *cell): maps[cell] for cell in places}
     if not known:
         return None
-    exemplars = [exemplar for group in found.values() for exemplar in group]
+    exemplars = [exemplar for group in cited.values() for exemplar in group]
     if exemplars:
         best = min(exemplars, key=lambda e: (e.ranking is not Ranking.STRONGEST, e.rank, -e.score))
         return _start(results, sentence, known, best.head, best.query)
@@ -399,19 +401,19 @@ def weight(steps: int) -> str:
 
 
 def _ranking(ranking: Ranking) -> str:
-    """A ranking as pages call it; the strongest have no heading of their own."""
+    """Return the name of a ranking on pages; the strongest have no heading in `GROUPS`."""
     name = "strongest" if ranking is Ranking.STRONGEST else GROUPS[ranking][0]
     return name[:1].lower() + name[1:]
 
 
 WIDEST = 1344  # pixels of the grid of maps on the widest page
-LARGEST = 112  # from one map to the next
-SMALLEST = 24  # the same, as small as a target may be
+LARGEST = 112  # pixels from one map to the next
+SMALLEST = 24  # pixels from one map to the next, the least for a click target
 
 
 @dataclass(frozen=True)
 class StackOfSentence:
-    """One stack in a sentence.
+    """The attention and the states of one stack in a sentence.
 
     Attributes:
         stack, title: the kind of attention, as files and as pages call it.
@@ -419,19 +421,19 @@ class StackOfSentence:
         heads: how many heads a layer has.
         sheet: picture with all maps, ``width`` and ``height`` on the widest page; empty where the
             page has only the maps of the heads that cite the sentence.
-        cited: those maps.
-        uncited: how many more heads cite it, for whose maps there is no room.
-        few: whether the picture has few shades, since scripts draw it with all of them.
-        exact: whether the data file holds the maps' numbers, too.
-        start: what the work panel begins with; None without numbers.
-        carried: whether the data file holds the lengths of values, too.
-        neurons: where the files with queries and keys are, up to the layer's number; empty without.
-        untraced: why there are none.
+        cited: maps of the heads that cite the sentence; empty if ``sheet`` is not.
+        uncited: number of heads that cite the sentence without a map on the page.
+        few: whether the picture has few shades, since scripts draw it again with all of them.
+        exact: whether the data file has the numbers of the maps.
+        start: head and query with which the work panel begins; None without numbers.
+        carried: whether the data file has the norms of values.
+        neurons: address of the files with queries and keys, up to the layer's number; may be empty.
+        untraced: reason for having no queries and keys; empty if the page has them.
         paths: titles of the metrics whose paths a script draws.
-        cut: how many tokens it leaves out.
+        cut: number of tokens without paths.
         entries: the vocabulary tokens nearest to the first chosen token; None without any.
-        sources: what last states are made of; None where it was not measured.
-        proposals: the passage as rules divide it into sentences; none for a single sentence.
+        sources: composition of the last states by rollout; None if not measured.
+        proposals: passage as rules divide it into sentences; empty for a single sentence.
     """
 
     stack: str
@@ -459,25 +461,21 @@ class StackOfSentence:
 def stack_of(
     results: StackResults, sentence: StoredSentence, tokens: pd.DataFrame, near: pd.DataFrame
 ) -> StackOfSentence:
-    """A sentence in a stack.
+    """Return the attention and the states of one stack in a sentence.
 
     Args:
-        tokens: its rows of `headbook.study.sentence_data.TOKEN_COLUMNS`.
-        near: its rows of `headbook.study.sentence_data.NEAREST_COLUMNS`.
+        tokens: rows of the sentence, with `headbook.study.sentence_data.TOKEN_COLUMNS`.
+        near: rows of the sentence, with `headbook.study.sentence_data.NEAREST_COLUMNS`.
     """
-    study, stack = results.study, results.stack
-    queries = sentence.texts[stack.queries]
-    place = stack.name, sentence.index
-    maps = study.sentence_data.maps.get(place)
-    some = maps is None  # of its heads
-    near = near[near["stack"] == stack.name]
-    if stack.crosses:
-        near = near.iloc[:0]  # the layers' outputs are those of the decoder
+    stack, data = results.stack, results.study.sentence_data
+    queries, place = sentence.texts[stack.queries], (stack.name, sentence.index)
+    maps = data.maps.get(place)
+    some = maps is None  # whether only heads that cite the sentence have maps
     untraced = reason(results, sentence)
-    begun = start(results, sentence, maps)
-    found = cited_maps(results, sentence)
+    first_panel = start(results, sentence, maps)
+    cited = cited_maps(results, sentence)
+    cited_norms = any(len(each.norms) for exemplars in cited.values() for each in exemplars)
     width, height = _size(stack, maps)
-    norms = study.sentence_data.norms
     return StackOfSentence(
         stack=stack.name,
         title=STACKS[stack.name],
@@ -486,41 +484,51 @@ def stack_of(
         sheet="" if some else sheet_file(sentence, stack),
         width=width,
         height=height,
-        cited=tuple(cited_map_rows(found)) if some else (),
-        uncited=citing(results, sentence) - len(found) if some else 0,
+        cited=tuple(cited_map_rows(cited)) if some else (),
+        uncited=citing(results, sentence) - len(cited) if some else 0,
         few=few_shades(stack, maps),
-        exact=bool(found) if some else has_exact_maps(maps),
-        start=begun if some or has_exact_maps(maps) else None,
-        carried=any(len(e.norms) for exemplars in found.values() for e in exemplars)
-        if some
-        else place in norms,
+        exact=bool(cited) if some else has_exact_maps(maps),
+        start=first_panel if some or has_exact_maps(maps) else None,
+        carried=cited_norms if some else place in data.norms,
         neurons="" if untraced else neuron_files(stack, sentence),
         untraced="" if some else untraced,
         paths=drawn_metrics(tokens[tokens["stack"] == stack.name]),
         cut=max(0, len(queries.pieces) - MOST_TOKENS),
-        entries=entries(near, begun.query if begun else 0),
-        sources=sources(_rollouts(study, stack, sentence), queries),
-        proposals=proposals(results, queries, study.sentence_data.ends.get(place)),
+        entries=_entries_of_stack(stack, near, first_panel),
+        sources=sources(_rollouts(data, stack, sentence), queries),
+        proposals=proposals(results, queries, data.ends.get(place)),
     )
 
 
+def _entries_of_stack(
+    stack: AttentionStack, near: pd.DataFrame, first_panel: FirstPanel | None
+) -> Entries | None:
+    """Return the entries of the first query; None for cross-attention.
+
+    The layers of cross-attention are those of the decoder, whose own stack has their entries.
+    """
+    if stack.crosses:
+        return None
+    return entries(near[near["stack"] == stack.name], first_panel.query if first_panel else 0)
+
+
 def sheet_file(sentence: StoredSentence, stack: AttentionStack) -> str:
-    """Where the picture with all maps of a sentence stands."""
+    """Return the address of the picture with all maps of a sentence."""
     return f"data/sentences/{sentence_file(sentence.number)}-{stack.name}.png"
 
 
 def pitch(stack: AttentionStack) -> int:
-    """Pixels from one map to the next on the widest page."""
+    """Return the pixels from one map to the next on the widest page."""
     return max(SMALLEST, min(LARGEST, WIDEST // stack.n_heads))
 
 
 def few_shades(stack: AttentionStack, maps: NDArray[np.uint8] | None) -> bool:
-    """Whether scripts draw all maps of a sentence anew: they know them, and no map is shrunk."""
+    """Whether scripts draw all maps anew: their weights are known, and no map is shrunk."""
     return maps is not None and has_exact_maps(maps) and max(maps.shape[2:]) <= 2 * pitch(stack)
 
 
 def _size(stack: AttentionStack, maps: NDArray[np.uint8] | None) -> tuple[int, int]:
-    """Width and height of the grid of maps."""
+    """Return width and height of the grid of maps in pixels; 0 without maps."""
     if maps is None:
         return 0, 0
     rows, columns = (n + 1 for n in maps.shape[2:])
@@ -530,12 +538,11 @@ def _size(stack: AttentionStack, maps: NDArray[np.uint8] | None) -> tuple[int, i
 
 
 def _rollouts(
-    study: Study, stack: AttentionStack, sentence: StoredSentence
+    data: SentenceData, stack: AttentionStack, sentence: StoredSentence
 ) -> dict[str, NDArray[np.uint8]]:
-    """What a sentence's last states are made of, by kind of rollout."""
+    """Return the shares of inputs in a sentence's last states, by kind of rollout."""
     places = {str(kind): (stack.name, sentence.index, str(kind)) for kind in RolloutKind}
-    found = study.sentence_data.rollouts
-    return {kind: found[place] for kind, place in places.items() if place in found}
+    return {kind: data.rollouts[place] for kind, place in places.items() if place in data.rollouts}
 
 
 ALL_HEADS = (
@@ -547,13 +554,13 @@ SOME_HEADS = "Attention maps of the heads that have it among their exemplars."
 
 @dataclass(frozen=True)
 class TextOfSentence:
-    """One side of a sentence.
+    """One text of a sentence: source or target.
 
     Attributes:
-        side: source or target; empty where there is one text only.
-        tokens: the text, token by token.
-        remarks: what became of it: cut, or written by the model.
-        tree: its dependency tree; None where it is not annotated.
+        side: source or target; empty for the only text of a sentence.
+        tokens: tokens of the text.
+        remarks: whether the text was cut or written by the model, in words.
+        tree: dependency tree; None if the text is not annotated.
     """
 
     side: str
@@ -564,18 +571,18 @@ class TextOfSentence:
 
 @dataclass(frozen=True, kw_only=True)
 class SentencePage(Page):
-    """One sentence.
+    """The page of one sentence.
 
     Attributes:
-        number: its number in the input, counted from 1.
-        listed: whether all heads are shown, not only those that cite it.
-        previous, next: addresses of its neighbours, or None.
+        number: number of the sentence in the input, counted from 1.
+        listed: whether all heads are shown, not only those that cite the sentence.
+        previous, next: addresses of the pages before and after; None at the ends.
         metadata: other columns of the input.
-        texts: its texts in tokens.
-        stacks: what happens to its tokens, by stack.
-        name: of its data; what follows from it is named ``0001-paths``.
-        data: script with the maps' numbers.
-        paths, entries: scripts with the paths of its tokens and what is nearest to them.
+        texts: texts of the sentence in tokens.
+        stacks: attention and states by stack.
+        name: name of the data; names of further files add an ending, as in ``0001-paths``.
+        data: script with the numbers of the maps.
+        paths, entries: scripts with the paths of tokens, and with their nearest vocabulary tokens.
     """
 
     template: ClassVar[str] = "sentence.html"
@@ -597,10 +604,10 @@ class SentencePage(Page):
 def sentence_pages(
     results: Mapping[str, StackResults], share: slice = EVERY
 ) -> Iterator[SentencePage]:
-    """A page for each listed sentence, and for each that exemplars cite.
+    """Yield a page for each listed sentence, and for each that exemplars cite.
 
     Args:
-        share: of these sentences, those whose pages are made.
+        share: slice of these sentences for which pages are made.
     """
     study = study_of(results)
     chosen = study.sentence_data.paged

@@ -1,4 +1,4 @@
-"""The list of sentences that have pages."""
+"""The page with the list of sentences that have pages."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ from headbook.study.study import Study
 
 @dataclass(frozen=True)
 class SentenceLine:
-    """One sentence in the list; ``listed``: whether its page shows all heads."""
+    """A sentence in the list; ``listed``: whether its page shows all heads."""
 
     number: int
     href: str
@@ -22,7 +22,7 @@ class SentenceLine:
 
 @dataclass(frozen=True, kw_only=True)
 class SentencesPage(Page):
-    """The list of sentences that have a page.
+    """The page with the list of sentences that have a page.
 
     Attributes:
         lines: the sentences.
@@ -49,7 +49,7 @@ def _described(paged: int, whole: int, total: int) -> str:
 
 
 def sentences_page(study: Study) -> SentencesPage:
-    """The list of sentences."""
+    """Return the page with the list of sentences."""
     chosen = study.sentence_data.paged
     whole = len(study.sentence_data.listed)
     total = study.manifest.counts["sentences"]

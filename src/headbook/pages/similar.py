@@ -44,7 +44,8 @@ PALE_DISTANCE = 0.3  # nats from which on the matrix is as pale as paper
 MOST_LABELS = 90  # heads of a matrix whose rows bear names
 STEPS = 256
 STRIP = 8.0  # per cent of the matrix's width for the marks of layers, if rows have no names
-MISSING_DISTANCE, IS_BOUND = 0x7FFF, 0x8000  # of the data of the script, which are thousandths
+# Codes of the data of the script, whose numbers are thousandths: no distance, and an upper bound.
+MISSING_DISTANCE, IS_BOUND = 0x7FFF, 0x8000
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class SimilarSection(StackSection):
 
 @dataclass(frozen=True, kw_only=True)
 class SimilarPage(AnalysisPage):
-    """Which heads attend alike, in all stacks that were compared.
+    """The page of heads with similar attention, in all stacks that were compared.
 
     Attributes:
         sections: by stack.

@@ -1,4 +1,4 @@
-"""Which kinds of words receive attention: parts of speech by layer and by head."""
+"""The page on the kinds of words that receive attention: parts of speech by layer and by head."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,10 +50,10 @@ from headbook.study.manifest import Manifest, MissingPart
 from headbook.study.sentence_data import HeadName, heads_of
 
 MOST_LINES = 14  # parts of speech in the figure
-MOST_LINKED = 150  # marks of the figure that lead to their rows; with more, tables alone do
+MOST_LINKED = 150  # marks of the figure up to which each is a link to its row
 MOST_TABLE_CELLS = 400  # cells of a table by layer
 MOST_CELLS = 720  # cells of heads with numbers, of all stacks together
-MOST_GRIDS = 18  # parts of speech of a stack of which heads are shown
+MOST_GRIDS = 18  # parts of speech of a stack that are shown by head
 TICKS = (1 / 8, 1 / 4, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)  # ratios on the axis
 HEIGHT = 430.0  # pixels of the figure
 LONG_NAME = 15  # letters of a name that fits the narrower column of labels
@@ -126,7 +126,7 @@ class SpeechStack(StackSection):
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechPage(AnalysisPage):
-    """Parts of speech in all stacks.
+    """The page on parts of speech in all stacks.
 
     Attributes:
         stacks: stacks with parts of speech on either side.
@@ -167,7 +167,7 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
 
 
 def _absent(results: StackResults) -> Iterator[str]:
-    """Yield what a stack lacks: texts without tags, or metrics that were not chosen."""
+    """Yield the parts that a stack lacks: tags, or metrics that were not chosen."""
     manifest: Manifest = results.study.manifest
     for direction in Direction:
         if tags_of(results, direction):
@@ -272,16 +272,9 @@ def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
         for tag, each in numbers.items()
     ]
     nothing = np.full(len(layers), np.nan)
-    weak = " Hollow: too few sentences for an interval." * any(line.hollow for line in series)
-    caption = (
-        "Attention that words of a kind receive as keys, all heads of a layer, as a multiple of "
-        "uniform attention (dashed); log scale. ● content words, ■ function words, ▲ punctuation"
-        f"{', ○ other words' if any(word_class(tag) == 'other' for tag in tags) else ''}. Kinds "
-        f"with at least {FEW_WORDS} words{', the most frequent' * (len(tags) == MOST_LINES)}.{weak}"
-    )
     plot = layer_plot(
         f"speech-{results.stack.name}",
-        caption,
+        _caption(tags, hollow=any(line.hollow for line in series)),
         [line._replace(low=nothing, high=nothing) for line in series],
         [str(layer) for layer in layers],
         scale=scale,
@@ -291,6 +284,17 @@ def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
     )
     intervals = [np.concatenate([getattr(s, end) for s in series]) for end in ("low", "high")]
     return replace(plot, rows=plot.rows.assign(low=intervals[0], high=intervals[1]))
+
+
+def _caption(tags: Sequence[str], *, hollow: bool) -> str:
+    """Return the caption of the figure of attention received by layer."""
+    weak = " Hollow: too few sentences for an interval." * hollow
+    return (
+        "Attention that words of a kind receive as keys, all heads of a layer, as a multiple of "
+        "uniform attention (dashed); log scale. ● content words, ■ function words, ▲ punctuation"
+        f"{', ○ other words' if any(word_class(tag) == 'other' for tag in tags) else ''}. Kinds "
+        f"with at least {FEW_WORDS} words{', the most frequent' * (len(tags) == MOST_LINES)}.{weak}"
+    )
 
 
 def _grids(results: StackResults, tags: Sequence[str], *, with_numbers: bool) -> Iterator[HeadGrid]:

@@ -1,4 +1,4 @@
-"""Which heads follow grammar: relations against surface rules, an example, layers, trees."""
+"""The page of syntax: relations against surface rules, an example, layers, trees."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,8 +58,8 @@ from headbook.study.manifest import Manifest, MissingPart
 from headbook.study.sentence_data import HeadName
 
 MOST_ROWS = 24  # relations before the others are folded
-MOST_CELLS = 450  # of the tables by layer, of all stacks together
-MANY_LAYERS = 12  # from more on, the tables by layer stand one below the other
+MOST_CELLS = 450  # cells of the tables by layer, of all stacks together
+MANY_LAYERS = 12  # layers beyond which the tables by layer are one below the other
 METRICS = (METRIC, ids.RELATION_ACCURACY_FAR, *TREES)
 CAPTION = (
     "Share of words whose strongest other word is the right one: best head (dot) and best surface "
@@ -73,7 +73,7 @@ class RelationRow:
     """A relation in one direction: the best head against the best surface rule.
 
     Attributes:
-        line: what is drawn.
+        line: marks of the row.
         relation: name of the relation in the annotation.
         example: a query and its key from a sentence with a page; empty without one.
         points: difference of head and rule, with its unit.
@@ -88,7 +88,7 @@ class RelationRow:
 
     @property
     def svg(self) -> str:
-        """The row's marks as an element."""
+        """Marks of the row as an SVG element."""
         return relation_row(self.line, "")
 
 
@@ -178,7 +178,7 @@ class SyntaxStack(StackSection):
 
 @dataclass(frozen=True, kw_only=True)
 class SyntaxPage(AnalysisPage):
-    """Grammar in all stacks that attend within one text.
+    """The page of syntax in all stacks that attend within one text.
 
     Attributes:
         stacks: stacks with relations or trees.

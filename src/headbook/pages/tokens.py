@@ -1,4 +1,4 @@
-"""Whether words stay the same in every sentence, and mean paths of all vocabulary tokens."""
+"""The page on words in several sentences, and on mean paths of all vocabulary tokens."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ from headbook.study.token_sums import PATH_STATES, TokenTypeSums
 
 MAX_TYPES = 120  # rows of the table of all stacks together; the file has all types
 MAX_LAYERS, MAX_LAYERS_HALF = 12, 7  # columns of tables of types, and of those of half a page
-MIN_OCCURRENCES = 3  # of a type in the tables of nearest and farthest
-MAX_EXTREME = 16  # rows of each of them
+MIN_OCCURRENCES = 3  # occurrences of a type in the tables of nearest and farthest types
+MAX_EXTREME = 16  # rows of each of these tables
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class WordSection(StackSection):
 
 @dataclass(frozen=True, kw_only=True)
 class TypesPage(AnalysisPage):
-    """Words in several sentences, and vocabulary tokens.
+    """The page on words in several sentences, and on vocabulary tokens.
 
     Attributes:
         sections: by stack; the first answers the question.
@@ -138,7 +138,7 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
 
 
 def _absent(results: StackResults) -> Iterator[str]:
-    """Yield what was not measured of a stack, with the reason or the option."""
+    """Yield the numbers that a stack lacks, with the reason or the option that measures them."""
     where = "" if results.stack.name == "self" else f" in {STACKS[results.stack.name]}"
     if shared_neighbours(results) is None:
         gap = next((g for g in results.study.manifest.gaps if g.key == ids.NEAREST_TOKENS), None)
@@ -251,7 +251,7 @@ def drawn_state(sums: TokenTypeSums) -> ResidualPoint:
 
 
 def by_frequency(sums: TokenTypeSums) -> list[int]:
-    """Return the places of all types, the most frequent first."""
+    """Return the indices of all types, the most frequent first."""
     return [int(place) for place in np.lexsort((sums.ids, -sums.count))]
 
 

@@ -52,10 +52,7 @@ from headbook.run.reread import (
     read_embeddings,
 )
 from headbook.run.retries import measure_part, shard_error
-from headbook.run.sentences import (
-    baseline_runs,
-    choose_sentences,
-)
+from headbook.run.sentences import baseline_runs, choose_sentences
 from headbook.run.shards import MAX_TRIES, sum_shards
 from headbook.run.store import Part, Store, check_same_plan
 from headbook.run.workers import WorkerJob, measure_in_workers

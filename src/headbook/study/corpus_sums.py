@@ -11,13 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import (
-    HashSample,
-    RatioSums,
-    TopK,
-    add_fields,
-    shift_fields,
-)
+from headbook.analysis.accumulators import HashSample, RatioSums, TopK, add_fields, shift_fields
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import FinishedRatios, SampledMetric

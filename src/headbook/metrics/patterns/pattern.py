@@ -32,12 +32,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.analysis.pattern_fits import (
-    OffsetSums,
-    column_residual,
-    fit_offsets,
-    offset_sums,
-)
+from headbook.analysis.pattern_fits import OffsetSums, column_residual, fit_offsets, offset_sums
 from headbook.analysis.pattern_mixture import mixture
 from headbook.metrics.base import ChartKind, Example, FinishedRatios, SampledMetric, Section
 from headbook.metrics.examples import previous_token, to_token, uniform

@@ -1,4 +1,4 @@
-"""How two models are compared: what each number means, and what it does not say."""
+"""The page on how two models are compared: the meaning of each number, and its limits."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ from headbook.report.wording import percent
 
 @dataclass(frozen=True, kw_only=True)
 class ComparingPage(Page):
-    """How comparisons are made.
+    """The page on how comparisons are made.
 
     Attributes:
         names: of the models.
@@ -42,7 +42,7 @@ class ComparingPage(Page):
 
 
 def comparing_page(comparison: Comparison) -> ComparingPage:
-    """The methods of a comparison."""
+    """Return the page on the methods of a comparison."""
     sides = comparison.sides
     columns = {c for found in comparison.heads.values() for c in found.columns}
     return ComparingPage(

@@ -98,7 +98,7 @@ def side_atlases(both: StackComparison) -> Iterator[SideAtlas]:
 
 
 def _address(both: StackComparison, picture: bytes, file: str) -> str:
-    """Where a picture stands: in the page, or in a file where there are many heads."""
+    """Return the address of a picture: inline, or a file if there are many heads."""
     return f"data/atlas-{both.stack}-{file}.png" if file else images.inline(picture)
 
 
@@ -132,7 +132,7 @@ def _tiles(
 
 
 def _difference(both: StackComparison, file: str) -> SideAtlas:
-    """What the second model gives more to each pair of positions; square-root scale both ways."""
+    """Return the second mean map minus the first, by head; square-root scale both ways."""
     parts: list[MeanMaps] = [each.cached(mean_maps) for each in (both.a, both.b)]
     side = min(each.maps.shape[-1] for each in parts)
     one, other = (each.maps[..., :side, :side] for each in parts)
@@ -176,7 +176,7 @@ def drift_map(both: StackComparison, found: HeadDifferences) -> Figure:
 
 
 def drift_curve(both: StackComparison, found: HeadDifferences) -> Figure:
-    """The median head of each layer with the middle half, rounding and unrelated heads."""
+    """Draw the median head of each layer with the middle half, rounding and unrelated heads."""
     rows = pd.concat([*_lines(found)], ignore_index=True)
     floor = FLOOR_LABEL in {column.label for column in found.columns}
     return layer_curve(
@@ -260,7 +260,7 @@ NAMED_LAYERS = 4
 
 
 def drift_lead(both: StackComparison, summary: DriftSummary, *, several: bool) -> Iterator[Parts]:
-    """How different corresponding heads are, which layers changed most, and which heads.
+    """Yield sentences: how different corresponding heads are, and which changed most.
 
     Args:
         several: whether there are other kinds of attention, so that sentences name theirs.
@@ -279,7 +279,7 @@ def drift_lead(both: StackComparison, summary: DriftSummary, *, several: bool) -
 
 
 def _share(summary: DriftSummary, total: int) -> str:
-    """How many heads moved more than rounding does."""
+    """Return how many heads moved more than rounding does, in words."""
     above = summary.above
     heads = count_text(total, "head")
     if above is None:
@@ -291,7 +291,7 @@ def _share(summary: DriftSummary, total: int) -> str:
 
 
 def _part(summary: DriftSummary) -> str:
-    """The median head, on the way from rounding to another head."""
+    """Return the median divergence as a part of that between unrelated heads, in words."""
     median, part = float(np.nanmedian(summary.value)), summary.part
     if part is None or np.isnan(part).all():
         return f"; the median divergence is {divergence_text(median)} nats"
@@ -330,7 +330,7 @@ def _layers(layers: Sequence[int], medians: Floats) -> str:
 
 
 def _heads(both: StackComparison, summary: DriftSummary) -> Iterator[str | Link]:
-    """The heads that changed most, with their numbers."""
+    """Yield the heads that changed most, with their numbers."""
     yield "Most changed heads: "
     for n, place in enumerate(heads_by_value(summary.value)[:NAMED]):
         yield ", " if n else ""
@@ -342,7 +342,7 @@ def _heads(both: StackComparison, summary: DriftSummary) -> Iterator[str | Link]
 
 
 def matched_lead(both: StackComparison, found: MatchedHeads, apart: str) -> Iterator[Parts]:
-    """Why heads do not correspond, and how many have a counterpart.
+    """Yield why heads do not correspond, and how many have a counterpart.
 
     Args:
         apart: why heads do not correspond by number.
@@ -533,7 +533,7 @@ def comparison_page(
     metrics: Sequence[MetricPairPage],
     matched: MatchedPage | None,
 ) -> ComparisonPage:
-    """The overview.
+    """Return the overview of a comparison.
 
     Args:
         metrics, matched: the pages that it leads to.
@@ -559,7 +559,7 @@ def comparison_page(
 
 
 def _models(comparison: Comparison) -> PageTable:
-    """What both models are."""
+    """Return the table of both models."""
     sides = comparison.sides
     rows = []
     for name, study in zip(sides.names, (sides.a, sides.b), strict=True):
@@ -606,7 +606,7 @@ def _matched(both: StackComparison) -> tuple[Parts, ...]:
 
 
 def _most(both: StackComparison, summary: DriftSummary, moves: Sequence[DriftMeasure]) -> PageTable:
-    """The heads whose attention differs most, beside rounding and unrelated heads."""
+    """Return the heads whose attention differs most, beside rounding and unrelated heads."""
     beside = [(name, part) for name, part in (
         ("rounding", summary.floor), ("another head", summary.ceiling),
     ) if part is not None]  # fmt: skip

@@ -122,7 +122,7 @@ class _Number:
 
 
 def pair_numbers(paired: PairedStack, pair: HeadPair) -> PairNumbers:
-    """The numbers of a pair; of heads that do not correspond each by itself."""
+    """Return the numbers of a pair, without differences if its heads do not correspond."""
     if paired.differences is None:
         return PairNumbers(None, "", 0, 0, "", equal=False, sections=_by_themselves(paired, pair))
     found = [*_numbers(paired.differences, pair.a.layer, pair.a.head)]
@@ -300,7 +300,7 @@ class HeadPairPage(Page):
 def headpair_pages(
     paired: PairedStack, listed: frozenset[int]
 ) -> Iterator[tuple[HeadPairPage, dict[str, Any]]]:
-    """The pages of all pairs of one kind of attention, each with what its scripts read.
+    """Yield the pages of all pairs of one kind of attention, each with data for its scripts.
 
     Args:
         listed: sentences that have a page, by index.
@@ -390,7 +390,7 @@ def _lead(paired: PairedStack, place: int, numbers: PairNumbers) -> Iterator[str
 
 
 def _drift(paired: PairedStack, pair: HeadPair, column: int) -> Iterator[str]:
-    """How far the attention is apart, with its floor and ceiling."""
+    """Yield sentences on the divergence of attention, with its floor and ceiling."""
     found, at = paired.differences, (pair.a.layer, pair.a.head)
     assert found is not None
     value = float(found.value[*at, column])
@@ -416,7 +416,7 @@ def _drift(paired: PairedStack, pair: HeadPair, column: int) -> Iterator[str]:
 
 
 def _matched(paired: PairedStack, place: int) -> Iterator[str]:
-    """Which head it is matched with, or why with none."""
+    """Yield the head with which a head is matched, or the reason for having none."""
     pair, matched = paired.pairs[place], paired.matched
     if matched is None or pair.b is None:
         yield "No head of the other model can be compared with it: they share too few words."

@@ -1,4 +1,4 @@
-"""Which heads of two models attend alike."""
+"""The page of heads of two models that attend alike."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ def matched_summary(both: StackComparison, found: MatchedHeads) -> Iterator[Part
 
 
 def _same_number(both: StackComparison, found: MatchedHeads) -> str:
-    """How many heads are most like the one of their number."""
+    """Return how many heads are most like the head of the same number, in words."""
     same = sum(
         found.b[best].layer == head.layer and found.b[best].head == head.head
         for head, best in zip(found.a, found.matching.best.tolist(), strict=True)
@@ -61,7 +61,7 @@ def _same_number(both: StackComparison, found: MatchedHeads) -> str:
 
 
 def _counterparts(both: StackComparison, found: MatchedHeads) -> str:
-    """How many have a counterpart, and what that takes."""
+    """Return how many heads have a counterpart, and the criterion, in words."""
     matching, total = found.matching, count_text(len(found.a), "head")
     there = int(matching.counterpart.sum())
     mutual = _mutual(int((matching.mutual & matching.counterpart).sum()))
@@ -85,7 +85,7 @@ def _mutual(amount: int) -> str:
 
 
 def _deep(both: StackComparison, found: MatchedHeads) -> str:
-    """Whether matches stand at the same relative depth."""
+    """Return how close the relative depths of matched heads are, in words."""
     matching = found.matching
     gaps = np.array([
         abs(depth(both.pair.a, head.layer) - depth(both.pair.b, found.b[partner].layer))
@@ -159,7 +159,7 @@ class MatchedPage(Page):
 
 
 def matched_page(stacks: Sequence[StackComparison], apart: str) -> MatchedPage | None:
-    """The page of matching; None where no heads were compared.
+    """Return the page of matching; None if no heads were compared.
 
     Args:
         apart: why heads do not correspond by number; empty where they do.
@@ -209,7 +209,7 @@ def _section(both: StackComparison, found: MatchedHeads) -> MatchedSection:
 
 
 def _layers(both: StackComparison, found: MatchedHeads) -> Figure:
-    """The largest similarity of every two layers."""
+    """Draw the largest similarity of every two layers."""
     rows = pd.DataFrame({
         "layer": np.repeat([head.layer for head in found.a], len(found.b)),
         "other_layer": np.tile([head.layer for head in found.b], len(found.a)),
@@ -227,7 +227,7 @@ def _layers(both: StackComparison, found: MatchedHeads) -> Figure:
 
 
 def _depths(both: StackComparison, found: MatchedHeads) -> Figure:
-    """How deep each head is, and how deep its match."""
+    """Draw the relative depth of each head beside that of its match."""
     mine, theirs = both.pair.a, both.pair.b
     rows = [
         {
@@ -259,7 +259,7 @@ def _matches(found: MatchedHeads) -> Iterator[tuple[int, HeadName, HeadName]]:
 
 
 def _rows(found: MatchedHeads) -> Iterator[Row]:
-    """The best matches first; those that are no counterparts grey."""
+    """Yield the best matches first; matches that are no counterparts are grey."""
     matching = found.matching
     order = np.argsort(-np.nan_to_num(matching.similarity, nan=-1), kind="stable")
     for place in order.tolist():

@@ -72,7 +72,7 @@ class _TokenMetric(MetricComparison[LayerDifferences]):
 
 
 def layer_section(both: StackComparison, metric: ComparedMetric) -> LayerSection | None:
-    """What differs in one stack; None where one of the models has no numbers there."""
+    """Return the differences in one stack; None if a model has no numbers there."""
     known, found = all_metrics().get(metric.id), both.layers
     if found is None or not isinstance(known, LayerwiseMetric):
         return None
@@ -102,20 +102,20 @@ def token_columns(metric: LayerwiseMetric) -> Iterator[TokenKey]:
 
 
 def first_token_key(columns: Sequence[TokenKey]) -> TokenKey:
-    """What is drawn first: after the layer, of all tokens."""
+    """Return the key that is drawn first: after the layer, of all tokens."""
     return max(
         columns, key=lambda c: (c.state is ResidualPoint.POST, c.label == COMPARED_CLASSES[0])
     )
 
 
 def column_words(column: TokenKey) -> str:
-    """What a number of tokens is: state, space and class."""
+    """Return state, space and class of a number of tokens in words."""
     space = column.space and f"compared with {SPACES[column.space]}"
     return ", ".join(x for x in (STATES[column.state], space, TOKEN_CLASSES[column.label]) if x)
 
 
 def choice(column: TokenKey) -> dict[str, str]:
-    """The same as columns of a chart."""
+    """Return state, space and class of a number of tokens as columns of a chart."""
     label = TOKEN_CLASSES[column.label]
     return {"state": str(column.state), "space": str(column.space or ""), "label": label}
 
@@ -126,7 +126,7 @@ def _is_known(found: LayerDifferences, column: TokenKey) -> bool:
 
 
 def _summary(drawn: _TokenMetric) -> str:
-    """In how many layers the difference is supported, and the largest."""
+    """Return in how many layers the difference is supported, and the largest."""
     at = drawn.at(drawn.first)
     begin, sure = drawn.summary(at, "layer"), drawn.found.supported[:, at]
     if not sure.any():
@@ -180,7 +180,7 @@ def _differences(drawn: _TokenMetric) -> Iterator[pd.DataFrame]:
 
 
 def _labels(drawn: _TokenMetric) -> PageTable:
-    """Of each state, space and class how many layers differ, and the largest difference."""
+    """Return how many layers differ for each state, space and class, and by how much at most."""
     rows = []
     for column in drawn.columns:
         at = drawn.at(column)
@@ -271,7 +271,7 @@ class MetricPairPage(Page):
 
     @property
     def short(self) -> str:
-        """What differs in the first kind of attention, in few words; empty where nothing is known.
+        """Difference in the first kind of attention, in few words; empty if unknown.
 
         Heads or layers of models that do not correspond are not set against each other.
         """
@@ -280,7 +280,7 @@ class MetricPairPage(Page):
 
 
 def metric_pair_pages(stacks: Sequence[StackComparison]) -> Iterator[MetricPairPage]:
-    """A page for each metric that both models have."""
+    """Yield a page for each metric that both models have."""
     for name in (*all_metrics(), EFFECT):
         metric = compared_metric(name)
         page = metric and _page(metric, stacks)

@@ -1,4 +1,4 @@
-"""Its sections for metrics of heads.
+"""Sections of the page of a metric in two models, for metrics of heads.
 
 Maps and differences, or over relative depth where heads do not correspond.
 """
@@ -98,11 +98,11 @@ class ComparedMetric:
 
     @property
     def unit_title(self) -> str:
-        """Its name with its unit, for the legend of a chart."""
+        """Name with the unit, for the legend of a chart."""
         return f"{self.title.lower()} ({self.unit})" if self.unit else self.title.lower()
 
     def label(self, label: str) -> str:
-        """A label as words."""
+        """Return a label as words."""
         if self.id != EFFECT:
             return label_name(label)
         replacement, _, target = label.partition("/")
@@ -110,7 +110,7 @@ class ComparedMetric:
 
 
 def compared_metric(name: str) -> ComparedMetric | None:
-    """A number by its name in files; None where it has no page."""
+    """Return a number by its name in files; None if it has no page."""
     if name == EFFECT:
         return ComparedMetric(
             EFFECT, "Importance of heads", "", EFFECT_ABOUT, share=False, limits=(-inf, inf),
@@ -128,7 +128,7 @@ def compared_metric(name: str) -> ComparedMetric | None:
 
 
 def _of_tokens(metric: LayerwiseMetric) -> ComparedMetric:
-    """What is averaged over tokens, in its own unit and, if that is another one, unbounded."""
+    """Return a metric of tokens, unbounded if its means have another unit than its values."""
     other = metric.averaged.unit
     return ComparedMetric(
         metric.id, metric.title, other or metric.unit, metric.summary,
@@ -166,11 +166,11 @@ class MetricComparison(Generic[Found]):
         return f"{a} in {names[0]}, {b} in {names[1]}, {gap.text} {gap.interval}"
 
     def style(self, *place: int) -> str:
-        """Of a row."""
+        """Return the style of a row: weak without support."""
         return "" if self.found.supported[place] else WEAK
 
     def summary(self, column: int, what: str) -> str:
-        """In how many cells, which are heads or layers, the difference is supported.
+        """Return in how many cells, heads or layers, the difference is supported.
 
         Where it is in any, to be continued with the largest.
         """
@@ -185,7 +185,7 @@ class MetricComparison(Generic[Found]):
         return f"Of {total}, {int(sure.sum()):,} differ ({self.rule(column)}); most "
 
     def short(self, column: int, what: str) -> str:
-        """The same in few words."""
+        """Return the summary in few words."""
         value, sure = self.found.value[..., column], self.found.supported[..., column]
         if not np.nan_to_num(value).any():
             return "exactly equal"
@@ -294,12 +294,12 @@ def _words(metric: ComparedMetric, view: SinkView, label: str) -> str:
 
 
 def depth(stack: AttentionStack, layer: int) -> float:
-    """Where a layer stands between the first and the last: its middle, 0 to 1."""
+    """Return the relative depth of the middle of a layer, 0 to 1."""
     return (layer + 0.5) / stack.n_layers
 
 
 def _first(both: StackComparison, views: Sequence[SinkView]) -> SinkView:
-    """The keys that both models show first; where they differ, those without the sink."""
+    """Return the view that both models show first; if they differ, the one without the sink."""
     mine, theirs = both.pair.a.default_view, both.pair.b.default_view
     if mine == theirs and mine in views:
         return mine
@@ -423,13 +423,13 @@ class _HeadMetric(MetricComparison[HeadDifferences]):
 
     @property
     def words(self) -> str:
-        """What is drawn, in words: label and keys."""
+        """Label and keys of the drawn numbers in words."""
         keys = VIEWS[SinkView(self.view)] if self.view else ""
         return ", ".join(part for part in (self.metric.label(self.label), keys) if part)
 
 
 def head_metric_section(both: StackComparison, metric: ComparedMetric) -> HeadMetricSection | None:
-    """What differs in one stack; None where one of the models has no numbers there."""
+    """Return the differences in one stack; None if a model has no numbers there."""
     found, choices = both.found, pair_choices(both, metric)
     if found is None or not choices:
         return None
@@ -580,7 +580,7 @@ def _largest(values: Floats) -> list[tuple[int, int]]:
 
 
 def _label_table(drawn: _HeadMetric, labels: Sequence[str]) -> PageTable:
-    """Of each label, how many heads differ, and the largest difference, supported ones first."""
+    """Return how many heads differ for each label, and the largest difference."""
     rows = []
     for label in labels:
         at = drawn.found.column(drawn.metric.id, drawn.view, label)

@@ -69,7 +69,7 @@ class PairExemplar:
 
 
 def ranked_sentences(drift: Floats) -> Iterator[Cited]:
-    """The sentences that differ most, and the median, strictly by rank; of equal ones the first.
+    """Yield the sentences that differ most, and the median, by rank; of equal ones the first.
 
     Args:
         drift: by sentence; NaN where there is none.
@@ -87,7 +87,7 @@ def ranked_sentences(drift: Floats) -> Iterator[Cited]:
 def pair_exemplars(
     paired: PairedStack, pair: HeadPair, drift: Floats, listed: frozenset[int]
 ) -> tuple[tuple[PairExemplar, ...], dict[str, Any]]:
-    """The sentences of a pair, and what scripts read of them.
+    """Return the sentences of a pair, and their data for scripts.
 
     Args:
         drift: of the pair by sentence, in nats.
@@ -112,7 +112,7 @@ def pair_exemplars(
 
 
 def pair_data(paired: PairedStack, maps: PairMaps) -> dict[str, Any]:
-    """Both maps of one sentence for scripts."""
+    """Return both maps of one sentence for scripts."""
     stack = paired.stack.a
     value = {
         "keys": text_data(maps.keys),
@@ -124,13 +124,13 @@ def pair_data(paired: PairedStack, maps: PairMaps) -> dict[str, Any]:
 
 
 def most_apart(maps: PairMaps) -> int:
-    """The query whose rows are furthest apart, among those that count."""
+    """Return the query whose rows are furthest apart, among those that count."""
     rows = jensen_shannon(maps.a, maps.b)
     return int(np.where(maps.counted, rows, -1).argmax())
 
 
 def map_pictures(maps: PairMaps, names: Sequence[str]) -> tuple[MapPicture, ...]:
-    """The map of each model, and the second minus the first."""
+    """Return the map of each model, and the second minus the first."""
     return (
         MapPicture(names[0], weight_picture(to_uint8(maps.a)), "a"),
         MapPicture(names[1], weight_picture(to_uint8(maps.b)), "b"),
@@ -139,7 +139,7 @@ def map_pictures(maps: PairMaps, names: Sequence[str]) -> tuple[MapPicture, ...]
 
 
 def signed_picture(difference: Floats) -> str:
-    """A difference of maps as an image address; colours run with the square root of its size."""
+    """Return a difference of maps as an image address, on a square-root scale."""
     up, down = (
         images.shrunk(to_uint8(np.maximum(part, 0)), images.MAX_PREVIEW_PIXELS).astype(np.float64)
         / 255

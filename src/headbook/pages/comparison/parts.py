@@ -30,7 +30,7 @@ LEAST = 1e-4  # nats; smaller ones are not told apart
 
 
 def divergence_text(value: float) -> str:
-    """A divergence: two digits behind the point, or two that count."""
+    """Return a divergence with two digits after the point, or two significant ones."""
     if math.isnan(value):
         return MISSING
     if value == 0:
@@ -41,7 +41,7 @@ def divergence_text(value: float) -> str:
 
 
 def nats_interval(low: float, high: float) -> str:
-    """Its interval; empty where there is none."""
+    """Return the interval of a divergence; empty if unknown."""
     return (
         ""
         if math.isnan(low) or math.isnan(high)
@@ -86,7 +86,7 @@ class StackComparison:
 
     @property
     def heads(self) -> int:
-        """How many heads the first model has of it."""
+        """Number of heads of the first model."""
         return len(self.pair.a.attention_layers) * self.pair.a.n_heads
 
 
@@ -140,11 +140,11 @@ class DriftMeasure:
     written: Callable[[float], str]
 
     def text(self, place: tuple[int, int]) -> str:
-        """A head's number."""
+        """Return a head's number."""
         return _text(self.written, float(self.value[place]))
 
     def rounding(self, place: tuple[int, int]) -> str:
-        """What rounding does in the same head; empty where that is not known."""
+        """Return the number of the same head under rounding; empty if unknown."""
         return "" if self.floor is None else _text(self.written, float(self.floor[place]))
 
 
@@ -153,7 +153,7 @@ def _text(written: Callable[[float], str], value: float) -> str:
 
 
 def moved(found: HeadDifferences) -> tuple[DriftMeasure, ...]:
-    """Those that are known of a stack."""
+    """Return the measures of weights and outputs that a stack has."""
     return tuple(_moved(found))
 
 
@@ -166,7 +166,7 @@ def _moved(found: HeadDifferences) -> Iterator[DriftMeasure]:
 
 
 def moved_lead(both: StackComparison, every: Sequence[DriftMeasure]) -> Iterator[Parts]:
-    """Where each moved most, beside rounding, as one sentence; nothing where nothing is known."""
+    """Yield a sentence on the largest change by each measure, beside rounding."""
     if not every:
         return
     if not any(np.nan_to_num(each.value).any() for each in every):
@@ -185,7 +185,7 @@ def moved_lead(both: StackComparison, every: Sequence[DriftMeasure]) -> Iterator
 
 
 def moved_words(every: Sequence[DriftMeasure], place: tuple[int, int]) -> str:
-    """The numbers of one head, as a sentence; empty where nothing is known."""
+    """Return the numbers of one head as a sentence; empty if nothing is known."""
     there = [each for each in every if not np.isnan(each.value[place])]
     texts = [f"{each.title} by {_beside(each, place)}" for each in there]
     return f"Change of its weights and outputs: {', '.join(texts)}." if texts else ""
@@ -197,12 +197,12 @@ def _beside(each: DriftMeasure, place: tuple[int, int]) -> str:
 
 
 def moved_cells(every: Sequence[DriftMeasure], place: tuple[int, int]) -> Iterator[Content]:
-    """The numbers of one head, as cells, without rounding, which is much the same in all."""
+    """Yield the numbers of one head as cells, without rounding, which differs little by head."""
     yield from (each.text(place) for each in every)
 
 
 def layer_moves(summary: DriftSummary | None, every: Sequence[DriftMeasure]) -> PageTable | None:
-    """The median head of each layer; None where nothing is known, or nothing moved."""
+    """Return the median head of each layer; None if nothing is known, or nothing moved."""
     if not any(np.nan_to_num(each.value).any() for each in every):
         return None
     attention = (

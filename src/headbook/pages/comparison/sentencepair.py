@@ -46,7 +46,7 @@ NEAREST = 3  # vocabulary tokens of each model that the table names
 def both_paths(
     paired: PairedStack, sentences: tuple[StoredSentence, StoredSentence], tokens: Rows
 ) -> dict[str, Any] | None:
-    """What the script reads of both models; None where they have no path in common.
+    """Return the paths of tokens of both models; None if no path is common to both.
 
     Args:
         tokens: rows of `headbook.study.sentence_data.TOKEN_COLUMNS`, of the sentence.
@@ -70,7 +70,7 @@ def both_paths(
 
 
 def titles(paths: dict[str, Any] | None) -> tuple[str, ...]:
-    """The measures that are drawn."""
+    """Return the titles of the measures that are drawn."""
     return tuple(metric["title"] for metric in paths["a"]["metrics"]) if paths else ()
 
 
@@ -84,7 +84,7 @@ def _query_texts(
 def _common(
     mine: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The measures and views that both have, with one axis."""
+    """Return the measures and views that both have, with one axis."""
     by_id = {metric["id"]: metric for metric in theirs}
     found: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
     for metric in mine:
@@ -103,7 +103,7 @@ def _common(
 
 
 def _ends(views: Sequence[dict[str, Any]], start: float | None) -> list[float]:
-    """The smallest and the largest number that is drawn of either model."""
+    """Return the smallest and the largest number that is drawn of either model."""
     values = [] if start is None else [start]
     for view in views:
         lines = [*view["values"], *view["classes"].values(), *view["beside"].values()]
@@ -112,7 +112,7 @@ def _ends(views: Sequence[dict[str, Any]], start: float | None) -> list[float]:
 
 
 def _places(mine: StoredText, theirs: StoredText) -> Iterator[int | None]:
-    """For each token of one model the token of the other that begins at the same letter.
+    """Yield for each token the token of the other model that begins at the same letter.
 
     Those without letters of their own, such as special tokens, only where both texts are the same.
     """
@@ -131,7 +131,7 @@ def _places(mine: StoredText, theirs: StoredText) -> Iterator[int | None]:
 def nearest_table(
     paired: PairedStack, sentences: tuple[StoredSentence, StoredSentence], near: Rows
 ) -> PageTable | None:
-    """The vocabulary tokens nearest to each token's last state; None where one model has none.
+    """Return the nearest tokens to the last states of both models; None if one has none.
 
     Args:
         near: rows of `headbook.study.sentence_data.NEAREST_COLUMNS`, of the sentence.
@@ -165,7 +165,7 @@ def _space(space: str) -> str:
 
 
 def _last(near: pd.DataFrame, space: str) -> dict[int, list[tuple[str, str]]]:
-    """What is nearest to each token after the last layer."""
+    """Return the vocabulary tokens nearest to each token after the last layer."""
     last = near[(near["layer"] == near["layer"].max()) & (near["space"] == space)]
     written = percent if space == LOGIT_LENS_SPACE else number
     found: dict[int, list[tuple[str, str]]] = {}
@@ -193,7 +193,7 @@ def _words(entries: Sequence[tuple[str, str]] | None) -> Content:
 def _shared(
     mine: Sequence[tuple[str, str]] | None, theirs: Sequence[tuple[str, str]] | None
 ) -> str | None:
-    """How many of the ten nearest are the same."""
+    """Return how many of the ten nearest are the same; None if a model has none."""
     if not mine or not theirs:
         return None
     size = min(len(mine), len(theirs))
@@ -276,7 +276,7 @@ class SentencePairPage(Page):
 def sentencepair_pages(
     sides: StudyPair, stacks: Sequence[PairedStack], listed: Sequence[SharedSentence]
 ) -> Iterator[tuple[SentencePairPage, dict[str, Any]]]:
-    """The pages of all sentences that both studies have, each with what its scripts read."""
+    """Yield the pages of all sentences of both studies, each with data for its scripts."""
     tokens = [rows_by_sentence(study.tokens) for study in (sides.a, sides.b)]
     near = [rows_by_sentence(study.nearest) for study in (sides.a, sides.b)]
     for place, each in enumerate(listed):
@@ -340,7 +340,7 @@ def _lead(
 
 
 def _name(paired: PairedStack, place: int) -> str:
-    """A pair of heads; by one name where both models call it the same."""
+    """Return the name of a pair of heads; a single name if both models have the same."""
     pair = paired.pairs[place]
     if paired.differences is not None or pair.b is None:
         return head_name(pair.a)
@@ -432,7 +432,7 @@ class SharedSentenceLine:
 
 @dataclass(frozen=True, kw_only=True)
 class SentencePairsPage(Page):
-    """The list of sentences.
+    """The page with the list of sentences in two models.
 
     Attributes:
         lines: the sentences, those that differ most first.
@@ -449,7 +449,7 @@ class SentencePairsPage(Page):
 
 
 def sentencepairs_page(sides: StudyPair, listed: Sequence[SharedSentence]) -> SentencePairsPage:
-    """The list of sentences."""
+    """Return the page with the list of sentences."""
     total = sides.sentences
     order = sorted(listed, key=lambda each: (np.isnan(each.mean), -each.mean, each.a.number))
     return SentencePairsPage(
@@ -472,7 +472,7 @@ def sentencepairs_page(sides: StudyPair, listed: Sequence[SharedSentence]) -> Se
 
 
 def _lists(sides: StudyPair, listed: Sequence[SharedSentence]) -> str:
-    """Which sentences have a page, where the studies list other ones or few."""
+    """Return which sentences have a page, if the studies list few or different ones."""
     both = sum(each.followed for each in listed)
     counts = [len(study.sentence_data.listed) for study in (sides.a, sides.b)]
     alone = len(listed) - both

@@ -38,7 +38,7 @@ LEAST = 0.1  # change of a share that it names
 
 
 def film_lead(reel: DrawnFilm) -> Parts:
-    """When which head changed most, as words and links."""
+    """Return which head changed most, and when, as words and links."""
     parts: list[str | Link] = []
     for stack in reel.film.stacks:
         for sentence in (*_induction(reel, stack), *_others(reel, stack)):
@@ -200,7 +200,7 @@ class FilmPage(Page):
 
 
 def film_page(reel: DrawnFilm, title: str) -> FilmPage:
-    """The first page of a film's site."""
+    """Return the first page of a film's site."""
     film = reel.film
     drawn = tuple(_curves(reel))
     return FilmPage(
@@ -224,7 +224,7 @@ def film_page(reel: DrawnFilm, title: str) -> FilmPage:
 
 
 def sheets(reel: DrawnFilm) -> Iterator[tuple[str, bytes]]:
-    """The pictures of all heads at each step, by their address."""
+    """Yield the pictures of all heads at each step, by their address."""
     for place, each in enumerate(reel.film.frames):
         for stack in each.stacks.values():
             cells = stack.maps[[*stack.stack.attention_layers]].astype(np.float64)
@@ -232,7 +232,7 @@ def sheets(reel: DrawnFilm) -> Iterator[tuple[str, bytes]]:
 
 
 def film_data(reel: DrawnFilm) -> dict[str, Any]:
-    """What the slider shows, by stack: of each step its name, picture, and the types of heads."""
+    """Return the data of the slider by stack: name, picture and types of heads by step."""
     return {
         stack.name: [
             {
@@ -283,7 +283,7 @@ def _stack(reel: DrawnFilm, stack: AttentionStack) -> FilmStack:
 
 
 def _learnt(reel: DrawnFilm, stack: str) -> list[LearntFunction]:
-    """What heads do: what was learnt first, the earliest before others; then the rest."""
+    """Return the functions of heads: those that were learnt, the earliest first; then the rest."""
     found = []
     for column in reel.film.columns(stack):
         best = reel.film.best_heads(stack, column)[-1]
@@ -336,7 +336,7 @@ def _family(name: str) -> str:
 
 
 def _jobs(reel: DrawnFilm, stack: str) -> PageTable:
-    """The head that does something most at each step; bold where it is another than before."""
+    """Return the head with the most of each function at each step; bold if it changes."""
     steps = range(len(reel.film.frames))
     rows = []
     for column in reel.film.columns(stack):
@@ -359,7 +359,7 @@ def _jobs(reel: DrawnFilm, stack: str) -> PageTable:
 
 
 def _curves(reel: DrawnFilm) -> Iterator[Drawing]:
-    """The loss, then what all heads together do."""
+    """Yield the curves of the loss, then of all heads together."""
     if _has_loss(reel):
         yield _loss(reel)
     lines = [line for stack in reel.film.stacks for line in _lines(reel, stack)]
@@ -403,7 +403,7 @@ _TARGETS = {"loss": "loss", "masked_loss": "masked loss"}
 
 
 def _lines(reel: DrawnFilm, stack: AttentionStack) -> Iterator[Curve]:
-    """Of one stack."""
+    """Yield the curves of one stack."""
     before = "" if stack.name == "self" else f"{stack.name}: "
     for column in reel.film.columns(stack.name):
         values = reel.film.values(stack.name, column)[:, [*stack.attention_layers]]

@@ -62,7 +62,7 @@ class FilmHeadsPage(Page):
 
 
 def filmheads_page(reel: DrawnFilm) -> FilmHeadsPage:
-    """The page of all heads; with many heads it has the first headlines alone."""
+    """Return the page of all heads; with many heads it has the first headlines alone."""
     stacks = reel.film.stacks
     heads = sum(len(heads_of(stack)) for stack in stacks)
     return FilmHeadsPage(

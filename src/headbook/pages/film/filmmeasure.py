@@ -69,7 +69,7 @@ class MeasurePage(Page):
 
 
 def measure_pages(reel: DrawnFilm) -> Iterator[MeasurePage]:
-    """A page for each headline of any stack."""
+    """Yield a page for each headline of any stack."""
     columns: dict[str, dict[str, FilmColumn]] = {}
     for stack in reel.film.stacks:
         for column in reel.film.columns(stack.name):
@@ -155,7 +155,7 @@ def _figure(reel: DrawnFilm, stack: AttentionStack, column: FilmColumn) -> Figur
 def _changed_most(
     reel: DrawnFilm, stack: AttentionStack, column: FilmColumn
 ) -> list[tuple[int, int]]:
-    """The heads that the chart has, in the order of layers."""
+    """Return the heads that the chart has, in the order of layers."""
     values = reel.film.values(stack.name, column)
     change = np.nan_to_num(np.abs(values[-1] - values[0]))
     places = [(head.layer, head.head) for head in heads_of(stack)]
@@ -186,7 +186,7 @@ def _tables(
 
 
 def _when(turn: HalfRiseText) -> WordsCell:
-    """The step, where it lies, and its interval."""
+    """Return the cell of a step, with its name and interval."""
     between = f" {turn.between}" if turn.between else ""
     return words_cell(
         turn.text, MarkedText(between, "small"), f" [{turn.ends}]" if turn.ends else ""

@@ -1,4 +1,4 @@
-"""What pages of a film share: addresses, values, small lines, and when a number changed."""
+"""Parts that pages of a film share: addresses, values, small lines, steps of change."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,23 +34,23 @@ def head_row(head: HeadName) -> str:
 
 
 def head_row_link(head: HeadName) -> Link:
-    """A link to a head's row."""
+    """Return a link to a head's row."""
     return Link(head_name(head), head_row(head))
 
 
 def value_text(column: FilmColumn, value: float) -> str:
-    """A value in few digits."""
+    """Return a value in few digits."""
     return number(value, share=is_share(all_metrics()[column.metric]))
 
 
 def estimate_text(column: FilmColumn, value: Estimate) -> str:
-    """A value with its interval."""
+    """Return a value with its interval."""
     return estimate(value, share=is_share(all_metrics()[column.metric]))
 
 
 @dataclass(frozen=True)
 class HalfRiseText:
-    """When a number of a head changed.
+    """The step at which a number of a head changed, in words.
 
     Attributes:
         place: of the half-rise step among the steps; None where there is none.
@@ -80,15 +80,15 @@ class DrawnFilm:
         return step_axis(self.film.steps, named=self.film.named)
 
     def step(self, place: float) -> str:
-        """A step, written."""
+        """Return a step as text."""
         return f"{self.film.step(place):,}"
 
     def at(self, place: int) -> str:
-        """A step with what it is."""
+        """Return the name of a step."""
         return self.axis.names[place]
 
     def turn(self, stack: str, column: FilmColumn, place: Place) -> HalfRiseText:
-        """When a number of a head changed."""
+        """Return the step at which a number of a head changed."""
         found = self.film.half_rises.get((stack, column))
         if found is None or np.isnan(found.step[place]):
             return NO_TURN
@@ -110,16 +110,16 @@ class DrawnFilm:
         return turn.place is not None and bool(best.value.low > least)
 
     def first(self, stack: str, column: FilmColumn, place: Place) -> float:
-        """A head's number at the first step, on the held-out half."""
+        """Return a head's number at the first step, on the held-out split."""
         return float(self.film.numbers(stack, column)[0].report.value[place])
 
     def last(self, stack: str, column: FilmColumn, place: Place) -> str:
-        """A head's number at the last step, written."""
+        """Return a head's number at the last step, as text."""
         value = self.film.numbers(stack, column)[-1].heads.value[place]
         return value_text(column, float(value))
 
     def spark(self, stack: str, column: FilmColumn, place: Place) -> Drawing:
-        """A head's number over steps, on the scale of all heads."""
+        """Draw a head's number over steps, on the scale of all heads."""
         values = self.film.values(stack, column)
         svg = sparkline(
             values[:, place[0], place[1]],
@@ -132,6 +132,6 @@ class DrawnFilm:
 
 
 def _ends(values: Floats) -> tuple[float, float]:
-    """Of the scale of all heads of a stack, from 0 where no value is below."""
+    """Return the ends of the scale of all heads of a stack, from 0 if no value is below."""
     known = values[~np.isnan(values)]
     return min(0.0, float(known.min(initial=0.0))), float(known.max(initial=0.0)) or 1.0

@@ -37,7 +37,7 @@ THREE = number_word(N_OUTLIERS)
 
 
 class SpaceLine(NamedTuple):
-    """A line of a panel: its name, role in the palette, and the number that it shows."""
+    """A line of a panel: name, role in the palette, and key of its number."""
 
     name: str
     role: str
@@ -150,7 +150,7 @@ def _long_name(state: int) -> str:
 
 
 def outlier_title(sums: GeometrySums) -> str:
-    """Return what the table of outlier dimensions shows."""
+    """Return the title of the table of outlier dimensions."""
     whole, largest = (
         estimates_of(sums, StateColumn(*column)).value
         for column in ((ANISOTROPY, "raw"), (OUTLIERS, "largest"))

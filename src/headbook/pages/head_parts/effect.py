@@ -1,4 +1,4 @@
-"""What the model loses without a head."""
+"""The section on the effects of ablating a head."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -10,12 +10,7 @@ import pandas as pd
 
 from headbook.charts import Drawing
 from headbook.charts.one_head import EffectScale, effect_dots, effect_picture
-from headbook.pages.parts.table import (
-    NumberCell,
-    PageTable,
-    Row,
-    words_cell,
-)
+from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.ablation import (
     REPLACEMENT_NAMES,
     TARGET_NAMES,
@@ -51,7 +46,7 @@ from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, REPAIR
 from headbook.study.ablation_tests import COSINE_TARGETS
 from headbook.study.sentence_data import HeadName
 
-LISTED = 5  # tokens, and the one in the middle
+LISTED = 5  # ranks of tokens that are listed, with the median one in addition
 
 
 @dataclass(frozen=True)
@@ -59,10 +54,10 @@ class MissedTokenRow:
     """A token at which the head is missed.
 
     Attributes:
-        rank: among all, in words.
-        preceding, token, following: the text.
-        before, after: what the model says with the head and without; ``before`` may be empty.
-        sentence, href: its sentence; no address where that has no page.
+        rank: rank of the token among all tokens, in words.
+        preceding, token, following: the token and the text around it.
+        before, after: score at the token with the head and without; ``before`` may be empty.
+        sentence, href: number of the sentence, and its page; empty if it has none.
     """
 
     rank: str
@@ -77,20 +72,20 @@ class MissedTokenRow:
 
 @dataclass(frozen=True)
 class AblationSection:
-    """What the model loses without a head.
+    """The effects of ablating a head.
 
     Attributes:
-        value: the change where the mean output stands in place of the head's; None if not known.
-        what: the unit of the change, the target, and the rank among all heads.
+        value: change if the head's output is replaced by its mean; None if unknown.
+        what: unit of the change, target, and rank among all heads.
         picture: all heads on a logarithmic axis; None without enough effects above 0.
         verdict: conclusion from the sentences that change; empty for an estimate.
-        margin: of verdicts, with its unit.
+        margin: margin of verdicts, with its unit.
         verdict_target: target of verdicts, in words.
         target: target of the table, in words.
-        instead: by what stands in its place.
+        instead: changes by replacement of the output.
         remarks: direct and total change, and heads that back it up, in sentences.
-        tokens: where it is missed most; empty where the head was not replaced.
-        scores: what ``before`` and ``after`` of the tokens are, in words.
+        tokens: tokens at which the head is missed most; empty if the head was not replaced.
+        scores: meaning of ``before`` and ``after`` of the tokens, in words.
     """
 
     value: LinkedNumber | None
@@ -107,7 +102,7 @@ class AblationSection:
 
 
 def ablation_section(results: StackResults, head: HeadName) -> AblationSection | None:
-    """Return what the model loses without a head; None where no head was replaced."""
+    """Return the effects of ablating a head; None if no head was replaced."""
     ablation = results.study.corpus_sums.ablation
     if ablation is None:
         return None
@@ -223,7 +218,7 @@ def _instead(ablation: AblationResults, rows: Rows) -> Iterator[Row]:
 
 
 def _repaired(rows: Rows) -> Iterator[str]:
-    """What the head itself says to the logit of the true token, and what becomes of it."""
+    """Yield a sentence on the direct and the total change of the logit of the true token."""
     keys = (Replacement.MEAN, AblationTarget.LOGIT)
     direct, total, repair = (rows.get((metric, *keys)) for metric in (DIRECT, EFFECT, REPAIR))
     if direct and total:
@@ -248,11 +243,11 @@ def _after(ablation: AblationResults, missed: MissedToken, probability: float) -
 
 
 def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]:
-    """Of each head, those of the first ranks and the one in the middle."""
+    """Return the tokens at which each head is missed: the first ranks, and the median one."""
     ablation, pages = results.study.corpus_sums.ablation, results.study.sentence_data.sentences
     assert ablation is not None
     table = results.study.effect_tokens
-    found: dict[HeadName, list[MissedTokenRow]] = {}
+    by_head: dict[HeadName, list[MissedTokenRow]] = {}
     for missed, (before, after) in zip(
         ablation.missed, table[["before", "after"]].itertuples(index=False), strict=True
     ):
@@ -260,7 +255,7 @@ def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]
         middle = missed.rank - 1 == (missed.tokens - 1) // 2
         if head.stack == results.stack.name and (missed.rank <= LISTED or middle):
             rank = f"rank {missed.rank:,} of {missed.tokens:,}{', the median' if middle else ''}"
-            found.setdefault(head, []).append(
+            by_head.setdefault(head, []).append(
                 MissedTokenRow(
                     rank, missed.preceding, missed.token, missed.following,
                     "" if math.isnan(before) else number(before), _after(ablation, missed, after),
@@ -268,4 +263,4 @@ def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]
                     sentence_page(missed.sentence + 1) if missed.sentence in pages else "",
                 )
             )  # fmt: skip
-    return {head: tuple(tokens) for head, tokens in found.items()}
+    return {head: tuple(tokens) for head, tokens in by_head.items()}

@@ -1,4 +1,4 @@
-"""All numbers of a head, in rows."""
+"""All numbers of a head, as rows of two tables."""
 
 import math
 from collections.abc import Iterator
@@ -8,9 +8,7 @@ from headbook.analysis.accumulators import Estimates
 from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
 from headbook.metrics.base import ChartKind, HeadMetric
-from headbook.pages.parts.baselines import (
-    baseline_text,
-)
+from headbook.pages.parts.baselines import baseline_text
 from headbook.pages.parts.table import (
     MarkedText,
     NumberCell,
@@ -21,32 +19,26 @@ from headbook.pages.parts.table import (
 )
 from headbook.report.findings.finding import metric_link
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    MISSING,
-    is_share,
-    label_name,
-    number,
-    unbroken,
-)
+from headbook.report.wording import MISSING, is_share, label_name, number, unbroken
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
 ELSEWHERE = {ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN}  # in tables of tags
-ELSEWHERE |= {ids.RELATION_ACCURACY, ids.RELATION_ACCURACY_FAR}  # in those of relations
-ELSEWHERE |= {ids.SURFACE_RULE}  # on the metric's own page: too many rules
-WHOLE = {ids.ATTENTION_TO}  # all labels stand in the first table
+ELSEWHERE |= {ids.RELATION_ACCURACY, ids.RELATION_ACCURACY_FAR}  # in tables of relations
+ELSEWHERE |= {ids.SURFACE_RULE}  # on the metric's own page: there are too many rules
+WHOLE = {ids.ATTENTION_TO}  # metrics whose labels are all in the first table
 
 
 @dataclass(frozen=True)
 class _Line:
-    """What a row of numbers has that is the same for all heads, or made for all at once.
+    """The parts of a row of numbers that are computed once for all heads.
 
     Attributes:
-        first: whether it stands in the first table.
+        first: whether the row belongs to the first table.
         title: metric, label and unit.
-        numbers: by view; None where the metric has no such view.
-        even: of uniform attention, by layer.
-        percentiles: places among all heads of the stack in the stack's default view, 0 to 1.
+        numbers: numbers of all heads by view; None for a view that the metric lacks.
+        even: numbers under uniform attention. *Shape:* ``(layer,)``.
+        percentiles: ranks among all heads in the stack's default view, 0 to 1.
             *Shape:* ``(layer, head)``.
     """
 
@@ -60,25 +52,30 @@ class _Line:
 
 
 def metric_rows(results: StackResults, head: HeadName, *, first: bool) -> Iterator[Row]:
-    """Its numbers: of metrics with many labels the first one, or the others."""
+    """Yield the numbers of a head, a row for each metric and label of one table.
+
+    Args:
+        first: whether the rows are those of the first table, with one label of most metrics, or
+            those of the second table, with the other labels.
+    """
     for line in results.cached(_lines):
         if line.first == first:
             yield _metric_row(results, (head.layer, head.head), line)
 
 
 def _lines(results: StackResults) -> tuple[_Line, ...]:
-    """The rows of both tables."""
-    found = []
+    """Return the rows of both tables, without the numbers of single heads."""
+    lines = []
     for metric in results.metrics:
         if metric.chart is ChartKind.PROFILE or metric.id in ELSEWHERE:
-            continue  # these have a figure or a table of their own
+            continue  # the page has another figure or table of this metric
         for label in metric.listed:
             first = label == metric.headline or metric.id in WHOLE
             if metric.chart is ChartKind.DISTANCES and not first:
-                continue  # their distances are on the metric's page
+                continue  # the metric's page lists all distances
             if any(results.has_value(metric.id, view, label) for view in metric.views):
-                found.append(_line(results, metric, label, first=first))
-    return tuple(found)
+                lines.append(_line(results, metric, label, first=first))
+    return tuple(lines)
 
 
 def _line(results: StackResults, metric: HeadMetric, label: str, *, first: bool) -> _Line:
@@ -101,7 +98,7 @@ def _line(results: StackResults, metric: HeadMetric, label: str, *, first: bool)
 
 
 def _metric_row(results: StackResults, cell: tuple[int, int], line: _Line) -> Row:
-    """By view the head's number, then uniform attention and what it is compared with."""
+    """Return the row of a head: number by view, uniform attention, baselines, and percentile."""
     metric, share = line.metric, float(line.percentiles[cell])
     cells = (
         *(None if each is None else NumberCell.of(each.at(*cell), metric) for each in line.numbers),

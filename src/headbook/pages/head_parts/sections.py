@@ -13,15 +13,8 @@ from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Drawing, OffsetBar, images, offset_profile
 from headbook.charts.theme import SIGNED, STOPS, rgba_ramp
 from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.baselines import (
-    ShareWithBaseline,
-    share_with_baseline,
-)
-from headbook.pages.parts.table import (
-    NumberCell,
-    PageTable,
-    Row,
-)
+from headbook.pages.parts.baselines import ShareWithBaseline, share_with_baseline
+from headbook.pages.parts.table import NumberCell, PageTable, Row
 from headbook.report.head_types import TAG_VIEW, share_of_head
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import RelationTests, tests_of_stack
@@ -45,7 +38,7 @@ OUTPUT, GIVEN, BROUGHT = ids.OUTPUT_NORM_SHARE, ids.SINK_SHARE, ids.SINK_NORM_SH
 
 
 def output_shares(results: StackResults, head: HeadName) -> Iterator[ShareWithBaseline]:
-    """Shares of the output norm beside what equal parts would be, and beside attention."""
+    """Yield shares of the output norm beside equal parts, and beside shares of attention."""
     cell = head.layer, head.head
     whole, given, brought = (
         share_of_head(results, x, SinkView.RAW, "", cell) for x in (OUTPUT, GIVEN, BROUGHT)
@@ -69,21 +62,21 @@ def output_shares(results: StackResults, head: HeadName) -> Iterator[ShareWithBa
 
 
 def _beside(text: str, baseline: str, value: Estimate, other: float) -> ShareWithBaseline:
-    """A share beside a baseline without an interval, which its own should leave out."""
+    """Return a share beside a number without an interval; supported if its interval excludes it."""
     supported = value.low > other or value.high < other
     return share_with_baseline(text, baseline, value, other, supported=supported)
 
 
-COLOURS = 32  # a picture carries its palette
+COLOURS = 32  # colours of a map, few since each picture has its own palette
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One of the maps.
+    """A map with its title and a note.
 
     Attributes:
-        title: what is drawn.
-        note: how to read it; also its text for who cannot see it.
+        title: view or quantity of the map.
+        note: how to read the map, also for readers who cannot see it.
         image: the map as an image address.
     """
 
@@ -98,8 +91,8 @@ class ExemplarMaps:
 
     Attributes:
         sentence: number of the sentence.
-        panels: two or three maps; the last where values are known.
-        size: tokens that look, tokens that are looked at.
+        panels: two maps, and a third one if values are known.
+        size: numbers of queries and of keys.
     """
 
     sentence: int
@@ -108,7 +101,7 @@ class ExemplarMaps:
 
 
 def exemplar_maps(results: StackResults, exemplar: Exemplar) -> ExemplarMaps:
-    """The maps of a head's strongest exemplar."""
+    """Return the maps of a head's strongest exemplar."""
     sentence = results.study.sentence_data.sentences[exemplar.index]
     text = sentence.texts[results.stack.keys]
     sink, raw = text.sink(causal=results.stack.causal), exemplar.attention
@@ -126,9 +119,9 @@ def exemplar_maps(results: StackResults, exemplar: Exemplar) -> ExemplarMaps:
 
 
 def token_similarity_maps(results: StackResults, exemplar: Exemplar) -> ExemplarMaps | None:
-    """What a head writes for every two tokens of its strongest exemplar, and how they look.
+    """Return similarities of tokens in an exemplar: of head outputs, and of attention rows.
 
-    None where values are not available.
+    None if values are not available.
     """
     if not exemplar.written.size:
         return None
@@ -145,12 +138,12 @@ def token_similarity_maps(results: StackResults, exemplar: Exemplar) -> Exemplar
 
 
 def _panel(title: str, note: str, cells: "NDArray[np.uint8]", *, signed: bool = False) -> Panel:
-    """A map; ``signed`` ones run from -1 to 1."""
+    """Return a map as a panel; ``signed`` maps run from -1 to 1."""
     palette = rgba_ramp(COLOURS, SIGNED if signed else STOPS)
     return Panel(title, note, images.map_preview(cells // (256 // COLOURS), palette))
 
 
-LONGEST = 98  # per cent of a bar's room; a mark at its end needs the rest
+LONGEST = 98  # per cent of the width for a bar; a mark at its end takes the rest
 
 
 @dataclass(frozen=True)
@@ -159,10 +152,10 @@ class TagRow:
 
     Attributes:
         tag: part of speech, a universal one by its name.
-        share: of the head's attention to ordinary keys.
-        width: the same as a bar, in per cent of its room.
-        uniform: what uniform attention would give; ``uniform_width`` as a mark on the bar.
-        ratio: of the two.
+        share: share of the head's attention to ordinary keys.
+        width: length of the bar of ``share``, in per cent of the longest possible one.
+        uniform: share under uniform attention; ``uniform_width`` is its mark on the bar.
+        ratio: ``share`` over ``uniform``.
     """
 
     tag: str
@@ -174,7 +167,7 @@ class TagRow:
 
 
 def tag_rows(results: StackResults, head: HeadName) -> Iterator[TagRow]:
-    """Attention to parts of speech among ordinary keys, the largest share first."""
+    """Return the attention to parts of speech among ordinary keys, the largest share first."""
     view = TAG_VIEW
     share, ratio = all_metrics()[ids.POS_RECEIVED], all_metrics()[ids.POS_RECEIVED_RATIO]
     tags = [tag for tag in results.labels(share.id) if results.has_value(share.id, view, tag)]
@@ -196,7 +189,7 @@ def tag_rows(results: StackResults, head: HeadName) -> Iterator[TagRow]:
 
 OFFSET_METRIC = ids.OFFSET_PROFILE
 OFFSET_COLUMNS = ("Offset", "share", "interval", "uniform")
-REACH = 8  # offsets that are shown on either side
+REACH = 8  # offsets on either side that are drawn
 
 
 @dataclass(frozen=True)
@@ -204,8 +197,8 @@ class Offsets:
     """Attention of one head by offset.
 
     Attributes:
-        drawing: as bars.
-        bars: their numbers.
+        drawing: shares as bars.
+        bars: numbers of the bars.
     """
 
     drawing: Drawing
@@ -213,17 +206,17 @@ class Offsets:
 
     @property
     def picture(self) -> Drawing:
-        """The drawing with its numbers, to be written into files."""
+        """Drawing with its numbers, to be written into files."""
         return replace(self.drawing, rows=pd.DataFrame(self.bars))
 
     @property
     def table(self) -> PageTable:
-        """The numbers as text."""
+        """Shares by offset as a table."""
         return PageTable(OFFSET_COLUMNS, tuple(Row(None, bar.cells) for bar in self.bars))
 
 
 def profile_name(head: HeadName) -> str:
-    """What files and links call the picture of a head."""
+    """Return the name of the picture of a head's offsets, as in files and links."""
     return f"profile-{head_file(head)}"
 
 
@@ -233,7 +226,7 @@ def has_offsets(results: StackResults) -> bool:
 
 
 def offset_section(results: StackResults, head: HeadName) -> Offsets | None:
-    """Attention by offset in the stack's default view; None where it was not measured."""
+    """Return attention by offset in the stack's default view; None if it was not measured."""
     if not has_offsets(results):
         return None
     view = results.stack.default_view
@@ -256,10 +249,10 @@ MOST = 8
 
 
 def found_relations(results: StackResults, head: HeadName) -> tuple[ShareWithBaseline, ...]:
-    """The relations that the head serves most above uniform attention.
+    """Return the relations that the head serves most above uniform attention.
 
-    Numbers are those of the reporting half where the head was tested for a relation; those of all
-    sentences elsewhere.
+    If the head was tested for a relation, its numbers are those of the held-out split; else those
+    of all sentences.
     """
     rows = []
     for label in results.labels(RELATION_METRIC):
@@ -276,7 +269,7 @@ def found_relations(results: StackResults, head: HeadName) -> tuple[ShareWithBas
 
 
 def _test(tests: RelationTests | None, head: HeadName, label: str) -> int | None:
-    """The number of the test of a head and a relation; None where there was none."""
+    """Return the index of the test of a head and a relation; None if there was no test."""
     if tests is None or label not in tests.labels:
         return None
     n = list(tests.labels).index(label)

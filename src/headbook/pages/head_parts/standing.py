@@ -1,4 +1,4 @@
-"""Where a head stands among all heads, by its most extreme metrics."""
+"""The rank of a head among all heads by its most extreme metrics."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -14,14 +14,7 @@ from headbook.metrics.base import HeadMetric
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate
 from headbook.report.trees import is_ranked
-from headbook.report.wording import (
-    VIEWS,
-    is_share,
-    label_name,
-    number,
-    number_word,
-    ordinal,
-)
+from headbook.report.wording import VIEWS, is_share, label_name, number, number_word, ordinal
 from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
@@ -35,7 +28,8 @@ STRIP_TITLES = {
     "punctuation": "Attention to punctuation",
 }
 LEAST_HEADS = 3
-# Metrics and labels that say what a head does; the first come first where two are as extreme.
+# Metrics and labels by which heads are ranked; of two equally extreme ones, the earlier is printed
+# first.
 ASKED = (
     (ids.DEPENDENCY_EXCESS, "surface"),
     (ids.DEPENDENCY_ALIGNMENT, "either"),
@@ -62,15 +56,15 @@ ASKED = (
 
 @dataclass(frozen=True)
 class Strip:
-    """One number of a head among those of all heads of its stack.
+    """A number of one head among those of all heads of the stack.
 
     Attributes:
         title, href: the metric with its label, and its page.
-        place: which of all heads it is, such as ``2nd highest of 72``.
-        value: with its interval.
-        median: of all heads.
-        keys: which keys count, where not all do.
-        drawing: all heads as hairlines.
+        place: rank among all heads, such as ``2nd highest of 72``.
+        value: number of the head with its interval.
+        median: median of all heads.
+        keys: keys that count; empty if all keys do.
+        drawing: values of all heads as hairlines.
     """
 
     title: str
@@ -84,15 +78,15 @@ class Strip:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A number that is asked for, and what is the same for all heads.
+    """A number by which heads are ranked, with the values that are computed once for all heads.
 
     Attributes:
-        metric, label, view: which number it is.
-        title: its name on pages.
-        values: *Shape:* ``(layer, head)``.
-        strip: of all of them.
-        alike: values of all heads by what pages print of them.
-        median: of all heads, in words.
+        metric, label, view: key of the number.
+        title: name of the number on pages.
+        values: numbers of all heads. *Shape:* ``(layer, head)``.
+        strip: strip of these values.
+        alike: values of all heads by their printed text.
+        median: printed median of all heads.
     """
 
     metric: HeadMetric
@@ -106,31 +100,31 @@ class _Asked:
 
     def rank(self, own: float) -> tuple[int, int, int]:
         """Return how many heads have more, less, and a value that is equal or printed alike."""
-        there = self.strip.values
+        values = self.strip.values
         tied = self.alike[_written(self.metric, own)]
-        below = int(np.searchsorted(there, tied.min(), "left"))
-        above = len(there) - int(np.searchsorted(there, tied.max(), "right"))
-        return above, below, len(there) - above - below
+        below = int(np.searchsorted(values, tied.min(), "left"))
+        above = len(values) - int(np.searchsorted(values, tied.max(), "right"))
+        return above, below, len(values) - above - below
 
 
 def strips(results: StackResults, head: HeadName) -> tuple[Strip, ...]:
-    """The most extreme metrics of a head, the most extreme first."""
-    found = []
+    """Return the most extreme metrics of a head, the most extreme first."""
+    ranked = []
     for order, asked in enumerate(results.cached(_asked)):
         own = float(asked.values[head.layer, head.head])
         if not math.isnan(own) and is_ranked(results, asked.metric.id, (head.layer, head.head)):
             rank, away = _extreme(asked, own)
-            found.append((-rank, -away, order, asked))
-    found.sort(key=lambda each: each[:3])
-    return tuple(_strip(results, head, asked) for *_, asked in found[:MOST_STRIPS])
+            ranked.append((-rank, -away, order, asked))
+    ranked.sort(key=lambda each: each[:3])
+    return tuple(_strip(results, head, asked) for *_, asked in ranked[:MOST_STRIPS])
 
 
 def _asked(results: StackResults) -> tuple[_Asked, ...]:
-    return tuple(_there(results))
+    return tuple(_asked_of_stack(results))
 
 
-def _there(results: StackResults) -> Iterator[_Asked]:
-    """What the stack has of `ASKED`, with values that differ among enough heads."""
+def _asked_of_stack(results: StackResults) -> Iterator[_Asked]:
+    """Yield the numbers of `ASKED` that the stack has and that differ among enough heads."""
     known = results.by_id
     for name, asked in ASKED:
         if name not in known:
@@ -139,11 +133,11 @@ def _there(results: StackResults) -> Iterator[_Asked]:
         view = results.view(metric, label)
         if results.has_value(name, view, label):
             values = results.heads(name, view, label).value
-            there = values[~np.isnan(values)]
-            if len(there) >= LEAST_HEADS and np.ptp(there) > 0:
-                median = _written(metric, float(np.median(there)))
+            known_values = values[~np.isnan(values)]
+            if len(known_values) >= LEAST_HEADS and np.ptp(known_values) > 0:
+                median = _written(metric, float(np.median(known_values)))
                 strip, title = RangeStrip.of(values), _title(metric, label)
-                alike = _alike(metric, there)
+                alike = _alike(metric, known_values)
                 yield _Asked(metric, label, view, title, values, strip, alike, median)
 
 
@@ -152,11 +146,11 @@ def _written(metric: HeadMetric, value: float) -> str:
 
 
 def _alike(metric: HeadMetric, values: Floats) -> dict[str, Floats]:
-    """Group values by what pages print of them."""
-    found: dict[str, list[float]] = {}
+    """Group values by their printed text."""
+    groups: dict[str, list[float]] = {}
     for value in values.tolist():
-        found.setdefault(_written(metric, value), []).append(value)
-    return {text: np.array(group) for text, group in found.items()}
+        groups.setdefault(_written(metric, value), []).append(value)
+    return {text: np.array(group) for text, group in groups.items()}
 
 
 def _title(metric: HeadMetric, label: str) -> str:
@@ -165,11 +159,11 @@ def _title(metric: HeadMetric, label: str) -> str:
 
 
 def _extreme(asked: _Asked, own: float) -> tuple[float, float]:
-    """How far from the middle: by rank, then in quartile ranges."""
-    there, (first, middle, third) = asked.strip.values, asked.strip.quarters
+    """Return the distance of a value from the middle: by rank, then in quartile ranges."""
+    values, (first, middle, third) = asked.strip.values, asked.strip.quarters
     _, below, equal = asked.rank(own)
-    away = abs(own - middle) / max(third - first, float(there[-1] - there[0]) / 100)
-    return round(abs((below + equal / 2) / len(there) - 0.5), 3), away
+    away = abs(own - middle) / max(third - first, float(values[-1] - values[0]) / 100)
+    return round(abs((below + equal / 2) / len(values) - 0.5), 3), away
 
 
 def _strip(results: StackResults, head: HeadName, asked: _Asked) -> Strip:

@@ -6,12 +6,7 @@ import numpy as np
 
 from headbook.charts import Drawing
 from headbook.charts.one_head import FlowNode, FlowRibbon, flow_picture
-from headbook.pages.parts.table import (
-    MarkedText,
-    PageTable,
-    Row,
-    words_cell,
-)
+from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
 from headbook.report.class_flows import (
     MAX_TOKENS,
     OTHERS,
@@ -44,7 +39,7 @@ from headbook.study.token_sums import (
 )
 
 LABEL_TOKENS = {QUERY: 3, KEY: 2}  # tokens below the name of a class
-NOTE_LETTERS = 26  # letters for which there is room below the name of a class
+NOTE_LETTERS = 26  # letters that fit below the name of a class
 MOST_ROWS = 8
 COLUMNS = ("ratio to uniform", "to the mean head", "mean attention", "count", "sentences")
 KINDS = {
@@ -59,9 +54,9 @@ class TopTokens:
     """The tokens and pairs that a head favours.
 
     Attributes:
-        tables: by kind; none where nothing qualifies.
-        about: the sentences that they were taken on.
-        nothing: why there is no table; empty where there is one.
+        tables: tables of queries, keys and pairs, without the empty ones.
+        about: sentences behind the tables, in words.
+        nothing: reason for having no table; empty if there is one.
     """
 
     tables: tuple[PageTable, ...]
@@ -77,11 +72,11 @@ def top_tokens(results: StackResults, head: HeadName) -> TopTokens | None:
     layers = results.cached(_of_layers)
     tables, occurring = [], 0
     for what, (title, about) in KINDS.items():
-        found = layers[head.layer][what]
-        occurring += found.item.size
-        more = (found.ratio[head.head] > 1) & (found.mean_head_ratio[head.head] > 1)
+        favoured = layers[head.layer][what]
+        occurring += favoured.item.size
+        more = (favoured.ratio[head.head] > 1) & (favoured.mean_head_ratio[head.head] > 1)
         above = np.flatnonzero(more)[:MOST_ROWS]
-        rows = tuple(_token_row(sums, found, head.head, int(place)) for place in above)
+        rows = tuple(_token_row(sums, favoured, head.head, int(place)) for place in above)
         if rows:
             columns = ("Pair" if what == PAIR else "Token", *COLUMNS)
             caption = f"{title}: {about}."
@@ -100,29 +95,29 @@ def _of_layers(results: StackResults) -> dict[int, dict[str, FavouredTokens]]:
     return {layer: {what: favoured_tokens(sums, layer, what) for what in KINDS} for layer in layers}
 
 
-def _token_row(sums: Affinities, found: FavouredTokens, head: int, place: int) -> Row:
-    """Return a token or a pair; grey where the interval reaches a baseline."""
+def _token_row(sums: Affinities, favoured: FavouredTokens, head: int, place: int) -> Row:
+    """Return the row of a token or a pair; grey if the interval reaches a baseline."""
     at = head, place
-    item = found.item[at]
+    item = favoured.item[at]
     query, key = (str(sums.named(np.array(each[item]))) for each in (sums.query, sums.key))
-    mean, low, high = (float(part[at]) for part in (found.mean, found.low, found.high))
+    mean, low, high = (float(part[at]) for part in (favoured.mean, favoured.low, favoured.high))
     arrow = " → " if query and key else ""
     ends = interval_text(low, high, share=True)
     return Row(
         words_cell(MarkedText(visible(query), "bdi"), arrow, MarkedText(visible(key), "bdi")),
         (
-            f"{number(float(found.ratio[at]))}×",
-            f"{number(float(found.mean_head_ratio[at]))}×",
+            f"{number(float(favoured.ratio[at]))}×",
+            f"{number(float(favoured.mean_head_ratio[at]))}×",
             words_cell(percent(mean), ends and " ", MarkedText(ends, "small"), style="number"),
-            f"{int(found.count[at]):,}",
-            f"{int(found.n_sentences[at]):,}",
+            f"{int(favoured.count[at]):,}",
+            f"{int(favoured.n_sentences[at]):,}",
         ),
-        "" if found.clear[at] else "thin",
+        "" if favoured.clear[at] else "thin",
     )
 
 
 def _about(results: StackResults, sums: Affinities) -> str:
-    """On how many sentences, and what of them was left out."""
+    """Return the number of sentences behind the tables, and what was left out of them, in words."""
     every = results.study.manifest.counts["sentences"]
     of = "" if sums.looked == every else f" of {every:,} (those with the smallest hashes)"
     kept = (
@@ -135,10 +130,10 @@ def _about(results: StackResults, sums: Affinities) -> str:
 
 @dataclass(frozen=True)
 class FromTo:
-    """What a head attends from and to, beside the mean head.
+    """Classes or tokens that a head attends from and to, relative to the mean head.
 
     Attributes:
-        picture: flow between classes of words; None if these are not known.
+        picture: flow between classes of words; None if the classes are unknown.
         tables: tokens of queries and of keys if there is no picture.
     """
 
@@ -179,7 +174,7 @@ def _flow_picture(head: HeadName, flow: ClassFlow) -> Drawing:
 
 
 def _node(flow: Flow, kind: str) -> FlowNode:
-    """Return a class of one side, with as many tokens below its name as there is room for."""
+    """Return a class of one side, with as many tokens below its name as fit."""
     name = class_name(flow.query or flow.key)
     if OTHERS in {flow.query, flow.key}:
         return FlowNode(name, flow.share, name, "", "", stands_out=False)
@@ -194,7 +189,7 @@ def _node(flow: Flow, kind: str) -> FlowNode:
 
 
 def _flow_title(flow: Flow) -> str:
-    """Return a flow with all its numbers in words; empty where the table has no row of it."""
+    """Return a flow with all its numbers in words; empty if no table has a row of it."""
     if OTHERS in {flow.query, flow.key} or flow.sentences < MIN_SENTENCES:
         return ""
     ends = " → ".join(class_name(tag) for tag in (flow.query, flow.key) if tag)

@@ -15,7 +15,7 @@ from headbook.report.wording import MISSING, number, unbroken
 from headbook.study.sentence_data import heads_of
 from headbook.study.token_sums import TRUE_ORDER, Anchors, TopAnchor
 
-MOST_HEADS = 150  # that are listed
+MOST_HEADS = 150  # heads in the list
 TITLES = (
     "cosine ≥ 0.9, all keys",
     "cosine ≥ 0.9, sink masked",

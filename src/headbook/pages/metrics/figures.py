@@ -17,21 +17,14 @@ from headbook.pages.parts.baselines import baseline_title
 from headbook.pages.parts.table import domain
 from headbook.report.findings.head_numbers import HeadMetricNumbers
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    VIEWS,
-    choice_file,
-    count_text,
-    is_share,
-    label_name,
-    number,
-)
+from headbook.report.wording import VIEWS, choice_file, count_text, is_share, label_name, number
 from headbook.schema import SinkView
 
 DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that pages offer
 DRAWN_DISTANCES = ("all", "1", "2", "3", "4", "6", "8", "12", "16", "24", "32+")
 MOST_DRAWN = 24  # labels that pages offer: those with most observations
-# Numbers that grow with the length of sentences: the same over uniform attention stands beside
-# them, since intervals of the others overlap whatever heads do.
+# Metrics that grow with the length of sentences: uniform attention is not drawn beside them, since
+# its intervals overlap those of any heads; another metric is the ratio to uniform attention.
 LENGTH_DEPENDENT = {ids.ATTENTION_DISTANCE}
 CURVE_HEIGHT = 260  # pixels
 
@@ -41,7 +34,7 @@ def head_figures(
 ) -> tuple[Figure | Plot, ...]:
     """Return the heat map and the curve of a metric, showing one view and label.
 
-    Names of figures that show another choice than the site's end with it.
+    Names of figures end with the view and the label if the site shows another choice first.
     """
     numbers = HeadMetricNumbers(results, metric, view, label)
     if not metric.has_layer_value:
@@ -63,9 +56,9 @@ def figure_name(numbers: HeadMetricNumbers, part: str = "") -> str:
 
 
 def offered_labels(numbers: HeadMetricNumbers) -> list[str]:
-    """Return the labels that pages offer, in their own order: near offsets, or those often seen.
+    """Return the labels that pages offer, in their own order: near offsets, or the most frequent.
 
-    The label of the numbers is among them.
+    The label of ``numbers`` is always among the offered ones.
     """
     results, metric, _, own = numbers
     labels = results.drawable(metric)
@@ -154,7 +147,7 @@ def curves(
     root: str = "",
     unit: str = "",
 ) -> Plot:
-    """Return lines over layers on a scale that holds all of them, from 0 if it is near."""
+    """Return lines over layers on a scale that holds all of them, from 0 if 0 is near."""
     share = is_share(metric)
     known = np.concatenate([*_finite(series), np.array([0.0] if share else [])])
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
@@ -182,10 +175,10 @@ def _finite(series: Sequence[Series]) -> Iterator[Floats]:
 
 def _behind(numbers: HeadMetricNumbers) -> str:
     """Return the sentences behind a figure in words; empty for every sentence of the study."""
-    found = int(numbers.heads.sentences.max())
+    n_sentences = int(numbers.heads.sentences.max())
     if numbers.metric.source is Source.RANDOM:
-        return f", on {count_text(found, 'random sequence')}"
-    return numbers.results.sample_note(found, ", on")
+        return f", on {count_text(n_sentences, 'random sequence')}"
+    return numbers.results.sample_note(n_sentences, ", on")
 
 
 def _of(label: str) -> str:

@@ -53,7 +53,7 @@ from headbook.schema import relation_of
 MAX_NOTED = 150  # heads beyond which cells have no note and marks no link, to keep pages small
 MAX_LINKED = 400  # heads beyond which numbers of single heads are no links
 MAX_BY_LABEL = 24  # heads in the table of heads by label
-MANY = 24  # heads of a layer from which on cells have no room for numbers
+MANY = 24  # heads of a layer from which on cells are too small for numbers
 ROOT = "../"  # path from the page of a metric to the site's root
 UNKNOWN = words_cell("–")
 Tables = tuple[PageTable | None, PageTable | None, PageTable | None]
@@ -89,10 +89,10 @@ class HeadSection:
         highest: the head with the highest value of the label, in words.
         maps: maps of all heads: of the label that is chosen, or of each view.
         scale: ends of the scale of fills.
-        ends: the same as text.
+        ends: text of the ends of the scale.
         fills: fills of the scale from the lowest number to the highest.
         curve: the metric by layer; None without values of layers.
-        layers: the same as a table.
+        layers: table of the metric by layer; None without values of layers.
         best: the best head for each label; None without several labels.
         few: labels with few observations: the best head, counted; None without any.
         by_label: heads with their values of many labels; None without several labels.
@@ -135,7 +135,7 @@ def head_section(
     labels = offered_labels(numbers)
     several = len(results.drawable(metric)) > 1
     views = [each for each in metric.views if numbers._replace(view=each).known]
-    beside = [found for v in variants if (found := drawn_numbers(results, v)) is not None]
+    beside = [drawn for v in variants if (drawn := drawn_numbers(results, v)) is not None]
     scale = _Scale(numbers, labels)
     maps = [_map(numbers, scale.fill)]
     if not several and numbers.n_heads <= MAX_LINKED:

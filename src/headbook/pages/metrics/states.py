@@ -37,7 +37,7 @@ class StateSection:
     Attributes:
         stack, title: the stack, as files and as pages call it.
         plots: curves over layers, one for each state and embedding space, the main one first.
-        tables: the same numbers with their intervals.
+        tables: numbers of the plots with their intervals.
     """
 
     stack: str
@@ -86,7 +86,7 @@ def _beside(
     space: EmbeddingSpace | None,
     variants: Sequence[Metric],
 ) -> Iterator[Line]:
-    """Yield what a metric is compared with: metrics named beside it, and its variants."""
+    """Yield the lines beside a metric: metrics that its definition names, and its variants."""
     named = metric.beside if isinstance(metric, TokenMetric) else ()
     for other in dict.fromkeys((*named, *(each.id for each in variants))):
         # Numbers that do not depend on the embedding space are stored for one space.

@@ -1,1 +1,1 @@
-"""What several pages have: tables, the menu, and the base of every page."""
+"""Parts that several pages share: tables, the menu, and the base of every page."""

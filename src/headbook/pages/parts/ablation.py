@@ -40,7 +40,7 @@ def removed_table(
 
     Args:
         groups: `Study.head_groups`.
-        stack: whose heads; those of all stacks without it.
+        stack: stack of the heads; empty for all stacks.
     """
     rows = tuple(_rows(ablation, groups[groups["stack"] == stack] if stack else groups))
     titles = (

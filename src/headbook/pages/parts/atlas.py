@@ -1,4 +1,4 @@
-"""The atlas: every head of a stack as a tile of its mean attention, with its type."""
+"""The atlas: every head of a stack as a tile with its mean attention and type."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,8 +15,8 @@ from headbook.report.wording import count_text, head_name, head_page
 from headbook.schema import AttentionStack
 from headbook.study.sentence_data import HeadName
 
-MANY_HEADS = 400  # of all stacks, beyond which the picture is a file and single numbers no links
-MANY = 24  # heads of a layer from which on tiles are small and bear no letters
+MANY_HEADS = 400  # heads of all stacks beyond which the picture is a file and cells are no links
+MANY = 24  # heads of a layer from which on tiles are too small for letters
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Tile:
 
     Attributes:
         name, href: the head and its page.
-        label: name and type, for who cannot see the tile.
-        letters: of its type, one or two.
-        style: classes of its colours; empty without a type.
+        label: name and type, for readers who cannot see the tile.
+        letters: one or two letters of the type.
+        style: classes of the colours; empty without a type.
     """
 
     name: str
@@ -49,7 +49,7 @@ class LegendLine:
 
 @dataclass(frozen=True)
 class Atlas(StackSection):
-    """All heads of a stack.
+    """All heads of a stack as tiles.
 
     Attributes:
         sheet: address of the picture of all maps.
@@ -57,8 +57,8 @@ class Atlas(StackSection):
         small: whether tiles are too small for letters.
         heads: head numbers, the table's columns.
         rows: layer numbers with their tiles.
-        legend: types, the most frequent first; empty where they are not known.
-        about: what is drawn.
+        legend: types, the most frequent first; empty if types are unknown.
+        about: content of the maps, in words.
     """
 
     sheet: str
@@ -75,9 +75,10 @@ class MeanMaps:
     """Mean attention by position of every head.
 
     Attributes:
-        maps: NaN where no sentence is long enough. *Shape:* ``(layer, head, query, key)``.
-        over: what they are the mean of.
-        _pictures: those that were asked for before.
+        maps: mean weights; NaN if no sentence is long enough. *Shape:*
+            ``(layer, head, query, key)``.
+        over: sentences and positions behind the means, in words.
+        _pictures: cache of image addresses.
     """
 
     maps: Floats
@@ -86,18 +87,21 @@ class MeanMaps:
 
     @property
     def about(self) -> str:
-        """What they are."""
+        """Content of the maps in words."""
         return f"mean attention over {self.over}"
 
     def picture(self, place: Place) -> str:
-        """One head's map as an image address, made once: it stands on the pages of several."""
+        """Return one head's map as an image address.
+
+        The address is cached, since the map is printed on the pages of several heads.
+        """
         if place not in self._pictures:
             self._pictures[place] = images.inline_map(ink_steps(self.maps[place]), rgba_ramp())
         return self._pictures[place]
 
 
 def mean_maps(results: StackResults) -> MeanMaps:
-    """The mean maps of a stack."""
+    """Return the mean maps of a stack."""
     sums = results.study.corpus_sums.heads[results.stack.name].positions
     most, side = count_text(int(sums.count.max(initial=0)), "sentence"), len(sums.count)
     return MeanMaps(sums.mean, f"{most}, the first {side} positions")
@@ -112,11 +116,11 @@ def atlas_of(
     about: str,
     page: Callable[[HeadName], str] = head_page,
 ) -> Atlas:
-    """An atlas from its parts.
+    """Return an atlas from its parts.
 
     Args:
         sheet: address of the picture of all maps, ``side`` positions each.
-        about: what is drawn.
+        about: content of the maps, in words.
         page: address of a head.
     """
     heads = tuple(range(stack.n_heads))
@@ -146,7 +150,7 @@ def many_heads(results: StackResults) -> bool:
 
 
 def mean_map_sheet(results: StackResults) -> bytes:
-    """The mean maps of all heads of a stack as one picture."""
+    """Return the mean maps of all heads of a stack as one picture."""
     cells = results.cached(mean_maps).maps[[*results.stack.attention_layers]]
     return images.sprite(ink_steps(cells), rgba_ramp())
 
@@ -160,10 +164,10 @@ def map_style(stack: AttentionStack, layer: int, head: int) -> str:
 
 
 def map_sheets(results: Iterable[StackResults]) -> str:
-    """Return the style sheet with the mean maps of all heads, a picture of opacities a stack.
+    """Return the style sheet with the mean maps of all heads, one picture of opacities a stack.
 
     The picture has no colour, so pages tint each map by its family on light and on dark paper.
-    Browsers do not load masks from other files of a folder, so it stands in the sheet.
+    It is part of the sheet, since browsers load no masks from other files of a folder.
     """
     rules = []
     for result in results:
@@ -175,15 +179,15 @@ def map_sheets(results: Iterable[StackResults]) -> str:
     return "".join(rules)
 
 
-def _tile(head: HeadName, found: HeadType | None, href: str) -> Tile:
+def _tile(head: HeadName, head_type: HeadType | None, href: str) -> Tile:
     name = head_name(head)
-    if found is None:
+    if head_type is None:
         return Tile(name, href, name, "", "")
-    return Tile(name, href, f"{name}, {found.name}", letters_of(found), style_of(found))
+    return Tile(name, href, f"{name}, {head_type.name}", letters_of(head_type), style_of(head_type))
 
 
 def _legend(types: Mapping[Place, HeadType | None]) -> Iterator[LegendLine]:
-    """Combinations of kinds, the most frequent first."""
+    """Yield the combinations of types with their numbers of heads, the most frequent first."""
     pairs = [(kinds_of(kind), style_of(kind)) for kind in types.values() if kind is not None]
     for (kinds, style), number in Counter(pairs).most_common():
         name = " + ".join(kind.name for kind in kinds)

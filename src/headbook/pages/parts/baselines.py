@@ -21,12 +21,12 @@ class ShareWithBaseline:
     """A share of a head beside its baseline.
 
     Attributes:
-        text: what is measured.
-        baseline: what it is set against, and whether it was tested.
-        behind: what it rests on, or the head where the page is not its own; may be empty.
+        text: name of the share.
+        baseline: the baseline with its value, and the result of a test if there was one.
+        behind: number of observations, or the head if the page is not its own; may be empty.
         value, interval: the share; the interval is empty without one.
-        dot: the same as a picture.
-        supported: whether it differs from the baseline as a test has it.
+        dot: picture of share, interval and baseline.
+        supported: whether a test supports the difference from the baseline.
     """
 
     text: str
@@ -47,7 +47,7 @@ def share_with_baseline(
     behind: str | HeadName = "",
     supported: bool,
 ) -> ShareWithBaseline:
-    """A share with its picture; ``other`` is NaN where there is no baseline."""
+    """Return a share with its picture; ``other`` is NaN without a baseline."""
     dot = interval_dot(value.value, value.low, value.high, other, supported=supported)
     link = behind if isinstance(behind, str) else head_link(behind)
     name = f"dot-{text}" if isinstance(link, str) else f"dot-{link.text}-{text}"
@@ -56,7 +56,7 @@ def share_with_baseline(
 
 
 def baseline_title(results: StackResults, baseline: Baseline) -> str:
-    """A control as pages call it, with the number of seeds."""
+    """Return the name of a control on pages, with the number of seeds."""
     seeds = len(results.baselines[baseline])
     if baseline is Baseline.SHUFFLED:
         return "shuffled words"
@@ -66,10 +66,10 @@ def baseline_title(results: StackResults, baseline: Baseline) -> str:
 def baseline_text(
     results: StackResults, baseline: Baseline, metric: HeadMetric, label: str, cell: tuple[int, int]
 ) -> str:
-    """A control's number beside that of one head.
+    """Return a control's number, to be printed beside that of one head.
 
-    Heads of an untrained twin are all alike, so that the number of the whole layer stands for
-    each, with the smallest and the largest over seeds. With shuffled words it is the head's own.
+    Heads with random weights are all alike, so the number is that of the whole layer, with the
+    smallest and the largest over seeds. With shuffled words it is the head's own.
     """
     view, share = results.view(metric, label), is_share(metric)
     if baseline is Baseline.SHUFFLED:

@@ -22,18 +22,12 @@ from headbook.report.wording import (
     sentence_page,
 )
 from headbook.study.exemplars import rank_by_weight
-from headbook.study.sentence_data import (
-    UINT8_STEPS,
-    Exemplar,
-    HeadName,
-    Ranking,
-    StoredSentence,
-)
+from headbook.study.sentence_data import UINT8_STEPS, Exemplar, HeadName, Ranking, StoredSentence
 
 LINKS = 6  # strongest links listed under an exemplar
-COLOURS = 16  # of a preview; a picture carries its palette
-AT_ONCE = 5  # of the strongest, at the top of the page
-FIRST = 26  # tokens of a long text among these
+COLOURS = 16  # colours of a preview, few since each picture has its own palette
+AT_ONCE = 5  # strongest exemplars at the top of the page
+FIRST = 26  # tokens of a long text at the top of the page
 NARROW = 28  # tokens of a long text further down
 
 GROUPS = {
@@ -62,7 +56,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class StrongLink:
-    """One attention weight: from a token to a token."""
+    """One attention weight, with its query and key token."""
 
     query: str
     key: str
@@ -71,22 +65,22 @@ class StrongLink:
 
 @dataclass(frozen=True)
 class ExemplarFigure:
-    """A sentence with this head's attention.
+    """A sentence with the attention of one head.
 
     Attributes:
         rank: place in its ranking.
         sentence: number of the sentence.
         href: page of the sentence.
-        traced: whether that page shows how weights come about.
-        score: what the ranking is by, in words, where that is not the largest weight.
+        traced: whether that page has queries and keys.
+        score: value of the ranking in words; empty if the ranking is by the largest weight.
         weight: the largest single weight off the sink.
-        query, key: the tokens it runs from and to.
+        query, key: tokens of that weight.
         position, looked: positions of the query and of the key.
-        looking: the text of the queries, where it is another one than that of the keys.
+        looking: text of the queries if it is not the text of the keys; else empty.
         tokens: the text of the keys, shaded by the attention of ``query``.
-        links: the strongest weights, and ``preview``, the whole map as an image address, of the
-            first ones; scripts show those of the others. Else empty.
-        size: queries, keys.
+        links: strongest weights, and ``preview``, the whole map as an image address; both empty
+            except for the first exemplars, since scripts draw the maps of the others.
+        size: numbers of queries and keys.
         place: key of the map in the page's data file.
     """
 
@@ -122,10 +116,10 @@ class Exemplars:
     """All exemplars of a head.
 
     Attributes:
-        first: the strongest.
-        range: the others of the same ranking, from strong to median.
-        others: by other rankings.
-        histogram: the value of the ranking over sentences; None where it was not kept.
+        first: strongest exemplars.
+        range: further exemplars by the largest weight, from strong to median.
+        others: exemplars by other rankings.
+        histogram: largest weights over sentences; None if they were not stored.
     """
 
     first: tuple[ExemplarFigure, ...]
@@ -135,10 +129,10 @@ class Exemplars:
 
 
 def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exemplar]) -> Exemplars:
-    """A head's exemplars by ranking, with what the rankings mean.
+    """Return the exemplars of a head by ranking, with the meaning of the rankings.
 
-    A sentence that stands among the strongest stands there alone, but for the median ones: nobody
-    should see only extremes.
+    A sentence among the strongest is left out of the rankings at lower quantiles, except for the
+    median: readers should not see extremes alone.
     """
     strongest = {e.index for e in exemplars if e.ranking is Ranking.STRONGEST}
     kept = []
@@ -215,7 +209,7 @@ def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> 
 
 
 def _with_map(results: StackResults, exemplar: Exemplar, view: ExemplarFigure) -> ExemplarFigure:
-    """With what readers without scripts see of its map."""
+    """Return an exemplar with its strongest links and its map, for readers without scripts."""
     sentence = results.study.sentence_data.sentences[exemplar.index]
     picture = images.map_preview(exemplar.attention // (256 // COLOURS), rgba_ramp(COLOURS))
     return replace(view, links=tuple(_links(exemplar, sentence, results)), preview=picture)

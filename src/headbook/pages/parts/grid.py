@@ -1,4 +1,4 @@
-"""All heads of a stack under any metric of theirs: the map of a site."""
+"""The grid of all heads of a stack under any metric: the map of a site."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from headbook.report.wording import (
 )
 from headbook.study.sentence_data import HeadName
 
-# The grid begins with one of them.
+# Metrics that the grid may show first, in order of preference.
 FIRST = (ids.ATTENTION_DISTANCE, ids.RELATIVE_ENTROPY, ids.SINK_SHARE)
 NO_STEP = -1
 NOT_MEASURED = "Not measured in this stack"
@@ -35,8 +35,8 @@ class GridCell:
 
     Attributes:
         name, href: the head and its page.
-        text: its value, short.
-        step: place on the colour scale; -1 where the value is missing.
+        text: value in short form.
+        step: step on the colour scale; -1 if the value is missing.
     """
 
     name: str
@@ -52,9 +52,9 @@ class Grid(StackSection):
     Attributes:
         chosen: the metric that is shown, as a key of `grid_data`.
         choices: all metrics by key, grouped by the metric's title.
-        caption: what is shown, in words.
+        caption: metric, label and view of the cells, in words.
         low, high: ends of the colour scale.
-        ink: how the classes of its colours begin: c from 0 on, d both ways from 0.
+        ink: beginning of the classes of colours: c for scales from 0 on, d for both signs.
         heads: head numbers, the table's columns.
         rows: layer numbers with their cells.
     """
@@ -71,12 +71,12 @@ class Grid(StackSection):
 
 @dataclass(frozen=True)
 class Grids:
-    """The heads of all stacks under one metric, which is chosen for all of them.
+    """The heads of all stacks under one metric, which is chosen for all stacks.
 
     Attributes:
-        chosen: the metric that is shown, one that all stacks have if they begin with any.
-        choices: the metrics that any stack has, as in `Grid`.
-        each: by stack; cells without values where it lacks the metric.
+        chosen: metric that is shown; if possible one that all stacks have.
+        choices: metrics that any stack has, as in `Grid`.
+        each: grids by stack, with empty cells if the stack lacks the metric.
     """
 
     chosen: str
@@ -85,7 +85,7 @@ class Grids:
 
 
 def grids(results: Iterable[StackResults]) -> Grids:
-    """The heads of all stacks, under the metric that pages show first."""
+    """Return the heads of all stacks under the metric that pages show first."""
     measured = [r for r in results if r.metrics]
     per_stack = [r.cached(grid) for r in measured]
     choices: dict[str, dict[str, str]] = {}
@@ -104,7 +104,7 @@ def _keys(stack_grid: Grid) -> set[str]:
 
 
 def grid(results: StackResults) -> Grid:
-    """The heads of one stack, under the metric that it shows first."""
+    """Return the heads of one stack under the metric that the stack shows first."""
     offered = _offered(results)
     first = next((m for name in FIRST for m, _ in offered if m.id == name), offered[0][0])
     labels = {m.id: x for m, x in offered}[first.id]
@@ -119,7 +119,7 @@ def _offered(results: StackResults) -> list[tuple[HeadMetric, tuple[str, ...]]]:
 
 
 def _under(chosen: str, results: StackResults) -> Grid:
-    """The heads of one stack under some metric."""
+    """Return the heads of one stack under a metric."""
     stack, offered = results.stack, _offered(results)
     named = {number_key(metric, x): (metric, x) for metric, labels in offered for x in labels}
     cells_of = stack.n_heads * len(stack.attention_layers)
@@ -154,7 +154,7 @@ def _cell(head: HeadName, text: str, step: int) -> GridCell:
 
 
 def grid_data(results: StackResults) -> dict[str, Any]:
-    """Every choice of a grid: colours and texts of the cells, row by row, and the caption."""
+    """Return every choice of a grid: caption, and colours and texts of the cells, row by row."""
     return {
         number_key(metric, label): _choice(results, metric, label)
         for metric in results.metrics
@@ -165,14 +165,14 @@ def grid_data(results: StackResults) -> dict[str, Any]:
 def map_data(
     results: Mapping[str, StackResults], data: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The small map of all heads that every page opens, without what `grid_data` holds.
+    """Return the small map of all heads that every page opens, without the data of `grid_data`.
 
     Args:
         data: `grid_data` of each stack.
 
     Returns:
         ``stacks``: name, title, layers, number of heads, names and addresses of all heads, row by
-        row; ``choices`` and ``chosen`` as in `Grids`; ``first``: the data of that by stack.
+        row; ``choices`` and ``chosen`` as in `Grids`; ``first``: data of ``chosen`` by stack.
     """
     all_grids = grids(results.values())
     first = {each.stack: data[each.stack].get(all_grids.chosen) for each in all_grids.each}
@@ -192,19 +192,19 @@ def _place(stack_grid: Grid) -> list[Any]:
 
 
 def number_key(metric: HeadMetric, label: str) -> str:
-    """How addresses and scripts call a number."""
+    """Return the key of a number in addresses and scripts."""
     return f"{metric.id}/{label}"
 
 
 def offered_labels(metric: HeadMetric) -> Sequence[str]:
-    """Labels that readers choose from; a profile's offsets are left to the profile."""
+    """Return the labels that readers choose from; none for a metric that is drawn as a profile."""
     if metric.chart is ChartKind.PROFILE:
         return ()
     return (metric.headline,) if metric.chart is ChartKind.DISTANCES else metric.listed
 
 
 def _labels(results: StackResults, metric: HeadMetric) -> list[str]:
-    """Those that a stack has numbers for."""
+    """Return the labels of a metric for which a stack has numbers."""
     view = results.view(metric)
     return [label for label in offered_labels(metric) if results.has_value(metric.id, view, label)]
 
@@ -229,7 +229,7 @@ def _choice(results: StackResults, metric: HeadMetric, label: str) -> dict[str, 
 
 
 def _absent(cells: int) -> dict[str, Any]:
-    """The same of a metric that a stack lacks."""
+    """Return the caption and the empty cells of a metric that a stack lacks."""
     texts = {"caption": NOT_MEASURED, "low": "", "high": "", "ink": "c"}
     return texts | {"steps": [NO_STEP] * cells, "texts": [MISSING] * cells}
 
@@ -240,7 +240,7 @@ def _step(value: float, ends: tuple[float, float]) -> int:
 
 
 def short(value: float, *, share: bool) -> str:
-    """A value for a small cell: shares in whole per cent, but never 0 or 100 by rounding."""
+    """Return a value for a small cell: shares in whole per cent, but never 0 or 100 by rounding."""
     if np.isnan(value):
         return MISSING
     if not share:

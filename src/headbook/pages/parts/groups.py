@@ -1,4 +1,4 @@
-"""Numbers of groups of sentences and of pairs, as the pages of groups and of heads print them."""
+"""Numbers of groups of sentences and of pairs, for the pages of groups and of heads."""
 
 import math
 from dataclasses import dataclass
@@ -17,33 +17,25 @@ from headbook.pages.parts.table import (
 )
 from headbook.report.findings.finding import Link, metric_link
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    MISSING,
-    THIN,
-    count_text,
-    is_share,
-    label_name,
-    number,
-    p_text,
-)
+from headbook.report.wording import MISSING, THIN, count_text, is_share, label_name, number, p_text
 from headbook.schema import HeadKey
 from headbook.study.contrasts import PairDifferences
 from headbook.study.groups import GroupSums, compared_keys
 from headbook.study.sentence_data import HeadName
 from headbook.study.tables import RowKey, row_of_head
 
-MOST_GROUPS = 8  # of a head's page
-MOST_DIGITS = 6  # behind the point
+MOST_GROUPS = 8  # groups on a head's page
+MOST_DIGITS = 6  # digits after the decimal point
 
 
 @dataclass(frozen=True)
 class GroupMetric:
-    """A number that groups and pairs are compared by.
+    """A number by which groups and pairs are compared.
 
     Attributes:
-        metric: whose number it is.
-        column: which of its numbers; ``place`` among those of a stack.
-        title: how pages call it, with the unit.
+        metric: metric of the number.
+        column: key of the number; ``place`` is its index among the keys of a stack.
+        title: name on pages, with the unit.
     """
 
     metric: HeadMetric
@@ -53,12 +45,12 @@ class GroupMetric:
 
     @property
     def link(self) -> Link:
-        """The metric's page."""
+        """Link to the metric's page."""
         return metric_link(self.metric.id, self.title)
 
 
 def stack_headlines(results: StackResults) -> tuple[GroupMetric, ...]:
-    """The numbers that the groups of a stack are compared by, those that it has."""
+    """Return the numbers of a stack by which its groups are compared."""
     columns = results.study.corpus_sums.heads[results.stack.name].table.columns
     return tuple(
         _headline(columns[headline], headline)
@@ -76,18 +68,18 @@ def _headline(column: HeadKey, place: int) -> GroupMetric:
 
 
 def groups_of(results: StackResults) -> tuple[GroupSums, ...]:
-    """The groups of a stack, by column and value."""
+    """Return the groups of a stack, by column and value."""
     return results.study.corpus_sums.heads[results.stack.name].groups
 
 
 def numbers_of(group: GroupSums, headline: GroupMetric, what: str = "heads") -> Estimates:
-    """Numbers of the heads of a group, or of what else it has."""
+    """Return the numbers of a group: those of heads, or of another field of the group."""
     ratios, metric = getattr(group, what)[..., headline.place], headline.metric
     return Estimates.of(ratios, metric.limits, metric.spread(headline.column.label))
 
 
 def group_table(results: StackResults, layer: int, head: int) -> PageTable | None:
-    """The numbers of one head by group, the largest groups; None without groups."""
+    """Return the numbers of one head in the largest groups; None without groups."""
     headlines = results.cached(stack_headlines)
     groups = sorted(groups_of(results), key=lambda group: -group.sentences)[:MOST_GROUPS]
     rows = []
@@ -100,18 +92,18 @@ def group_table(results: StackResults, layer: int, head: int) -> PageTable | Non
 
 
 def pair_table(results: StackResults, layer: int, head: int) -> PageTable | None:
-    """What one head does otherwise in one member of pairs than in the other; None without any."""
-    found = results.study.pair_differences.get(results.stack.name)
-    if found is None:
+    """Return the differences of one head between the members of pairs; None without pairs."""
+    differences = results.study.pair_differences.get(results.stack.name)
+    if differences is None:
         return None
     name = HeadName(results.stack.name, layer, head)
     rows = tuple(
         Row(headline.link, cells)
-        for index in range(len(found.columns))
-        if found.difference[layer, head, index].n_sentences
-        for headline, cells in [pair_cells(found, name, index)]
+        for index in range(len(differences.columns))
+        if differences.difference[layer, head, index].n_sentences
+        for headline, cells in [pair_cells(differences, name, index)]
     )
-    return PageTable(("Metric", *found.members, "difference", "p"), rows) if rows else None
+    return PageTable(("Metric", *differences.members, "difference", "p"), rows) if rows else None
 
 
 def group_row(group: GroupSums, headline: GroupMetric, head: HeadName) -> RowKey:
@@ -120,28 +112,28 @@ def group_row(group: GroupSums, headline: GroupMetric, head: HeadName) -> RowKey
 
 
 def pair_cells(
-    found: PairDifferences, head: HeadName, index: int
+    differences: PairDifferences, head: HeadName, index: int
 ) -> tuple[GroupMetric, tuple[Content, ...]]:
-    """Return what differs within pairs: means of both members, difference, and family-wise p."""
-    at, column = (head.layer, head.head, index), found.columns[index]
-    pairs, share = found.difference[at], is_share(all_metrics()[column.metric])
-    low, high = (float(end[at]) for end in found.ends)
+    """Return the number of a row and its cells: mean of each member, difference, family-wise p."""
+    at, column = (head.layer, head.head, index), differences.columns[index]
+    pairs, share = differences.difference[at], is_share(all_metrics()[column.metric])
+    low, high = (float(end[at]) for end in differences.ends)
     behind = int(pairs.n_sentences), float(pairs.n_observations), float(pairs.n_effective)
     value = Estimate(float(pairs.value), low, high, *behind)
     cells = [
         NumberCell(number(float(mean[at]), share=share), "", "", too_few=False)
-        for mean in (found.first, found.second)
+        for mean in (differences.first, differences.second)
     ]
     cells.append(difference_cell(value, share=share, behind=count_text(value.sentences, "pair")))
     row = row_of_head(head, column)
     linked = (cell.with_row("minimal_pairs", row) for cell in cells)
-    return _headline(column, index), (*linked, p_text(float(found.p[at])))
+    return _headline(column, index), (*linked, p_text(float(differences.p[at])))
 
 
 def difference_cell(value: Estimate, *, share: bool, behind: str) -> NumberCell:
-    """A difference with its interval; of shares in points.
+    """Return a difference with its interval; differences of shares are in points.
 
-    The interval has two digits that count, and a value that is not nothing at least one.
+    The interval has two significant digits, and a value other than 0 at least one.
     """
     if math.isnan(value.value):
         return NumberCell(MISSING, "", "no data", too_few=False)
@@ -156,7 +148,7 @@ def difference_cell(value: Estimate, *, share: bool, behind: str) -> NumberCell:
 
 
 def _power(size: float) -> int:
-    """The power of ten of a number's first digit; that of 1 for 0 and for what is missing."""
+    """Return the power of ten of a number's first digit; 0 for 0 and for NaN."""
     return math.floor(math.log10(abs(size))) if size and not math.isnan(size) else 0
 
 

@@ -1,4 +1,4 @@
-"""A head in short: what it does, its sink, its strongest exemplar."""
+"""The card of a head: role, sink, and strongest exemplar."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ STEPS = (1, 3, 6)  # tenths of the attention from which on a key is shaded more
 
 @dataclass(frozen=True)
 class HeadCard:
-    """What the card says of a head.
+    """A head in short: type, role, sink, and strongest exemplar.
 
     Attributes:
         name, href: the head and its page.
-        type, style: its type, and the classes of its colours; empty without one.
-        border: what it is near the border of; may be empty.
-        summary: what it does, in a few words.
-        evidence: the sentence with the numbers behind that.
-        given, brought: shares of the sink of attention and of the output norm; – without one.
-        what: the sink in words.
+        type, style: type, and classes of the colours; both empty without a type.
+        border: types that the head is close to; may be empty.
+        summary: role of the head in a few words.
+        evidence: sentence with the numbers behind the role.
+        given, brought: shares of the sink in attention and in the output norm; – without a sink.
+        what: tokens of the sink, in words.
         caption: query, key and weight of the strongest exemplar; empty without one.
-        text: that exemplar, as classes and letters.
+        text: text of the exemplar, as classes and letters.
     """
 
     name: str
@@ -49,14 +49,14 @@ class HeadCard:
 
     @property
     def data(self) -> list[Any]:
-        """The same for the page's script, what the tile has left out."""
+        """Fields of the card for the page's script, without those that the tile has."""
         return [self.name, self.href, self.type, self.style, self.border, self.summary,
                 self.evidence, self.given, self.brought, self.what, self.caption,
                 [list(part) for part in self.text]]  # fmt: skip
 
 
 def strongest_of(results: StackResults) -> Mapping[HeadName, Exemplar]:
-    """The strongest exemplar of every head that has one."""
+    """Return the strongest exemplar of every head that has one."""
     return results.cached(_strongest)
 
 
@@ -70,7 +70,7 @@ def _strongest(results: StackResults) -> Mapping[HeadName, Exemplar]:
 
 
 def card(results: StackResults, head: HeadName) -> HeadCard:
-    """The card of one head."""
+    """Return the card of one head."""
     known, exemplar = roles_by_head(results)[head], strongest_of(results).get(head)
     head_type, cell = known.type, (head.layer, head.head)
     claim = known.claim("relation") or next(iter(known.claims), None)
@@ -103,7 +103,7 @@ def _caption(results: StackResults, exemplar: Exemplar) -> str:
 
 
 def _text(results: StackResults, exemplar: Exemplar) -> Iterator[tuple[str, str]]:
-    """The text around query and key; across two texts that of the keys."""
+    """Yield the text around query and key as classes and letters; only keys across two texts."""
     stack = results.stack
     text = results.study.sentence_data.sentences[exemplar.index].texts[stack.keys]
     query = None if stack.crosses else exemplar.query
@@ -128,7 +128,7 @@ def _text(results: StackResults, exemplar: Exemplar) -> Iterator[tuple[str, str]
 
 
 def _kind(token: Token, exemplar: Exemplar) -> str:
-    """The class of a token: query, strongest key, or how much attention it gets."""
+    """Return the class of a token: query, strongest key, or amount of attention."""
     if token.is_query:
         return "query"
     if token.position == exemplar.key:
@@ -138,5 +138,5 @@ def _kind(token: Token, exemplar: Exemplar) -> str:
 
 
 def atlas_data(results: StackResults) -> list[list[Any]]:
-    """The cards of all heads, row by row."""
+    """Return the cards of all heads, layer by layer."""
     return [card(results, head).data for head in heads_of(results.stack)]

@@ -26,8 +26,8 @@ from headbook.study.sentence_data import HeadName, heads_of
 
 # Metrics of the columns that the list shows at first.
 INITIAL_METRICS = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.ATTENTION_DISTANCE)
-AXES = (ids.ATTENTION_DISTANCE, ids.RELATIVE_ENTROPY)  # of the picture of two metrics
-# Views of these metrics in the list: with the sink, they mostly tell its share once more.
+AXES = (ids.ATTENTION_DISTANCE, ids.RELATIVE_ENTROPY)  # axes of the picture of two metrics
+# Views of metrics in the list: in the raw view, both metrics mostly follow the share of the sink.
 PREFERRED_VIEWS = {
     ids.RELATIVE_ENTROPY: SinkView.RENORM,
     ids.ATTENTION_DISTANCE: SinkView.NOSINK,
@@ -38,7 +38,7 @@ Results = Mapping[str, StackResults]
 
 @dataclass(frozen=True)
 class Column:
-    """A metric and a label as a column.
+    """A column of the list of heads: a metric with a label.
 
     Attributes:
         metric: metric whose numbers the column holds.
@@ -57,7 +57,7 @@ class Column:
 
     @property
     def title(self) -> str:
-        """Heading."""
+        """Heading of the column."""
         about = label_name(self.label)
         return f"{self.metric.title}: {about}" if about else self.metric.title
 
@@ -80,8 +80,8 @@ class Column:
 
 def number_columns(results: Results) -> tuple[Column, ...]:
     """Return all columns that some stack has numbers for, in the order of metrics."""
-    there = {metric.id for r in results.values() for metric in r.metrics}
-    order = head_metrics(metric for name, metric in all_metrics().items() if name in there)
+    measured = {metric.id for r in results.values() for metric in r.metrics}
+    order = head_metrics(metric for name, metric in all_metrics().items() if name in measured)
     pairs = ((metric, label) for metric in order for label in offered_labels(metric))
     columns = (Column(*pair, _views(results, *pair)) for pair in pairs)
     return tuple(column for column in columns if column.views)
@@ -166,7 +166,7 @@ def list_order(facts: Sequence[HeadFacts], effects: HeadEffects | None) -> list[
 
 
 def list_data(results: Results) -> dict[str, Any]:
-    """Return the data of the script of the list: heads in order, and what numbers there are."""
+    """Return the data of the script of the list: heads in order, and the available numbers."""
     columns, facts, effects = number_columns(results), all_facts(results), head_effects(results)
     ranks = np.argsort(list_order(facts, effects)).tolist()
     metrics = [*_metrics(columns)]

@@ -1,4 +1,4 @@
-"""The heads nearest to a head."""
+"""Tables of the heads nearest to each head."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,30 +18,30 @@ NEAREST = 5
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The heads nearest to one in a view, with their distances in each."""
+    """The heads nearest to one head in a view, with their distances in each view."""
 
     view: SinkView
     table: PageTable
 
 
 def nearest_heads(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...]]:
-    """For every head the nearest ones, by view; empty where distances were not measured."""
-    found = results.cached(head_distances)
-    heads = next(iter(found.values())).heads if found else ()
+    """Return the nearest heads of every head, by view; empty if distances were not measured."""
+    matrices = results.cached(head_distances)
+    heads = next(iter(matrices.values())).heads if matrices else ()
     return {
         head: tuple(
             Neighbours(
                 view,
                 PageTable(
-                    ("Head", *(VIEWS[each] for each in found)),
+                    ("Head", *(VIEWS[each] for each in matrices)),
                     tuple(
-                        Row(head_link(heads[other]), distances(found, index, other))
+                        Row(head_link(heads[other]), distances(matrices, index, other))
                         for other in near
                     ),
                     f"Most similar, {VIEWS[view]}.",
                 ),
             )
-            for view, each in found.items()
+            for view, each in matrices.items()
             if (near := each.nearest(index, NEAREST))
         )
         for index, head in enumerate(heads)
@@ -49,22 +49,22 @@ def nearest_heads(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, 
 
 
 def distances(
-    found: Mapping[SinkView, HeadDistanceMatrix], one: int, other: int
+    matrices: Mapping[SinkView, HeadDistanceMatrix], one: int, other: int
 ) -> tuple[NumberCell, ...]:
-    """How far two heads are from each other in each view; thin where few rows are behind it."""
-    return tuple(_distance(each, one, other) for each in found.values())
+    """Return the distance of two heads in each view; thin if few rows count for both heads."""
+    return tuple(_distance(each, one, other) for each in matrices.values())
 
 
-def _distance(found: HeadDistanceMatrix, one: int, other: int) -> NumberCell:
-    value, rows = found.value[one, other], int(found.rows[one, other])
-    behind = f"{found.sentences:,} sentences, {rows:,} rows that count for both heads"
+def _distance(matrix: HeadDistanceMatrix, one: int, other: int) -> NumberCell:
+    value, rows = matrix.value[one, other], int(matrix.rows[one, other])
+    behind = f"{matrix.sentences:,} sentences, {rows:,} rows that count for both heads"
     return NumberCell(
         nats_text(value), "", behind, too_few=not np.isnan(value) and rows < FEW_WORDS
     )
 
 
 def nats_text(value: float) -> str:
-    """A divergence in three decimals; what is not nothing never becomes 0 by rounding."""
+    """Return a divergence in three decimals; a value above 0 is never printed as 0."""
     if np.isnan(value):
         return MISSING
     return f"<{THIN}0.001" if 0 < value < 0.0005 else f"{value:.3f}"

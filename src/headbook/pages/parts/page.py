@@ -12,7 +12,7 @@ HASHES = "those with the smallest content hashes"
 
 
 def coverage(manifest: Manifest) -> str:
-    """How many sentences; of a part of the input also which.
+    """Return the number of sentences; if they are a part of the input, also which part.
 
     ``1,000 sentences``, ``1,000 sentences (of 25,000, those with the smallest content hashes)``.
     """
@@ -22,7 +22,7 @@ def coverage(manifest: Manifest) -> str:
 
 
 def _part(manifest: Manifest) -> str:
-    """What is said of sentences that are not the whole input; nothing of those that are."""
+    """Return which part of the input was read; empty for the whole input."""
     left = [file.left for file in manifest.inputs]
     if not any(amount is None or amount for amount in left):
         return ""
@@ -34,11 +34,12 @@ def _part(manifest: Manifest) -> str:
     if taken == manifest.options.get("limit"):
         packed = taken != manifest.places
         return f"{f'from the first {taken:,}' if packed else 'the first'} of {total or 'the input'}"
-    return f"of {total}" if total else "a part of the input"  # several parts, added up
+    # Several inputs were read in part; their numbers are added up.
+    return f"of {total}" if total else "a part of the input"
 
 
 def input_names(manifest: Manifest) -> str:
-    """The inputs that were read by name; of many the first ones, and how many more there are."""
+    """Return the names of the read inputs; of many, the first names and the number of others."""
     names = [file.name for file in manifest.inputs if file.sha256]
     more = len(names) - NAMED
     if more <= 1:
@@ -47,7 +48,7 @@ def input_names(manifest: Manifest) -> str:
 
 
 def input_rows(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """The inputs as terms and values, each with what was found in it."""
+    """Yield the inputs as terms and values, each with the number of its sentences."""
     files = manifest.inputs
     listed = files if len(files) <= LISTED + 1 else files[:LISTED]
     for file in listed:
@@ -71,18 +72,18 @@ def _taken(file: InputFacts) -> str:
 
 # Scripts that draw attention maps, in the order of loading.
 ATTENTION_SCRIPTS = ("view_math", "view_switches", "attention_canvas")
-EVERY = slice(None)  # of the pages of a kind
+EVERY = slice(None)  # all pages of a kind
 
 
 @dataclass(frozen=True)
 class SiteFacts:
-    """What the frame around every page says.
+    """Facts that the frame of every page prints.
 
     Attributes:
-        title: of the site.
+        title: title of the site.
         model: name of the model.
-        provenance: one line that tells how the numbers were made.
-        source: the same in short, to end a figure's caption: model, revision, data, sentences.
+        provenance: model, data, sentences and version of Headbook in one line.
+        source: model, revision, data and sentences, to end a figure's caption.
         sentence_pages: whether there are pages of sentences.
     """
 
@@ -94,7 +95,7 @@ class SiteFacts:
 
     @classmethod
     def of(cls, manifest: Manifest, *, sentence_pages: bool) -> "SiteFacts":
-        """The frame of a study's site."""
+        """Return the facts of a study's site."""
         model = manifest.model
         revision = model.revision.removeprefix("sha256:")[:12]
         data = f"{input_names(manifest)}: {coverage(manifest)}"
@@ -112,7 +113,7 @@ class SiteFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """One page of the site.
+    """A page of the site.
 
     Attributes:
         template: file that renders it.
@@ -178,9 +179,9 @@ class AnalysisPage(Page):
     Attributes:
         topic: subject of the page, as the menu calls it.
         answer: one sentence that answers the question.
-        scope: pairs of a term and a fact: what was measured, and what it is compared with.
+        scope: pairs of a term and a fact: measured sentences, comparison, and the like.
         questions: further questions, in the order of the page.
-        absent: what was not measured and the option that measures it, a sentence each.
+        absent: a sentence for each number that was not measured, with the option that measures it.
     """
 
     styles: ClassVar[tuple[str, ...]] = ("plots", "maps", "analysis")
@@ -194,7 +195,7 @@ class AnalysisPage(Page):
 
 @dataclass(frozen=True)
 class StackSection:
-    """What a page shows of one stack.
+    """A section of a page on one stack.
 
     Attributes:
         stack: the kind of attention, as files call it.
@@ -204,18 +205,18 @@ class StackSection:
 
     @property
     def title(self) -> str:
-        """The same as pages call it."""
+        """Name of the stack on pages."""
         return STACKS[self.stack]
 
 
 def gap_text(gap: NotAvailable) -> str:
-    """What is missing, where and why."""
+    """Return a message on missing numbers: which, in which stack, and why."""
     where = f" in {STACKS[gap.stack]}" if gap.stack else ""
     return f"{gap.what}{where}: {gap.why}"
 
 
 def gap_texts(gaps: Iterable[NotAvailable]) -> list[str]:
-    """The same of several, those of one place and one reason together."""
+    """Return messages on missing numbers, one for all gaps of one stack with one reason."""
     together: dict[tuple[str, str], list[str]] = {}
     for gap in gaps:
         together.setdefault((gap.stack, gap.why), []).append(gap.what)

@@ -1,4 +1,4 @@
-"""Where the sentences of a passage end, and where rules say they do."""
+"""Ends of sentences in a passage, beside the ends that rules propose."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ TITLES = {
 
 @dataclass(frozen=True)
 class PassagePart:
-    """Some text, and what is said of its end.
+    """A run of tokens that ends at a sentence end or at a proposed one.
 
     Attributes:
-        tokens: the text.
-        end: right, wrong, missed, or empty where there is none.
+        tokens: tokens of the run.
+        end: ``right``, ``wrong`` or ``missed``; empty for the end of the passage.
     """
 
     tokens: tuple[Token, ...]
@@ -37,12 +37,12 @@ class PassagePart:
 
 @dataclass(frozen=True)
 class ProposedEnds:
-    """A passage as one rule divides it.
+    """A passage as one rule divides it into sentences.
 
     Attributes:
-        rule: its name, with its layer where it has one.
-        pieces: the text.
-        right, wrong, missed: how many ends of each kind.
+        rule: name of the rule, with the layer of a rule that reads attention.
+        pieces: text of the passage in runs.
+        right, wrong, missed: numbers of ends of each kind.
     """
 
     rule: str
@@ -55,7 +55,7 @@ class ProposedEnds:
 def proposals(
     results: StackResults, text: StoredText, marks: NDArray[np.uint8] | None
 ) -> tuple[ProposedEnds, ...]:
-    """A passage as each rule divides it; none for a single sentence.
+    """Return a passage as each rule divides it; empty for a single sentence.
 
     Args:
         marks: as in `headbook.study.sentence_data.SentenceData.ends`.
@@ -90,12 +90,12 @@ def _proposals(
 
 
 def _part(text: StoredText, token: int) -> int:
-    """Which sentence of its passage a token belongs to."""
+    """Return the number of sentences of a passage that begin at or before a token."""
     return sum(text.spans[token][0] >= start for start, _ in text.parts)
 
 
 def _pieces(tokens: Sequence[Token], proposed: set[int], true: set[int]) -> Iterator[PassagePart]:
-    """The text, cut wherever there is an end or one is proposed."""
+    """Yield the text, cut at every end and at every proposed end."""
     piece: list[Token] = []
     for token in tokens:
         piece.append(token)

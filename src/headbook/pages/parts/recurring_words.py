@@ -24,7 +24,7 @@ HEIGHT = N_NEAREST * LEVEL_HEIGHT + TOP + BOTTOM
 MAX_MARKED = 13  # layers with a mark
 MAX_DRAWN = 120  # words with a line, those in most sentences first
 MAX_COMPARED = 8  # words whose nearest tokens are listed
-MAX_LAYERS = 6  # columns of that list
+MAX_LAYERS = 6  # layers for which nearest tokens are listed
 AROUND = 4  # tokens of context on either side
 N_NAMED = 5  # nearest tokens in a note
 ORDER = ("content", "function", "punctuation", "all")
@@ -81,7 +81,7 @@ class ComparedWord:
     shared: tuple[int, int]
 
     def example(self, last: int) -> str:
-        """Return what the occurrences share, with the number of the last layer."""
+        """Return how many tokens the occurrences share, with the number after the last layer."""
         first, second = self.sentences
         return (
             f"“{self.text}” in sentences {first} and {second}: after layer 0 both share "

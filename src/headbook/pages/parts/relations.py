@@ -117,8 +117,8 @@ def _margin(margin: Estimate) -> NumberCell:
 
 
 SHORT_WORD = 10  # letters of a word of an example
-MOST_WORDS = 20  # of a sentence that fits a window
-LEAST_WEIGHT = 0.1  # of an arc
+MOST_WORDS = 20  # words of a sentence that fits a window
+LEAST_WEIGHT = 0.1  # weight from which on an arc is drawn
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class SyntaxExample:
         sentence: link to the sentence with the head open.
         head: link to the head.
         relation: query and key.
-        found, asked: how many words of the relation the head finds there, of how many.
+        found, asked: number of words of the relation that the head finds, and of all, in words.
         drawing: the tree above the words, the head's attention below.
     """
 
@@ -181,7 +181,7 @@ def example_of(results: StackResults, tests: RelationTests) -> SyntaxExample | N
 
 
 def _view(best: _Listed, head: HeadName, found: Sequence[WordLink]) -> str:
-    """Return the sentence's page with the head open, words without the sink, at a word it finds."""
+    """Return the address of a sentence's page with the head open at a word that the head finds."""
     page = sentence_page(best.sentence.number)
     if not found:
         return page

@@ -1,4 +1,4 @@
-"""What the last states of a sentence's tokens are made of, by attention rollout."""
+"""Composition of the last states of a sentence by attention rollout, as pictures and a table."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,11 +15,11 @@ from headbook.report.wording import stored_weight, visible
 from headbook.schema import RolloutKind
 from headbook.study.sentence_data import StoredText
 
-COLOURS = 32  # of a picture; it carries its palette
+COLOURS = 32  # colours of a picture, few since each picture has its own palette
 MOST_TOKENS = 48  # rows and columns of a picture, and rows of the table
 OTHERS = 3  # sources that a cell names beside the token itself
 CELL = 10  # units of a weight in the picture
-LETTERS = 14  # of a token's name beside the picture
+LETTERS = 14  # letters of a token's name beside the picture
 NAMES = {
     RolloutKind.MEASURED: "measured context-mixing ratios",
     RolloutKind.HALF: "one half in each layer",
@@ -29,7 +29,7 @@ Steps = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class TokenLabel:
-    """A token's name beside the picture: where it stands, and what it says."""
+    """The name of a token beside the picture, with its place."""
 
     place: float
     text: str
@@ -37,13 +37,13 @@ class TokenLabel:
 
 @dataclass(frozen=True)
 class RolloutMixture:
-    """What each token's last state is made of, as a picture.
+    """The composition of the last state of each token, as a picture.
 
     Attributes:
-        title: what each layer is taken to keep.
-        sentences: what stands out, in sentences.
-        note: how to read the picture; also its text for who cannot see it.
-        image: one pixel a share, as an image address.
+        title: assumption on the share that each layer keeps.
+        sentences: tokens with the least and the most of their own input, in sentences.
+        note: how to read the picture, also for readers who cannot see it.
+        image: picture with a pixel for each share, as an image address.
         side: units of the picture in both directions; ``left``, ``top`` and ``right`` are margins
             for names.
         rows, columns: names of the tokens.
@@ -63,11 +63,11 @@ class RolloutMixture:
 
 @dataclass(frozen=True)
 class Sources:
-    """Where a sentence's last states come from, in one stack.
+    """The composition of the last states of a sentence in one stack.
 
     Attributes:
-        mixtures: pictures; measured ratios first, where they are known.
-        table: the same: for each picture a token's own share and its largest other sources.
+        mixtures: pictures, the one by measured ratios first.
+        table: for each picture, the own share of each token and its largest other sources.
         cut: tokens that pictures and table leave out.
     """
 
@@ -76,25 +76,25 @@ class Sources:
     cut: int
 
 
-def sources(found: Mapping[str, Steps], text: StoredText) -> Sources | None:
-    """Pictures and table of one sentence; None where nothing was measured.
+def sources(shares: Mapping[str, Steps], text: StoredText) -> Sources | None:
+    """Return the pictures and the table of one sentence; None if rollout was not measured.
 
     Args:
-        found: shares by kind of rollout, in steps; see `SentenceData.rollouts`.
+        shares: shares by kind of rollout, in steps; see `SentenceData.rollouts`.
     """
-    kinds = [kind for kind in NAMES if kind in found]
+    kinds = [kind for kind in NAMES if kind in shares]
     if not kinds:
         return None
     names = [visible(piece) for piece in distinct_tokens(text.pieces)]
     quoted = _quoted(text)
     return Sources(
-        mixtures=tuple(_mixture(kind, found[kind], names, text) for kind in kinds),
+        mixtures=tuple(_mixture(kind, shares[kind], names, text) for kind in kinds),
         table=PageTable(
             ("Last state", *(t for kind in kinds for t in (f"itself, {NAMES[kind]}", "others"))),
             tuple(
                 Row(
                     words_cell(name, foreign=True),
-                    tuple(c for kind in kinds for c in _cells(found[kind][index], index, quoted)),
+                    tuple(c for kind in kinds for c in _cells(shares[kind][index], index, quoted)),
                 )
                 for index, name in enumerate(names[:MOST_TOKENS])
             ),
@@ -129,7 +129,7 @@ def _mixture(kind: RolloutKind, steps: Steps, names: list[str], text: StoredText
 
 
 def _quoted(text: StoredText) -> list[str]:
-    """Tokens in quotation marks, with their places where a token stands there twice."""
+    """Return tokens in quotation marks, with their positions if a token occurs twice."""
     counts = Counter(text.pieces)
     return [
         f"“{visible(piece)}”" + (f" (token {index})" if counts[piece] > 1 else "")
@@ -138,7 +138,7 @@ def _quoted(text: StoredText) -> list[str]:
 
 
 def _sentences(steps: Steps, names: list[str], special: tuple[bool, ...]) -> Iterator[str]:
-    """The ordinary tokens that keep most and least of themselves."""
+    """Yield sentences on the ordinary tokens with the least and the most of their own input."""
     ordinary = np.flatnonzero(~np.array(special))
     if not len(ordinary):
         return
@@ -161,7 +161,7 @@ def _cells(shares: Steps, place: int, names: list[str]) -> tuple[str, WordsCell]
 
 
 def _others(shares: Steps, place: int, names: list[str]) -> Iterator[str]:
-    """The largest sources but the token itself; the first of equals."""
+    """Yield the largest sources except the token itself; of equals, the first."""
     order = np.argsort(-shares.astype(int), kind="stable")
     for other in [i for i in order if i != place and shares[i] > 0][:OTHERS]:
         yield f"{stored_weight(int(shares[other]))} {names[other]}"

@@ -9,7 +9,7 @@ from headbook.study.manifest import Manifest
 
 
 def run_facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield what was run, as terms and values."""
+    """Yield the facts of a run as terms and values."""
     model = manifest.model
     yield "Model", f"{model.name} · {model.architecture} · {model.kind}"
     for stack in manifest.stacks:
@@ -41,7 +41,7 @@ def run_facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def learned_sink(manifest: Manifest, stack: AttentionStack) -> str:
-    """Return what goes to a sink that is no token, in words."""
+    """Return the attention to a sink that is no token, in words."""
     return (
         f"{percent(manifest.learned_share(stack))} of the mass goes to the learned sink: a logit "
         "of the softmax that stands for no token. It counts as sink; the weights of a query add "
@@ -50,7 +50,7 @@ def learned_sink(manifest: Manifest, stack: AttentionStack) -> str:
 
 
 def run_warnings(manifest: Manifest) -> Iterator[str]:
-    """Yield what was cut, left out or not used."""
+    """Yield the texts and options that were cut, left out or not used."""
     model = manifest.model
     for side in Side:
         cut = manifest.count(side, "cut_sentences")
@@ -82,7 +82,7 @@ def run_warnings(manifest: Manifest) -> Iterator[str]:
 
 
 def run_alarms(manifest: Manifest) -> Iterator[str]:
-    """Yield what readers must know before they trust the numbers; of most studies nothing."""
+    """Yield warnings that readers need before they trust the numbers; for most studies none."""
     model = manifest.model
     if model.missing:
         yield (

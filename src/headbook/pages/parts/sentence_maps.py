@@ -1,4 +1,4 @@
-"""Attention of one sentence as scripts read it: maps, tokens and words, queries and keys."""
+"""Attention of one sentence as data of scripts: maps, tokens and words, queries and keys."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,17 +23,17 @@ from headbook.study.sentence_data import (
 )
 from headbook.study.study import Study
 
-DIGITS = 4  # of lengths of values
-MOST_BYTES = 2_000_000  # of a stack's maps in a sentence's data file
+DIGITS = 4  # significant digits of norms of values
+MOST_BYTES = 2_000_000  # bytes of a stack's maps in a sentence's data file
 
 
 def has_exact_maps(maps: NDArray[np.uint8] | None) -> bool:
-    """Whether a sentence's page has the numbers of its maps, too."""
+    """Whether a sentence's page has the numbers of its maps."""
     return maps is not None and maps.size <= MOST_BYTES
 
 
 def weight_picture(steps: NDArray[np.uint8]) -> str:
-    """A map as an image address; colours run with the square root of the weight.
+    """Return a map as an image address; colours follow the square root of the weight.
 
     Args:
         steps: weights in steps of 1/255. *Shape:* ``(query, key)``.
@@ -48,34 +48,34 @@ def attention_data(
     maps: NDArray[np.uint8],
     norms: NDArray[np.float32] | None,
 ) -> dict[str, Any]:
-    """Maps of one sentence, with what views and words need.
+    """Return the maps of one sentence, with the data for views and for words.
 
     Args:
         maps: weights before any view, in steps of 1/255. *Shape:* ``(..., query, key)``.
-        norms: length of each key's value after the head's part of W_O; None, or empty, where it is
-            not known. *Shape:* ``(..., key)``.
+        norms: norm of each key's value after the head's part of W_O; None or empty if unknown.
+            *Shape:* ``(..., key)``.
 
     Returns:
-        ``queries`` and ``keys`` (see `text_data`; the former only where they are another text),
+        ``queries`` and ``keys`` (see `text_data`; ``queries`` only if they are another text),
         ``causal``, ``weights`` (bytes, row by row), ``norms`` (in the order of the maps).
     """
-    found: dict[str, Any] = {
+    data: dict[str, Any] = {
         "keys": text_data(sentence.texts[stack.keys]),
         "causal": stack.causal,
         "weights": maps.tobytes(),
         "norms": [] if norms is None else [float(f"{n:.{DIGITS}g}") for n in norms.ravel()],
     }
     if stack.crosses:
-        found["queries"] = text_data(sentence.texts[stack.queries])
-    return found
+        data["queries"] = text_data(sentence.texts[stack.queries])
+    return data
 
 
 def text_data(text: StoredText) -> dict[str, Sequence[Any]]:
-    """The tokens of a text, and its words: runs of tokens that pages can add up.
+    """Return the tokens of a text, and its words: runs of tokens that pages can add up.
 
     Returns:
         ``pieces``; ``special`` (0 or 1); ``units``: the number of each token's word; ``names`` of
-        those words, in the text's own letters. A token without a word is one by itself.
+        the words, in the text's own letters. A token without a word is a word of its own.
     """
     names = word_names(text)
     numbers: dict[int, int] = {}
@@ -99,21 +99,21 @@ FOLDER = "data/neurons"
 
 
 def has_queries_keys(study: Study, stack: AttentionStack, sentence: StoredSentence) -> bool:
-    """Whether pages have the queries and keys of a sentence, beside the weights themselves."""
+    """Whether pages have the queries and keys of a sentence beside its weights."""
     place = stack.name, sentence.index
     kept = any(name[:2] == place for name in study.sentence_data.queries_and_keys)
     return kept and has_exact_maps(study.sentence_data.maps.get(place))
 
 
 def neuron_files(stack: AttentionStack, sentence: StoredSentence) -> str:
-    """Where the files of a sentence's layers are, up to the layer's number."""
+    """Return the address of the files of a sentence's layers, up to the layer's number."""
     return f"{FOLDER}/{sentence_file(sentence.number)}-{stack.name}-L"
 
 
 def reason(results: StackResults, sentence: StoredSentence) -> str:
-    """Why pages cannot show how the weights of a sentence come about; empty where they can.
+    """Return why a page has no queries and keys of a sentence; empty if it has them.
 
-    A whole sentence without its full stop.
+    The reason is a sentence without its capital and its full stop.
     """
     study, stack = results.study, results.stack
     if has_queries_keys(study, stack, sentence):
@@ -140,7 +140,7 @@ def reason(results: StackResults, sentence: StoredSentence) -> str:
 def neurons_data(
     study: Study, stack: AttentionStack, sentence: StoredSentence
 ) -> Iterator[tuple[int, Any]]:
-    """What each layer's file holds, by layer; nothing where pages do not have it."""
+    """Yield each layer with the content of its file; nothing if pages have no queries and keys."""
     if not has_queries_keys(study, stack, sentence):
         return
     for (name, index, layer), queries_and_keys in study.sentence_data.queries_and_keys.items():
@@ -149,7 +149,7 @@ def neurons_data(
 
 
 def _data(queries_and_keys: QueriesAndKeys) -> dict[str, Any]:
-    """Numbers of one layer; arrays as bytes, row by row, lowest byte first."""
+    """Return the numbers of one layer; arrays as bytes, row by row, lowest byte first."""
     single = np.dtype("<f4")
     return {
         "heads": queries_and_keys.queries.shape[0],

@@ -1,4 +1,4 @@
-"""Tables as pages print them: cells with intervals, rows, tables of layers.
+"""Tables of pages: cells with intervals, rows, tables of layers.
 
 Tables of numbers, which are files of a site, are defined in `headbook.study.tables`.
 """
@@ -30,9 +30,9 @@ class NumberCell:
 
     Attributes:
         text: the value.
-        interval: 95 % confidence interval; empty where there is none.
-        note: what stands behind it, for a tooltip.
-        too_few: whether too few observations stand behind it to be trusted.
+        interval: 95 % confidence interval; empty without one.
+        note: numbers of sentences and observations, for a tooltip.
+        too_few: whether there are too few observations to trust the number.
         number: the value with its row; None if the cell is no link.
     """
 
@@ -65,7 +65,7 @@ class NumberCell:
 
 
 def percentiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each value the share of the others that lie below, ties half; NaN where there is none."""
+    """Return the share of the other values below each value, ties half; NaN for missing values."""
     there = np.sort(values[~np.isnan(values)])
     if len(there) < 2:
         return np.full(values.shape, np.nan)
@@ -75,9 +75,9 @@ def percentiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def domain(values: NDArray[np.float64], limits: tuple[float, float]) -> tuple[float, float]:
-    """Ends of the colour scale: from the lower bound, where there is one, to the largest value.
+    """Return the ends of the colour scale: the lower bound, if there is one, and the largest value.
 
-    What may lie on both sides of 0 has its 0 in the middle.
+    Scales of values on both sides of 0 have 0 in the middle.
     """
     finite = values[np.isfinite(values)]
     if not len(finite):
@@ -91,7 +91,7 @@ def domain(values: NDArray[np.float64], limits: tuple[float, float]) -> tuple[fl
 
 
 def colour_step(value: float, ends: tuple[float, float]) -> int | None:
-    """Place of a value on the colour scale, 0 to `COLOUR_STEPS` - 1; None where it is missing."""
+    """Return the step of a value on the colour scale, 0 to `COLOUR_STEPS` - 1; None for NaN."""
     if math.isnan(value):
         return None
     place = (value - ends[0]) / (ends[1] - ends[0])
@@ -99,7 +99,7 @@ def colour_step(value: float, ends: tuple[float, float]) -> int | None:
 
 
 class MarkedText(NamedTuple):
-    """Words of a cell in an element: ``small``, ``b``, ``bdi``, or ``hidden`` for readers alone."""
+    """Words in an element: ``small``, ``b``, ``bdi``, or ``hidden`` for screen readers."""
 
     text: str
     tag: str
@@ -132,7 +132,7 @@ class WordsCell:
     Attributes:
         parts: words, links and marked words in order.
         style: class of the cell.
-        foreign: whether they are words of the corpus, in any direction of writing.
+        foreign: whether the words are from the corpus, in any direction of writing.
     """
 
     parts: tuple[Part, ...]
@@ -141,19 +141,19 @@ class WordsCell:
 
     @property
     def text(self) -> str:
-        """The words alone."""
+        """Words of the cell without their markup."""
         return "".join(part if isinstance(part, str) else part.text for part in self.parts)
 
 
 def words_cell(*parts: Part, style: str = "", foreign: bool = False) -> WordsCell:
-    """A cell of words from its parts; those that are empty are left out."""
+    """Return a cell of words from its parts without the empty ones."""
     return WordsCell(tuple(p for p in parts if p and p[0]), style, foreign)
 
 
 DASH = words_cell("–")
 
 Title = str | int | Link | WordsCell  # an integer is the number of a layer
-# What stands in a cell: a string is a number without an interval, None what does not apply.
+# Content of a cell: a string is a number without an interval, None an entry that does not apply.
 Content = str | Link | WordsCell | NumberCell | HeatCell | Drawing | None
 
 
@@ -162,8 +162,8 @@ class Row:
     """A row of a table.
 
     Attributes:
-        head: what the row is about; None in a row of numbers alone.
-        cells: one for each other column.
+        head: subject of the row; None in a row of numbers alone.
+        cells: a cell for each other column.
         style: class of the row.
     """
 
@@ -173,18 +173,18 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What the row is about, as words."""
+        """Subject of the row as words."""
         return self.head if isinstance(self.head, str) else self.head.text if self.head else ""
 
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table.
+    """A table of a page.
 
     Attributes:
-        columns: titles.
-        rows: in order.
-        caption: above it; pages that have links there give it themselves.
+        columns: titles of the columns.
+        rows: rows in order.
+        caption: caption above the table; empty if a page writes one with links itself.
         style: class of the table.
         groups: titles above those of all columns but the first, and how many columns each spans.
     """
@@ -197,7 +197,7 @@ class PageTable:
 
 
 def layer_frame(numbers: Estimates, series: str) -> pd.DataFrame:
-    """The numbers of all layers, as one line of a chart."""
+    """Return the numbers of all layers, as one line of a chart."""
     frame = pd.DataFrame({"layer": range(len(numbers.value)), "series": series})
     for name in ("value", "low", "high"):
         frame[name] = getattr(numbers, name)
@@ -210,10 +210,10 @@ def layer_table(
     caption: str = "",
     before: str = "",
 ) -> PageTable:
-    """Some numbers of each layer.
+    """Return a table of several numbers of each layer.
 
     Args:
-        columns: title, numbers by layer, and whose they are.
+        columns: title, numbers by layer, and metric of each column.
         before: letters before a layer's number.
     """
     rows = []

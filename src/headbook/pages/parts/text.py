@@ -1,6 +1,6 @@
 """Sentences as pages print them: in their own spelling and spacing, token by token."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from headbook.study.sentence_data import UINT8_STEPS, StoredText
 
 SHADES = 10
-WINDOW = 48  # tokens of a long text that stand on a page of exemplars
+WINDOW = 48  # tokens of a long text on a page with exemplars
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,15 @@ class Token:
     """A token in running text.
 
     Attributes:
-        position: its number in the sequence, from 0.
-        before: what stands between the last token and this one, usually a space.
-        text: its letters.
-        special: whether it stands for no text.
-        shade: how much attention it gets, 0 to 10; None where none is shown.
-        weight: the same as a number, in per cent.
-        is_query: whether it is the query.
-        chosen: whether it is the key that is pointed out.
-        gap: whether tokens before it are left out.
+        position: index in the sequence, from 0.
+        before: letters between the last token and this one, usually a space.
+        text: letters of the token.
+        special: whether the token is a special one without text.
+        shade: attention to the token in tenths, 0 to 10; None without attention.
+        weight: attention to the token in per cent; empty without attention.
+        is_query: whether the token is the query.
+        chosen: whether the token is the key that is marked.
+        gap: whether tokens before this one are left out.
     """
 
     position: int
@@ -41,16 +41,16 @@ class Token:
 
     @property
     def unmarked(self) -> bool:
-        """Whether nothing is shown of it but its letters."""
+        """Whether nothing but the letters of the token is printed."""
         return not (self.special or self.is_query or self.chosen or self.shade)
 
     @cached_property
     def plain(self) -> bool:
-        """Whether it is unmarked and one word for whoever splits a run of them at its blanks."""
+        """Whether the token is unmarked and one word for a script that splits its run at blanks."""
         return self.unmarked and self.text != "" and " " not in self.text
 
     def joins(self, last: "Token") -> bool:
-        """Whether it stands in a run with the token before: both plain, and a blank between."""
+        """Whether the token continues a run: both tokens plain, with a blank between them."""
         return self.plain and last.plain and self.before == " " and not self.gap
 
 
@@ -63,37 +63,26 @@ def running_text(
     around: Sequence[int] = (),
     most: int = WINDOW,
 ) -> tuple[Token, ...]:
-    """The tokens of a text with what stands between them.
+    """Return the tokens of a text with the letters between them.
 
-    Pieces of one character, as byte-level vocabularies cut it, keep their own name.
+    If a byte-level vocabulary cuts a character into pieces, each piece keeps its own name.
 
     Args:
         weights: attention to each token, in steps of 1/255.
         query: position of the query.
-        key: position of the key that is pointed out.
-        around: positions in whose neighbourhood a long text is shown; all of it without any.
-        most: tokens of a long text that are shown.
+        key: position of the key that is marked.
+        around: positions whose neighbourhood is kept of a long text; empty for the whole text.
+        most: largest number of tokens.
     """
     tokens: list[Token] = []
-    end, last = 0, -1
-    for position in window(len(text.pieces), around, most):
-        piece = text.pieces[position]
-        start, stop = text.spans[position]
-        if position != last + 1:
-            end = start
-        last = position
-        known = stop > start
-        before = text.text[end:start] if known and start >= end else ""
-        letters = text.text[max(start, end) : stop] if known else ""
-        if not known and text.text[end:].lstrip().startswith(piece):
-            # A separator inside a passage stands in its text, too.
-            end = text.text.index(piece, end) + len(piece)
+    positions = window(len(text.pieces), around, most)
+    for position, (before, letters) in zip(positions, _letters(text, positions), strict=True):
         share = None if weights is None else int(weights[position]) / UINT8_STEPS
         tokens.append(
             Token(
                 position=position,
                 before=" " if before.isspace() else before,
-                text=letters or piece,
+                text=letters or text.pieces[position],
                 special=text.special[position],
                 shade=None if share is None else round(share * SHADES),
                 weight="" if share is None else f"{100 * share:.0f}\u202f%",
@@ -102,12 +91,31 @@ def running_text(
                 gap=position != (tokens[-1].position + 1 if tokens else 0),
             )
         )
-        end = max(end, stop) if known else end
     return tuple(tokens)
 
 
+def _letters(text: StoredText, positions: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """Yield the letters between the last token and each token, and the letters of the token."""
+    end, last = 0, -1
+    for position in positions:
+        start, stop = text.spans[position]
+        if position != last + 1:
+            end = start
+        last = position
+        if stop > start:
+            before = text.text[end:start] if start >= end else ""
+            yield before, text.text[max(start, end) : stop]
+            end = max(end, stop)
+        else:
+            yield "", ""
+            piece = text.pieces[position]
+            if text.text[end:].lstrip().startswith(piece):
+                # The text of a passage contains its separators, but they have no span.
+                end = text.text.index(piece, end) + len(piece)
+
+
 def window(n_tokens: int, around: Sequence[int], most: int = WINDOW) -> list[int]:
-    """The positions nearest to any of some positions, ascending, ``most`` of them at most."""
+    """Return the positions nearest to any of some positions, ascending, at most ``most``."""
     positions = range(n_tokens)
     if not around or n_tokens <= most:
         return list(positions)
@@ -116,5 +124,5 @@ def window(n_tokens: int, around: Sequence[int], most: int = WINDOW) -> list[int
 
 
 def distinct_tokens(pieces: Sequence[str]) -> tuple[str, ...]:
-    """Pieces with their positions, so that equal ones are told apart."""
+    """Return pieces, those that occur several times with their positions."""
     return tuple(f"{position} {piece}" for position, piece in enumerate(pieces))

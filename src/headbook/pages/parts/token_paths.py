@@ -1,4 +1,4 @@
-"""The paths of a sentence's tokens through the layers, as the script of its page draws them."""
+"""The paths of tokens through the layers, as data of the script of a sentence's page."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -13,8 +13,8 @@ from headbook.report.wording import SPACES, STATES, TOKEN_CLASSES, visible
 from headbook.schema import CONTENT, FUNCTION, EmbeddingSpace, ResidualPoint
 from headbook.study.sentence_data import StoredSentence
 
-MOST_TOKENS = 48  # of a sentence that are drawn; the tables have them all
-# The input state's own, where it has one.
+MOST_TOKENS = 48  # tokens of a sentence that are drawn; files have all of them
+# Values of the input state, from which all paths of a metric begin.
 START = {ids.COSINE_TO_INPUT: 1.0, ids.VOCABULARY_RANK: 0.0}
 AXES = {
     ids.COSINE_TO_INPUT: "cosine to the input embedding",
@@ -25,7 +25,7 @@ AXES = {
     ids.LOGIT_LENS_KL: "nats from the final distribution",
 }
 RANKS = {ids.VOCABULARY_RANK, ids.LOGIT_LENS_RANK}
-BESIDE = {  # what stands beside paths, as the sentence's mean
+BESIDE = {  # names of the metrics beside paths, drawn as the sentence's mean
     ids.NEIGHBOUR_OVERLAP_RANDOM: "another token (mean)",
     ids.NEIGHBOUR_OVERLAP_CHANCE: "expected by chance",
 }
@@ -33,17 +33,18 @@ CLASSES = ("content", "function")
 
 
 class PathTable(NamedTuple):
-    """Numbers of tokens (rows) by layer (columns); NaN where there is none."""
+    """Numbers of tokens (rows) by layer (columns); NaN for missing numbers."""
 
     layers: list[int]
     values: "np.typing.NDArray[np.float64]"
 
 
 def drawn_metrics(rows: pd.DataFrame) -> tuple[str, ...]:
-    """The metrics that have something to draw: ranks only where one is above 0.
+    """Return the metrics with paths to draw; of ranks only if one is above 0.
 
     Args:
-        rows: of `headbook.study.sentence_data.TOKEN_COLUMNS`, of one stack and sentence.
+        rows: rows of one stack and sentence, with the columns
+            `headbook.study.sentence_data.TOKEN_COLUMNS`.
     """
     known = rows[rows["value"].notna()]
     largest = known.groupby("metric")["value"].max()
@@ -54,17 +55,17 @@ def drawn_metrics(rows: pd.DataFrame) -> tuple[str, ...]:
 def paths_data(
     results: StackResults, sentence: StoredSentence, rows: pd.DataFrame
 ) -> dict[str, Any] | None:
-    """What the script reads of one stack; None where there is nothing to draw.
+    """Return the paths of a sentence in one stack; None without paths.
 
     Args:
-        rows: of `headbook.study.sentence_data.TOKEN_COLUMNS`, of that stack and sentence.
+        rows: rows of that stack and sentence, with the columns
+            `headbook.study.sentence_data.TOKEN_COLUMNS`.
 
     Returns:
         ``kinds`` of the tokens (see `token_kind`), their ``names``, and ``metrics``: each with
-        ``title``, ``axis``, ``start`` (where all paths begin, or None), ``ranks``, and ``views``:
-        name, ``layers``,
-        ``values`` (a list a token, by layer), ``classes`` (means over all sentences by word class)
-        and ``beside`` (what the paths are set against).
+        ``title``, ``axis``, ``start`` (value at which all paths begin, or None), ``ranks``, and
+        ``views``: name, ``layers``, ``values`` (a list for each token, by layer), ``classes``
+        (means over all sentences by word class) and ``beside`` (means of other metrics).
     """
     rows = rows[rows["value"].notna() & (rows["position"] < MOST_TOKENS)]
     metrics = drawn_metrics(rows)
@@ -90,9 +91,9 @@ def paths_data(
 
 
 def _tables(rows: pd.DataFrame) -> dict[tuple[str, str, str], PathTable]:
-    """The numbers of each metric, state and space by position and layer.
+    """Return the numbers of each metric, state and space by position and layer.
 
-    Without pandas' own tables, which take ten times as long for so few numbers.
+    Tables of pandas would take ten times as long for so few numbers.
     """
     cells: dict[tuple[str, str, str], list[tuple[int, int, float]]] = {}
     names = ("metric", "state", "space", "position", "layer", "value")
@@ -106,15 +107,15 @@ def _table(cells: list[tuple[int, int, float]]) -> PathTable:
     places, layers, values = (np.array(each) for each in zip(*cells, strict=True))
     rows, row = np.unique(places, return_inverse=True)
     columns, column = np.unique(layers, return_inverse=True)
-    found = np.full((len(rows), len(columns)), np.nan)
-    found[row, column] = values
-    return PathTable([int(layer) for layer in columns], found)
+    table = np.full((len(rows), len(columns)), np.nan)
+    table[row, column] = values
+    return PathTable([int(layer) for layer in columns], table)
 
 
 def _views(
     results: StackResults, tables: Mapping[tuple[str, str, str], PathTable], metric: str
 ) -> Iterator[dict[str, Any]]:
-    """A metric's numbers by state and space, the first of each first."""
+    """Yield a metric's numbers by state and space, the main state and space first."""
     own = {key[1:]: table for key, table in tables.items() if key[0] == metric}
     for space in dict.fromkeys([*map(str, EmbeddingSpace), ""]):
         for state in dict.fromkeys(map(str, [ResidualPoint.POST, *ResidualPoint, ""])):
@@ -139,18 +140,18 @@ def _numbers(values: "np.typing.NDArray[np.float64]") -> list[float | None]:
 def _classes(
     results: StackResults, metric: str, state: str, space: str, layers: list[int]
 ) -> dict[str, list[float | None]]:
-    """Means over all sentences by word class and layer, where they are known."""
-    means, found = results.cached(_class_means), {}
+    """Return means over all sentences by word class and layer, for the classes with numbers."""
+    means, by_class = results.cached(_class_means), {}
     for label in CLASSES:
         by_layer = means.get((metric, "/".join(part for part in (state, space, label) if part)), {})
         values = np.array([by_layer.get(layer, np.nan) for layer in layers], float)
         if not np.isnan(values).all():
-            found[TOKEN_CLASSES[label]] = _numbers(values)
-    return found
+            by_class[TOKEN_CLASSES[label]] = _numbers(values)
+    return by_class
 
 
 def _class_means(results: StackResults) -> dict[tuple[str, str], dict[int, float]]:
-    """The numbers of layers without a view, by metric and label, then by layer."""
+    """Return the numbers of layers without a view, by metric and label, then by layer."""
     table = results.study.layers
     table = table[(table["stack"] == results.stack.name) & (table["view"].fillna("") == "")]
     class_means: dict[tuple[str, str], dict[int, float]] = {}
@@ -163,20 +164,20 @@ def _class_means(results: StackResults) -> dict[tuple[str, str], dict[int, float
 def _beside(
     tables: Mapping[tuple[str, str, str], PathTable], metric: str, state: str, space: str
 ) -> dict[str, Any]:
-    """What a metric is set against: means over the sentence's tokens, by layer."""
+    """Return the metrics to compare a metric with: means over the sentence's tokens, by layer."""
     known = all_metrics()[metric]
-    found = {}
+    by_name = {}
     for name in known.beside if isinstance(known, TokenMetric) else ():
         spaces = {key[2] for key in tables if key[:2] == (name, state)}
         chosen = space if space in spaces else min(spaces, default="")
         if (name, state, chosen) in tables:
             means = np.nanmean(tables[name, state, chosen].values, axis=0)
-            found[BESIDE[name]] = _numbers(means)
-    return found
+            by_name[BESIDE[name]] = _numbers(means)
+    return by_name
 
 
 def token_kind(tag: str, special: bool) -> str:
-    """What a token is drawn as: a content word, a function word, a mark or something else."""
+    """Return the kind of a token: content word, function word, punctuation or other."""
     if tag == "PUNCT":
         return "punctuation"
     if special or not tag:

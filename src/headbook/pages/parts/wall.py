@@ -1,5 +1,6 @@
 """The wall of heads on the overview: every head of a stack as its mean map, tinted by family."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from headbook.report.wording import head_name, head_page
 from headbook.study.corpus_sums import MANY_HEADS, kept_positions
 from headbook.study.sentence_data import HeadName
 
-MANY_LAYERS = 17  # layers from which on a mosaic of families stands above the wall
+MANY_LAYERS = 17  # layers from which on a mosaic of families is above the wall
 MIN_STRENGTH, MAX_STRENGTH = 3, 10  # steps of opacity of the cells of a mosaic
 
 Lit = Mapping[HeadName, Sequence[int]]  # numbers of the claims that light a head
@@ -26,7 +27,7 @@ class WallTile:
 
     Attributes:
         href: its page.
-        label: name, family and what the model loses without it.
+        label: name, family and effect of ablation.
         style: classes of its map, of its family, and of the claims that light it.
         family: class of its family, and of the claims; for the mosaic.
         bar: length of its bar, 0 to 20; -1 without one.
@@ -50,16 +51,16 @@ class WallTile:
 
 @dataclass(frozen=True)
 class Wall(StackSection):
-    """All heads of a stack.
+    """All heads of a stack on the wall.
 
     Attributes:
-        deep: whether layers run to the right, for they are more than twice as many as the heads.
-        mosaic: whether a mosaic of families stands in the first screen, the maps below.
+        deep: whether layers run to the right, since there are more than twice as many as heads.
+        mosaic: whether the first screen has a mosaic of families, with the maps below.
         side: positions on each side of a map.
         heads: number of heads of a layer.
         layers: numbers of the layers.
         tiles: the heads, layer by layer.
-        losses: what the model loses without each layer; empty if not measured.
+        losses: effect of ablating each layer; empty if not measured.
         legend: family, name and number of heads.
     """
 
@@ -74,14 +75,14 @@ class Wall(StackSection):
 
     @property
     def rows(self) -> tuple[tuple[int, tuple[WallTile, ...]], ...]:
-        """Rows of the table with their numbers: layers, or heads where layers run to the right."""
+        """Rows of the table with their numbers: layers, or heads if layers run to the right."""
         if self.deep:
             return tuple(enumerate(zip(*self.tiles, strict=True)))
         return tuple(zip(self.layers, self.tiles, strict=True))
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Numbers of the columns: heads, or layers where these run to the right."""
+        """Numbers of the columns: heads, or layers if layers run to the right."""
         return self.layers if self.deep else tuple(range(self.heads))
 
     @property
@@ -103,36 +104,14 @@ def wall_of(
     """Return the wall of one stack.
 
     Args:
-        losses: what the model loses without each head; None if not measured.
-        layers: what it loses without each layer.
+        losses: effects of ablating each head; None if not measured.
+        layers: effects of ablating each layer.
         lit: the claims that light each head.
     """
-    stack, names, of_heads = results.stack, family_names(results), families(results)
+    stack, names = results.stack, results.cached(family_names)
     deep = len(stack.attention_layers) > 2 * stack.n_heads
-
-    def tile(head: HeadName) -> WallTile:
-        family = of_heads.get((head.layer, head.head))
-        kind = head_types(results).get((head.layer, head.head))
-        claims = "".join(f" k{number}" for number in lit.get(head, ()))
-        loss = losses.heads.get(head) if losses else None
-        parts = [names[family][:1].lower() + names[family][1:]] if family else []
-        if kind is not None and kind.short:
-            parts.append(kind.short)
-        bar, exact = -1, True
-        if losses is not None and loss is not None and loss.value == loss.value:
-            bar, exact = losses.step(head), loss.exact
-            about = "" if exact else "about "
-            parts.append(f"without it {LOST[losses.target]} {about}{effect_text(loss.value)}")
-        return WallTile(
-            head_page(head),
-            f"{head_name(head)}: {'; '.join(parts)}" if parts else head_name(head),
-            tile_style(results, head) + claims,
-            (f"f-{family}" if family else "") + claims,
-            bar,
-            exact,
-        )
-
-    counts = {family: sum(own is family for own in of_heads.values()) for family in names}
+    members = [*families(results).values()]
+    counts = {family: sum(own is family for own in members) for family in names}
     return Wall(
         stack=stack.name,
         deep=deep,
@@ -142,9 +121,37 @@ def wall_of(
         heads=stack.n_heads,
         layers=tuple(stack.attention_layers),
         tiles=tuple(
-            tuple(tile(HeadName(stack.name, layer, head)) for head in range(stack.n_heads))
+            tuple(
+                _tile(results, HeadName(stack.name, layer, head), losses, lit)
+                for head in range(stack.n_heads)
+            )
             for layer in stack.attention_layers
         ),
         losses=layers,
         legend=tuple((str(f), names[f], n) for f, n in counts.items() if n),
+    )
+
+
+def _tile(results: StackResults, head: HeadName, losses: HeadLosses | None, lit: Lit) -> WallTile:
+    """Return the tile of a head, labelled with family, type and effect of ablation."""
+    names = results.cached(family_names)
+    family = families(results).get((head.layer, head.head))
+    kind = head_types(results).get((head.layer, head.head))
+    claims = "".join(f" k{number}" for number in lit.get(head, ()))
+    loss = losses.heads.get(head) if losses else None
+    parts = [names[family][:1].lower() + names[family][1:]] if family else []
+    if kind is not None and kind.short:
+        parts.append(kind.short)
+    bar, exact = -1, True
+    if losses is not None and loss is not None and not math.isnan(loss.value):
+        bar, exact = losses.step(head), loss.exact
+        about = "" if exact else "about "
+        parts.append(f"without it {LOST[losses.target]} {about}{effect_text(loss.value)}")
+    return WallTile(
+        head_page(head),
+        f"{head_name(head)}: {'; '.join(parts)}" if parts else head_name(head),
+        tile_style(results, head) + claims,
+        (f"f-{family}" if family else "") + claims,
+        bar,
+        exact,
     )

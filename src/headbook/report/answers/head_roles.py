@@ -28,13 +28,7 @@ from headbook.report.answers.head_numbers import (
 from headbook.report.class_flows import class_name, key_flows, rule_queries
 from headbook.report.families import FIRST_TOKEN, sink_tokens, word_list
 from headbook.report.findings.finding import Part, Parts
-from headbook.report.head_types import (
-    METRIC,
-    PART_NAMES,
-    TAG_VIEW,
-    OffSinkType,
-    head_types,
-)
+from headbook.report.head_types import METRIC, PART_NAMES, TAG_VIEW, OffSinkType, head_types
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.next_word_tests import next_word_tests
 from headbook.report.relation_tests import tests_of_stack

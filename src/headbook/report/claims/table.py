@@ -29,11 +29,7 @@ from headbook.report.claims.heads import (
 )
 from headbook.report.claims.overview import overview_rows
 from headbook.report.claims.relations import beside_relations, relation_rows, relations_by_layer
-from headbook.report.claims.tokens import (
-    observation_rows,
-    own_token_rows,
-    shared_neighbour_rows,
-)
+from headbook.report.claims.tokens import observation_rows, own_token_rows, shared_neighbour_rows
 from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
 from headbook.study.tables import ESTIMATE_COLUMNS, LAYER_COLUMNS, MAX_PLAIN_CSV_BYTES, Table

@@ -53,14 +53,6 @@ def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
     exact = claim_number(percent(value.value), SINK, stack, SINK_SHARE)
     several = " and " in tokens or tokens.endswith("tokens")
     contribute = "contribute" if several else "contributes"
-    norm: Parts = ()
-    if not math.isnan(run.norm.value):
-        contributed = claim_number(percent(run.norm.value), SINK, stack, SINK_NORM)
-        norm = (
-            f" {'They' if several else 'It'} {contribute} ",
-            *estimate_parts(contributed, run.norm),
-            " of the summed norms ‖αvW_O‖.",
-        )
     yield OverviewClaim(
         "sink",
         stack,
@@ -76,11 +68,27 @@ def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
             " of the attention of ordinary tokens; uniform attention would give ",
             exact._replace(text=percent(run.uniform)),
             ".",
-            *norm,
+            *_contribution(stack, run.norm, several=several),
             " Lit: heads that give at least half." if half else " Lit: heads above this share.",
             f"{sentences_text(value)} ",
             metric_link(ids.SINK_SHARE, "Definition"),
         ),
+    )
+
+
+def _contribution(stack: str, norm: Estimate, *, several: bool) -> Parts:
+    """Return the share of the sink in the summed norms, in words; empty if not measured.
+
+    Args:
+        several: whether the sink is several tokens.
+    """
+    if math.isnan(norm.value):
+        return ()
+    contributed = claim_number(percent(norm.value), SINK, stack, SINK_NORM)
+    return (
+        f" {'They contribute' if several else 'It contributes'} ",
+        *estimate_parts(contributed, norm),
+        " of the summed norms ‖αvW_O‖.",
     )
 
 

@@ -14,13 +14,7 @@ from headbook.report.answers.overview.claim_parts import (
     sentences_text,
     short_link,
 )
-from headbook.report.families import (
-    MEANINGS,
-    Family,
-    families,
-    family_names,
-    sink_tokens,
-)
+from headbook.report.families import MEANINGS, Family, families, family_names, sink_tokens
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.head_types import METRIC, HeadType, OffSinkType, Place, head_types
 from headbook.report.linked_rows import LinkedNumber, claim_number, head_number
