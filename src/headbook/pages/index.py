@@ -8,10 +8,11 @@ import numpy as np
 
 from headbook.charts import Drawing
 from headbook.charts.drawing import interval_dot
+from headbook.pages.parts.claims import ClaimItem, lit_heads
 from headbook.pages.parts.head_card import card, strongest_of
 from headbook.pages.parts.page import Page, coverage, input_names
 from headbook.pages.parts.run_facts import run_alarms, run_facts, run_warnings
-from headbook.pages.parts.wall import Lit, Wall, tile_style, wall_of
+from headbook.pages.parts.wall import Wall, tile_style, wall_of
 from headbook.report.answers.functions import HeadFunction, head_functions
 from headbook.report.answers.head_losses import WITHOUT_HEAD, HeadLosses, head_losses, layer_losses
 from headbook.report.answers.overview.claim_parts import OverviewClaim
@@ -48,23 +49,6 @@ from headbook.study.sentence_data import HeadName
 MAX_FAMILY_TILES = 24  # heads of a family that stand as tiles in its section
 OPACITY_STEPS = 10  # of the cells of the live sentence
 FULL_WEIGHT = 0.5  # weight from which on a cell has its full colour
-
-
-@dataclass(frozen=True)
-class ClaimItem:
-    """A claim on the page.
-
-    Attributes:
-        claim: the claim.
-        number: its number, from 1.
-        lights: how many heads it lights, in words.
-        word: token that the live sentence shows with it; -1 without one.
-    """
-
-    claim: OverviewClaim
-    number: int
-    lights: str
-    word: int
 
 
 @dataclass(frozen=True)
@@ -217,11 +201,7 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
     manifest = study.manifest
     claims, live = overview_claims(results), live_sentences(results)
     losses, layers = head_losses(study), layer_losses(results.values())
-    lit: Lit = {
-        head: [n for n, claim in enumerate(claims, 1) if head in claim.heads]
-        for claim in claims
-        for head in claim.heads
-    }
+    lit = lit_heads(claims)
     largest = [loss for of_stack in layers.values() for loss in of_stack.values()]
     return OverviewPage(
         path="index.html",

@@ -20,7 +20,9 @@ from headbook.comparison.drift import (
     PATTERN_DRIFT,
     DriftSummary,
     by_layer,
+    divergence_text,
     drift_summary,
+    nats_interval,
 )
 from headbook.comparison.matching import MatchedHeads
 from headbook.metrics import ids
@@ -31,12 +33,10 @@ from headbook.pages.comparison.parts import (
     ABOUT,
     DriftMeasure,
     StackComparison,
-    divergence_text,
     layer_moves,
     moved,
     moved_cells,
     moved_lead,
-    nats_interval,
 )
 from headbook.pages.parts.atlas import (
     Atlas,

@@ -1,6 +1,5 @@
-"""One kind of attention in both models; divergences in nats; drift of weights and outputs."""
+"""One kind of attention in both models; drift of weights and outputs."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from headbook.comparison.drift import (
     WEIGHT_DRIFT,
     DriftSummary,
     by_layer,
+    divergence_text,
     rounded,
 )
 from headbook.comparison.matching import MatchedHeads
@@ -23,30 +23,8 @@ from headbook.comparison.study_pair import StackPair
 from headbook.pages.parts.table import Content, PageTable, Row
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.results import StackResults, stack_results
-from headbook.report.wording import MISSING, STACKS, THIN, head_name, percent, tie_note, tied_places
+from headbook.report.wording import MISSING, STACKS, head_name, percent, tie_note, tied_places
 from headbook.study.sentence_data import HeadName
-
-LEAST = 1e-4  # nats; smaller ones are not told apart
-
-
-def divergence_text(value: float) -> str:
-    """A divergence: two digits behind the point, or two that count."""
-    if math.isnan(value):
-        return MISSING
-    if value == 0:
-        return "0"
-    if value < LEAST:
-        return f"<{THIN}{LEAST:.4f}"
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
-
-
-def nats_interval(low: float, high: float) -> str:
-    """Its interval; empty where there is none."""
-    return (
-        ""
-        if math.isnan(low) or math.isnan(high)
-        else f"[{divergence_text(low)}, {divergence_text(high)}]"
-    )
 
 
 @dataclass(frozen=True, eq=False)
