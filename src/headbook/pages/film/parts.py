@@ -11,6 +11,7 @@ from headbook.charts import Drawing
 from headbook.charts.film import sparkline, step_axis
 from headbook.charts.layers import CurveAxis
 from headbook.comparison.film import BestHead, Film
+from headbook.comparison.film_claims import HEADS_PAGE, head_link, rises
 from headbook.comparison.film_steps import FilmColumn
 from headbook.metrics import all_metrics
 from headbook.report.findings.finding import Link
@@ -19,7 +20,7 @@ from headbook.report.roles import estimate
 from headbook.report.wording import head_file, head_name, is_share, number
 from headbook.study.sentence_data import HeadName
 
-HEADS = "heads.html"
+HEADS = HEADS_PAGE
 MEASURES = "steps/"
 
 
@@ -35,7 +36,7 @@ def head_row(head: HeadName) -> str:
 
 def head_row_link(head: HeadName) -> Link:
     """A link to a head's row."""
-    return Link(head_name(head), head_row(head))
+    return head_link(head)
 
 
 def value_text(column: FilmColumn, value: float) -> str:
@@ -85,7 +86,7 @@ class DrawnFilm:
 
     def at(self, place: int) -> str:
         """A step with what it is."""
-        return self.axis.names[place]
+        return self.film.name(place)
 
     def turn(self, stack: str, column: FilmColumn, place: Place) -> HalfRiseText:
         """When a number of a head changed."""
@@ -104,10 +105,7 @@ class DrawnFilm:
         The lower end of the last value's interval must lie above the first value and above uniform
         attention.
         """
-        assert best.place is not None
-        least = np.fmax(self.first(stack, column, best.place), best.uniform)
-        turn = self.turn(stack, column, best.place)
-        return turn.place is not None and bool(best.value.low > least)
+        return rises(self.film, stack, column, best)
 
     def first(self, stack: str, column: FilmColumn, place: Place) -> float:
         """A head's number at the first step, on the held-out half."""
