@@ -196,9 +196,9 @@ def _most_different(stack: ComparedStack, found: Sequence[Place]) -> SizedClaim:
         sentence = (f"{many} differ more than all others: by at least ", value, " nats.")
     next_one = max((place for place in stack.places if place not in found),
                    key=lambda place: stack.summary.value[place])  # fmt: skip
-    shown = [part for place in found[:NAMED] for part in (*_with_interval(stack, place), ", ")]
+    listed = [part for place in found[:NAMED] for part in (*_with_interval(stack, place), ", ")]
     more = f"{number_word(len(found) - NAMED)} more, " if len(found) > NAMED else ""
-    evidence = (*shown, f"{more}then ", *_with_interval(stack, next_one), ". ", *_measured(stack))
+    evidence = (*listed, f"{more}then ", *_with_interval(stack, next_one), ". ", *_measured(stack))
     size = float(stack.summary.value[found[-1]])
     claim = OverviewClaim("heads", stack.stack.name, sentence, frozenset(names), evidence)
     return SizedClaim(size, claim)
@@ -304,9 +304,9 @@ def _most_different_layers(
         of_layer(found[-1]),
         " nats on average.",
     )  # fmt: skip
-    shown = [part for layer in found for part in (*with_interval(layer), ", ")]
+    listed = [part for layer in found for part in (*with_interval(layer), ", ")]
     evidence = (
-        "Means over heads: ", *shown, "then ", *with_interval(next_one), ". ", *_measured(stack)
+        "Means over heads: ", *listed, "then ", *with_interval(next_one), ". ", *_measured(stack)
     )  # fmt: skip
     heads = [HeadName(stack.stack.name, *place) for place in stack.places if place[0] in found]
     claim = OverviewClaim("layers", stack.stack.name, sentence, frozenset(heads), evidence)

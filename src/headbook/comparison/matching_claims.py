@@ -98,7 +98,7 @@ def pair_claim(comparison: Comparison, pair: StackPair) -> Iterator[OverviewClai
 def median_claim(comparison: Comparison, pair: StackPair) -> Iterator[OverviewClaim]:
     """Yield the claim on a number whose median over heads, or layers, differs."""
     medians = comparison.depths.get(pair.name, {})
-    for metric, view, label, cells, text, ways in MEDIANS:
+    for metric, view, label, cells, text, directions in MEDIANS:
         found = medians.get(ComparedColumn(metric, str(view), label))
         if found is None or not differs(found):
             continue
@@ -117,7 +117,7 @@ def median_claim(comparison: Comparison, pair: StackPair) -> Iterator[OverviewCl
             (
                 f"The median {cells} of {other} {before} ",
                 size,
-                f"{behind.format(ways[gap < 0])} than that of {one}.",
+                f"{behind.format(directions[gap < 0])} than that of {one}.",
             ),
             frozenset(heads_of(pair.a)),
             (

@@ -8,11 +8,11 @@ import numpy as np
 
 from headbook.charts import Drawing
 from headbook.charts.drawing import interval_dot
-from headbook.pages.parts.claims import ClaimItem, lit_heads
+from headbook.pages.overview_parts.claims import ClaimItem, lit_heads
+from headbook.pages.overview_parts.wall import Wall, tile_style, wall_of
 from headbook.pages.parts.head_card import card, strongest_of
 from headbook.pages.parts.page import Page, coverage, input_names
 from headbook.pages.parts.run_facts import run_alarms, run_facts, run_warnings
-from headbook.pages.parts.wall import Wall, tile_style, wall_of
 from headbook.report.answers.functions import HeadFunction, head_functions
 from headbook.report.answers.head_losses import WITHOUT_HEAD, HeadLosses, head_losses, layer_losses
 from headbook.report.answers.overview.claim_parts import OverviewClaim

@@ -40,8 +40,8 @@ from headbook.pages.comparison.parts import (
     moved_lead,
 )
 from headbook.pages.comparison.walls import changed_heads, difference_wall, side_atlases
-from headbook.pages.parts.claims import ClaimItem, Lit, claim_items, lit_heads
-from headbook.pages.parts.differences import (
+from headbook.pages.overview_parts.claims import ClaimItem, Lit, claim_items, lit_heads
+from headbook.pages.overview_parts.differences import (
     ChangedHead,
     SideAtlas,
 )

@@ -23,8 +23,8 @@ from headbook.pages.comparison.pairmaps import (
     what_is_drawn,
 )
 from headbook.pages.comparison.parts import METRICS, moved, moved_words
+from headbook.pages.overview_parts.differences import MapPicture, signed_picture
 from headbook.pages.parts.atlas import mean_maps
-from headbook.pages.parts.differences import MapPicture, signed_picture
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import ATTENTION_SCRIPTS, Page
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell

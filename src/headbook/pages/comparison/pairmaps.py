@@ -10,7 +10,7 @@ from headbook.analysis.arrays import Floats
 from headbook.analysis.attention_divergence import jensen_shannon
 from headbook.comparison.drift import divergence_text
 from headbook.comparison.head_pairs import HeadPair, PairedStack, PairMaps
-from headbook.pages.parts.differences import MapPicture, signed_picture
+from headbook.pages.overview_parts.differences import MapPicture, signed_picture
 from headbook.pages.parts.sentence_maps import text_data, weight_picture
 from headbook.pages.parts.text import WINDOW, Token, running_text
 from headbook.report.wording import number, sentence_page

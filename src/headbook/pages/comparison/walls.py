@@ -9,6 +9,14 @@ from headbook.comparison.claims import divergence_row
 from headbook.comparison.drift import DriftSummary, divergence_text, nats_interval
 from headbook.pages.comparison.headpair import largest_difference
 from headbook.pages.comparison.parts import StackComparison
+from headbook.pages.overview_parts.claims import Lit, lit_classes
+from headbook.pages.overview_parts.differences import (
+    ChangedHead,
+    SideAtlas,
+    bar_class,
+    difference_atlas,
+    map_triple,
+)
 from headbook.pages.parts.atlas import (
     TileNote,
     atlas_of,
@@ -16,14 +24,6 @@ from headbook.pages.parts.atlas import (
     mean_map_sheet,
     mean_maps,
     no_note,
-)
-from headbook.pages.parts.claims import Lit, lit_classes
-from headbook.pages.parts.differences import (
-    ChangedHead,
-    SideAtlas,
-    bar_class,
-    difference_atlas,
-    map_triple,
 )
 from headbook.report.findings.finding import head_link
 from headbook.report.head_types import head_types

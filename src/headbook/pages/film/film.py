@@ -32,15 +32,15 @@ from headbook.pages.film.parts import (
     measure_page,
     value_text,
 )
-from headbook.pages.parts.atlas import Atlas, atlas_of
-from headbook.pages.parts.claims import ClaimItem, Lit, claim_items, lit_classes, lit_heads
-from headbook.pages.parts.differences import (
+from headbook.pages.overview_parts.claims import ClaimItem, Lit, claim_items, lit_classes, lit_heads
+from headbook.pages.overview_parts.differences import (
     ChangedHead,
     SideAtlas,
     bar_class,
     difference_atlas,
     map_triple,
 )
+from headbook.pages.parts.atlas import Atlas, atlas_of
 from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
 from headbook.report.families import TYPE_STYLES, letters_of, style_of

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headbook.pages.overview_parts.claims import Lit, lit_classes
 from headbook.pages.parts.atlas import map_style
-from headbook.pages.parts.claims import Lit, lit_classes
 from headbook.pages.parts.page import StackSection
 from headbook.report.answers.head_losses import LOST, HeadLosses, LayerLoss
 from headbook.report.answers.overview.claim_parts import effect_text

@@ -70,10 +70,10 @@ class ChangedHead:
 
 
 def bar_class(value: float, largest: float) -> str:
-    """Return the class of the length of a bar, by the square root of a value; empty for NaN."""
+    """Return the classes of a bar and its length, by the square root of a value; empty for NaN."""
     if np.isnan(value) or not largest > 0:
         return ""
-    return f"b{round(BAR_STEPS * float(np.sqrt(min(1.0, max(0.0, value) / largest))))}"
+    return f"diff b{round(BAR_STEPS * float(np.sqrt(min(1.0, max(0.0, value) / largest))))}"
 
 
 def difference_atlas(
