@@ -31,19 +31,40 @@ def test_axe_finds_nothing_and_no_page_is_too_wide(
     page.emulate_media(color_scheme="dark")
     assert background(page) == DARK
     assert violations(page, "color-contrast") == []
-    for width in (390, 800, 1440):
+    for width in (360, 390, 800, 1440):
         assert (sideways(page, width), cramped(page)) == (0, []), width
 
 
 def test_everything_is_there_without_scripts(compared: Make, open_page: Open) -> None:
     page = open_page(compared("tuned").folder / "index.html", java_script_enabled=False)
-    for part in (".model", ".tiles img", ".tiles a", "figure.chart svg", ".metriclinks a"):
+    parts = (
+        ".claim", ".walls .tiles img", ".tiles a", ".changed img", ".model", "figure.chart svg",
+        ".metriclinks a",
+    )  # fmt: skip
+    for part in parts:
         box = page.locator(part).first.bounding_box()
         assert box, part
         assert box["width"] > 8, part
     page.locator(".metriclinks a", has_text="Attention to the sink").click()
     expect(page.locator("h1")).to_have_text("Attention to the sink")
     assert page.locator("figure.chart svg").count() == 3
+
+
+def test_a_claim_lights_its_heads_and_opens_its_evidence(compared: Make, open_page: Open) -> None:
+    page = open_page(compared("tuned").folder / "index.html", java_script_enabled=False)
+    claim = page.locator("#c1")
+    lit = page.locator(".walls .tiles a.k1").first
+    dim = page.locator(".walls .tiles a:not(.k1)").first
+    clear = "rgba(0, 0, 0, 0)"
+    expect(dim).to_have_css("background-color", clear)
+    claim.hover()
+    expect(dim).not_to_have_css("background-color", clear)
+    expect(lit).to_have_css("background-color", clear)
+    evidence = claim.locator("details p")
+    expect(evidence).to_be_hidden()
+    claim.locator("summary").click()
+    expect(evidence).to_be_visible()
+    expect(evidence).to_contain_text("Jensen–Shannon divergence")
 
 
 def test_keys_reach_heads_and_charts_are_drawn_live(compared: Make, open_page: Open) -> None:

@@ -25,7 +25,7 @@ def opened(open_page: Open, filmed: Path, **options: object) -> Page:
 def test_the_slider_shows_each_step(filmed: Path, open_page: Open) -> None:
     page = opened(open_page, filmed)
     slider, output = page.get_by_role("slider", name="Step"), page.locator("output")
-    sheet, tiles = page.locator(".tiles img"), page.locator(".tiles td a")
+    sheet, tiles = page.locator("[data-film] .tiles img"), page.locator("[data-film] .tiles td a")
     assert output.text_content() == NAMES[-1]
     last = each(tiles, "aria-label")
     slider.press("Home")
@@ -76,7 +76,11 @@ def test_without_scripts_all_steps_are_there(filmed: Path, open_page: Open) -> N
         expect(picture).to_be_visible()
         assert picture.get_attribute("alt") == f"Mean attention of all heads at {name}"
     expect(page.locator(".reel")).to_be_hidden()
-    assert page.locator(".tiles td a").first.get_attribute("href") == "heads.html#L00-H00"
+    for wall in (".walls", "[data-film]"):
+        tile = page.locator(f"{wall} .tiles td a").first
+        assert tile.get_attribute("href") == "heads.html#L00-H00"
+    for part in (".claim", ".walls .tiles img", ".changed img"):
+        expect(page.locator(part).first).to_be_visible()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -86,7 +90,7 @@ def test_pages_fit_and_axe_finds_nothing(
 ) -> None:
     page = open_page(filmed / "site" / path, color_scheme=theme)
     assert not violations(page)
-    for width in (390, 800, 1440):
+    for width in (360, 390, 800, 1440):
         assert (sideways(page, width), cramped(page)) == (0, []), width
 
 

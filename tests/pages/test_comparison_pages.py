@@ -13,6 +13,7 @@ from scipy.special import stdtrit
 
 from comparisons import CHANGED, Compared
 from headbook.analysis.intervals import SKEWNESS_SHARE
+from headbook.comparison.claims import difference_claims
 from headbook.comparison.differences import HeadDifferences
 from headbook.comparison.drift import (
     CEILING_LABEL,
@@ -21,6 +22,7 @@ from headbook.comparison.drift import (
     QUERY_KEY,
     VALUE_OUTPUT,
     WEIGHT_DRIFT,
+    divergence_text,
     drift_summary,
     rounded,
 )
@@ -29,7 +31,11 @@ from headbook.pages.comparison.comparison import type_changes
 from headbook.pages.comparison.metricpair import layer_section
 from headbook.pages.comparison.metricpair_heads import compared_metric, head_metric_section
 from headbook.pages.comparison.parts import both_stacks, layer_moves, moved
+from headbook.pages.comparison.walls import MAX_CHANGED_HEADS, changed_heads
 from headbook.pages.parts import atlas
+from headbook.pages.parts.page import plain_text
+from headbook.report.linked_rows import LinkedNumber
+from headbook.report.results import heads_by_value
 from headbook.report.wording import head_name, head_page, percent
 from headbook.schema import ResidualPoint, Side, SinkView
 from headbook.site.archive import pack_site
@@ -108,6 +114,54 @@ def test_the_first_sentences_name_what_was_changed(compared: Make) -> None:
     assert f"Layer {CHANGED} changed most" in overview
     most = np.unravel_index(int(np.nanargmax(summary.value)), summary.value.shape)
     assert f"Most changed heads: {head_name(HeadName('self', *map(int, most)))} (" in overview
+
+
+def test_claims_stand_first_and_their_numbers_are_those_of_their_rows(compared: Make) -> None:
+    site = compared("tuned")
+    claims = difference_claims(site.found)
+    assert {claim.kind for claim in claims} >= {"layers", "alike"}
+    first = text_of(site.folder / "index.html").partition("Heads that differ most")[0]
+    for claim in claims:
+        assert plain_text(claim.sentence) in first.replace("&lt;", "<")
+        parts = (*claim.sentence, *claim.evidence)
+        numbers = [part for part in parts if isinstance(part, LinkedNumber)]
+        assert numbers
+        for number in numbers:
+            table = pd.read_parquet(site.folder / "data" / f"{number.table}.parquet")
+            for name, value in number.row:
+                missing = value == "" and name == "head"
+                table = table[table[name].isna() if missing else table[name] == value]
+            (row,) = table.to_dict("records")
+            assert divergence_text(float(row["difference"])) == number.text
+
+
+def test_means_of_layers_are_those_of_their_heads(compared: Make) -> None:
+    table = pd.read_parquet(compared("tuned").folder / "data" / "differences.parquet")
+    table = table.query("metric == 'pattern_drift' and view == 'raw' and label == ''")
+    layers = table[table["head"].isna()].set_index("layer")
+    heads = table[table["head"].notna()]
+    assert len(layers) == heads["layer"].nunique()
+    np.testing.assert_allclose(layers["difference"], heads.groupby("layer")["difference"].mean())
+    for name in ("low", "high"):
+        known = heads.assign(**{name: heads[name].where(heads["difference"] > 1e-12, 0)})
+        np.testing.assert_allclose(layers[name], known.groupby("layer")[name].mean(), atol=1e-12)
+
+
+def test_heads_that_differ_most_stand_with_both_maps(compared: Make) -> None:
+    site = compared("tuned")
+    summary = drift_summary(site.found.heads["self"])
+    assert summary is not None
+    (both,) = both_stacks(site.found)
+    heads = [*changed_heads(both, summary)]
+    assert summary.above is not None
+    assert len(heads) == min(MAX_CHANGED_HEADS, int(summary.above.sum()))
+    ranked = heads_by_value(summary.value)
+    for each, place in zip(heads, ranked, strict=False):
+        assert each.head.text == head_name(HeadName("self", *place))
+        assert [picture.title for picture in each.pictures] == ["before", "after", "difference"]
+    assert html_of(site.folder / "index.html").count('alt="Difference of mean attention') == len(
+        heads
+    )
 
 
 def test_the_way_goes_from_rounding_to_other_heads(compared: Make) -> None:

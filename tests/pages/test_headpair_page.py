@@ -10,9 +10,8 @@ import pytest
 
 from comparisons import Compared
 from headbook.comparison.comparison import compare
-from headbook.comparison.drift import PATTERN_DRIFT
+from headbook.comparison.drift import PATTERN_DRIFT, divergence_text
 from headbook.comparison.head_pairs import listed_sentences, paired_stacks
-from headbook.pages.comparison.parts import divergence_text
 from headbook.pages.comparison.sentencepair import sentencepair_pages, sentencepairs_page
 from headbook.report.wording import head_file, head_page
 from headbook.schema import SinkView

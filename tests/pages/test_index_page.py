@@ -19,8 +19,8 @@ from headbook.charts.drawing import interval_dot
 from headbook.charts.layers import LABEL_DISTANCE, Curve, layer_lines
 from headbook.charts.theme import COARSE_STEPS, STEPS, STOPS, coarse, ink_steps, rgba_ramp
 from headbook.pages.index import OverviewPage, live_data, opacity_step, overview_page
+from headbook.pages.overview_parts.wall import wall_of
 from headbook.pages.parts.page import SiteFacts, plain_text
-from headbook.pages.parts.wall import wall_of
 from headbook.report import relation_tests
 from headbook.report.answers.functions import head_functions
 from headbook.report.answers.head_losses import STEPS as BAR_STEPS

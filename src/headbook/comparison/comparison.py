@@ -23,7 +23,7 @@ from headbook.comparison.differences import (
     layer_floors,
     token_sums,
 )
-from headbook.comparison.drift import ModelDrift, head_drifts, rounding_drift
+from headbook.comparison.drift import ModelDrift, head_drifts, layer_drift, rounding_drift
 from headbook.comparison.matching import MatchedHeads, matched_heads
 from headbook.comparison.study_pair import StackPair, StudyPair, pair_studies
 from headbook.metrics import all_metrics
@@ -127,8 +127,9 @@ DIFFERENCES_TABLE: "Table[Comparison]" = Table(
     "they differ: pairs of the same sentences, the second model minus the first.",
     LAYER_COLUMNS
     | {
-        "head": "counted from 0; empty for tokens, whose labels are those of layers.csv: state, "
-        "space where there is one, and class of tokens (mid/positional/content)"
+        "head": "counted from 0; empty for layers: pattern_drift is the mean over their heads, "
+        "other numbers are of tokens, with the labels of layers.csv: state, space where there is "
+        "one, and class of tokens (mid/positional/content)"
     }
     | METRIC_COLUMNS
     | {
@@ -232,12 +233,16 @@ class Comparison:
 
     @property
     def differences(self) -> pd.DataFrame:
-        """Table with a row for each number of each head, and of the tokens of each layer.
+        """Table with a row for each number of each head and of each layer.
+
+        Numbers of layers are the mean divergence of their heads and those of tokens.
 
         Columns are as in ``differences.csv``.
         """
         pairs = {pair.name: pair for pair in self.sides.stacks}
         frames = [_head_rows(pairs[name], differences) for name, differences in self.heads.items()]
+        drifts = {name: layer_drift(differences) for name, differences in self.heads.items()}
+        frames += [_layer_rows(name, drift) for name, drift in drifts.items() if drift is not None]
         frames += [_layer_rows(name, differences) for name, differences in self.layers.items()]
         return pd.concat(frames, ignore_index=True) if frames else DIFFERENCES_TABLE.empty
 

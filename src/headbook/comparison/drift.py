@@ -9,7 +9,7 @@ second: the difference of heads that do not correspond.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import log
+from math import isnan, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,10 @@ from headbook.analysis.accumulators import Estimates, RatioSums
 from headbook.analysis.arrays import Floats, divide
 from headbook.analysis.attention_divergence import DivergenceSums, attention_divergence
 from headbook.analysis.paired import ClusterSums
-from headbook.comparison.differences import ComparedColumn, HeadDifferences
+from headbook.comparison.differences import ComparedColumn, HeadDifferences, LayerDifferences
 from headbook.comparison.matching import token_rows
 from headbook.comparison.study_pair import StackPair, StudyPair, same_ids
+from headbook.report.wording import MISSING, THIN
 from headbook.schema import SinkView
 from headbook.study.sentence_data import MappedSentence
 
@@ -28,6 +29,25 @@ PATTERN_DRIFT = "pattern_drift"
 CEILING_LABEL = "heads shuffled"  # label of divergences from another head of the layer
 FLOOR_LABEL = "bfloat16"  # label of divergences by rounding alone
 DIVERGENCE_LIMITS = (0.0, log(2))  # bounds of the Jensen-Shannon divergence, in nats
+LEAST_PRINTED = 1e-4  # nats; a smaller divergence is printed as below it
+
+
+def divergence_text(value: float) -> str:
+    """Return a divergence in nats as text: two decimals, or two significant digits below 0.1."""
+    if isnan(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    if value < LEAST_PRINTED:
+        return f"<{THIN}{LEAST_PRINTED:.4f}"
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def nats_interval(low: float, high: float) -> str:
+    """Return the interval of a divergence as text; empty without an interval."""
+    if isnan(low) or isnan(high):
+        return ""
+    return f"[{divergence_text(low)}, {divergence_text(high)}]"
 
 
 def head_drifts(sides: StudyPair, pair: StackPair) -> Iterator[HeadDifferences]:
@@ -194,6 +214,42 @@ def drift_summary(
         None if floor is None else differences.high[..., floor],
         None if ceiling is None else differences.value[..., ceiling],
     )
+
+
+def with_equal_heads(value: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of the intervals of divergences; the divergence itself for equal heads.
+
+    In a head that attends exactly alike in both models nothing varies, so that its interval says
+    how few sentences there are and nothing of the head.
+    """
+    with np.errstate(invalid="ignore"):
+        equal = value <= MAX_EQUAL_DRIFT
+    return np.where(equal, value, low), np.where(equal, value, high)
+
+
+def layer_drift(differences: HeadDifferences) -> LayerDifferences | None:
+    """Return the mean divergence over the heads of each layer, all keys, and its rounding floor.
+
+    Each end of an interval is the mean of the ends of the heads' intervals, which is wide enough
+    however heads vary together.
+
+    Returns:
+        None if no attention was compared.
+    """
+    labels = ("", FLOOR_LABEL)
+    found = [differences.column(PATTERN_DRIFT, str(SinkView.RAW), label) for label in labels]
+    indices = [index for index in found if index is not None]
+    if found[0] is None:
+        return None
+    value, low, high = (
+        part[..., indices] for part in (differences.value, differences.low, differences.high)
+    )
+    low, high = (bounds.mean(1) for bounds in with_equal_heads(value, low, high))
+    value = value.mean(1)
+    unknown: Floats = np.full(value.shape, np.nan)
+    columns = tuple(differences.columns[index] for index in indices)
+    sentences = differences.sentences[..., indices].min(1)
+    return LayerDifferences(columns, unknown, unknown, value, low, high, unknown, sentences)
 
 
 WEIGHT_DRIFT, OUTPUT_DRIFT = "weight_drift", "output_drift"

@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.half_rise import HalfRise, best_heads, half_rises, shares
+from headbook.analysis.paired import PairedDifferences
 from headbook.comparison.film_steps import (
     BucketRatios,
     FilmColumn,
@@ -54,6 +56,7 @@ HALF_RISE: "Table[Film]" = Table(
     "When the numbers of every head changed: the first step past the middle between the first "
     "and the last value.",
     HEAD_COLUMNS
+    | {"head": "counted from 0; empty for the mean over the heads of a layer, without a step"}
     | METRIC_COLUMNS
     | {
         "first": "value at the first step",
@@ -160,6 +163,10 @@ class Film:
         """Return the step at an index."""
         return int(self.steps[int(index)])
 
+    def name(self, index: int) -> str:
+        """Return the name of a step on pages: ``step 512``, or ``checkpoint 2`` if counted."""
+        return f"{'step' if self.named else 'checkpoint'} {self.step(index):,}"
+
     def best_heads(self, stack: str, column: FilmColumn) -> list[BestHead]:
         """Return the head with the highest value at each step."""
         numbers = self.numbers(stack, column)
@@ -195,13 +202,19 @@ class Film:
 
     @property
     def half_rise(self) -> pd.DataFrame:
-        """Table with a row for each number of each head; columns as in ``half_rise.csv``."""
+        """Table with a row for each number of each head and layer; columns as in the file."""
         stacks = {stack.name: stack for stack in self.stacks}
         parts = [
             self._half_rise(stacks[name], column, rise)
             for (name, column), rise in self.half_rises.items()
         ]
-        return pd.concat(parts, ignore_index=True) if parts else HALF_RISE.empty
+        parts += [
+            _layer_changes_rows(stacks[name], column, rise)
+            for (name, column), rise in self.half_rises.items()
+        ]
+        if not parts:
+            return HALF_RISE.empty
+        return pd.concat([part.astype({"head": "Int64"}) for part in parts], ignore_index=True)
 
     @property
     def types(self) -> pd.DataFrame:
@@ -293,6 +306,23 @@ def steps_of(names: Sequence[str]) -> list[int] | None:
     return steps if len({*steps}) == len(names) else None
 
 
+def layer_changes(rise: HalfRise) -> PairedDifferences:
+    """Return the mean over the heads of each layer of a number's first and last value and change.
+
+    Each end of an interval is the mean of the ends of the heads' intervals, which is wide enough
+    however heads vary together; NaN if the interval of a head is missing.
+
+    *Shape:* ``(layer,)`` each.
+    """
+    change = rise.change
+    a, b, value, low, high = (
+        part.mean(1) for part in (change.a, change.b, change.value, change.low, change.high)
+    )
+    clusters, effective = change.clusters.min(1), change.effective.min(1)
+    equal: NDArray[np.bool_] = np.asarray(change.equal.all(1))
+    return PairedDifferences(a, b, value, low, high, clusters, effective, equal)
+
+
 def _best_head(numbers: FrameValues, cell: int) -> BestHead:
     if cell < 0:
         return BestHead(None, NO_ESTIMATE, np.nan)
@@ -328,6 +358,24 @@ def _film_rows(
     layers = [*stack.attention_layers]
     values = {name: getattr(heads, name)[layers].ravel() for name in ("value", "low", "high")}
     return _table([*FILM.columns], stack, column, {"step": step, "checkpoint": frame.name} | values)
+
+
+def _layer_changes_rows(stack: AttentionStack, column: FilmColumn, rise: HalfRise) -> pd.DataFrame:
+    """Return a row for the mean change of each layer, in the columns of ``half_rise.csv``."""
+    changes, layers = layer_changes(rise), [*stack.attention_layers]
+    keys = {"metric": column.metric, "view": str(column.view), "label": column.label}
+    arrays = (changes.a, changes.b, changes.value, changes.low, changes.high)
+    values = dict(
+        zip(
+            ("first", "last", "change", "low", "high"),
+            (part[layers] for part in arrays),
+            strict=True,
+        )
+    )
+    steps = dict.fromkeys(("step", "step_low", "step_high"), np.nan)
+    places = {"stack": stack.name, "layer": layers, "head": pd.NA}
+    table = pd.DataFrame(places | keys | values | steps | {"n_clusters": changes.clusters[layers]})
+    return table[[*HALF_RISE.columns]]
 
 
 def _table(

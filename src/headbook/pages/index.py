@@ -8,10 +8,11 @@ import numpy as np
 
 from headbook.charts import Drawing
 from headbook.charts.drawing import interval_dot
+from headbook.pages.overview_parts.claims import ClaimItem, lit_heads
+from headbook.pages.overview_parts.wall import Wall, tile_style, wall_of
 from headbook.pages.parts.head_card import card, strongest_of
 from headbook.pages.parts.page import Page, coverage, input_names
 from headbook.pages.parts.run_facts import run_alarms, run_facts, run_warnings
-from headbook.pages.parts.wall import Lit, Wall, tile_style, wall_of
 from headbook.report.answers.functions import HeadFunction, head_functions
 from headbook.report.answers.head_losses import (
     WITHOUT_HEAD,
@@ -54,23 +55,6 @@ from headbook.study.sentence_data import HeadName
 MAX_FAMILY_TILES = 24  # heads of a family with a tile in its section
 OPACITY_STEPS = 10  # steps of opacity of the cells of the live sentence
 FULL_WEIGHT = 0.5  # weight from which on a cell has its full colour
-
-
-@dataclass(frozen=True)
-class ClaimItem:
-    """A claim on the page.
-
-    Attributes:
-        claim: the claim.
-        number: its number, from 1.
-        lights: number of heads that the claim lights, in words.
-        word: index of the token that the live sentence shows with the claim; -1 without one.
-    """
-
-    claim: OverviewClaim
-    number: int
-    lights: str
-    word: int
 
 
 @dataclass(frozen=True)
@@ -223,7 +207,7 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
     manifest = study.manifest
     claims, live = overview_claims(results), live_sentences(results)
     losses, layers = head_losses(study), layer_losses(results.values())
-    lit = _lit_heads(claims)
+    lit = lit_heads(claims)
     return OverviewPage(
         path="index.html",
         title=manifest.title,
@@ -257,15 +241,6 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
         counted=coverage(manifest),
         learned=any(stack.learned_sink for stack in manifest.stacks),
     )
-
-
-def _lit_heads(claims: Sequence[OverviewClaim]) -> Lit:
-    """Return the numbers of the claims that light each head, from 1."""
-    return {
-        head: [n for n, claim in enumerate(claims, 1) if head in claim.heads]
-        for claim in claims
-        for head in claim.heads
-    }
 
 
 def _largest_loss(layers: Mapping[str, Mapping[int, LayerLoss]]) -> LinkedNumber | None:

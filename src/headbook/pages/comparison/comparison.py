@@ -1,6 +1,6 @@
 """The overview of two models."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,8 +9,8 @@ import pandas as pd
 
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.arrays import Floats
-from headbook.charts import Figure, heat_map, images, layer_curve
-from headbook.charts.theme import DIVERGING, STEPS, rgba_ramp
+from headbook.charts import Figure, heat_map, layer_curve
+from headbook.comparison.claims import difference_claims, equal_text
 from headbook.comparison.comparison import Comparison
 from headbook.comparison.differences import HeadDifferences
 from headbook.comparison.drift import (
@@ -20,9 +20,12 @@ from headbook.comparison.drift import (
     PATTERN_DRIFT,
     DriftSummary,
     by_layer,
+    divergence_text,
     drift_summary,
+    nats_interval,
 )
 from headbook.comparison.matching import MatchedHeads
+from headbook.comparison.matching_claims import apart_text, matching_claims, unmatched_text
 from headbook.metrics import ids
 from headbook.pages.comparison.matched import MatchedPage, matched_summary
 from headbook.pages.comparison.metricpair import MetricPairPage
@@ -31,33 +34,28 @@ from headbook.pages.comparison.parts import (
     ABOUT,
     DriftMeasure,
     StackComparison,
-    divergence_text,
     layer_moves,
     moved,
     moved_cells,
     moved_lead,
-    nats_interval,
 )
-from headbook.pages.parts.atlas import (
-    Atlas,
-    MeanMaps,
-    atlas_of,
-    many_heads,
-    mean_map_sheet,
-    mean_maps,
+from headbook.pages.comparison.walls import changed_heads, difference_wall, side_atlases
+from headbook.pages.overview_parts.claims import ClaimItem, Lit, claim_items, lit_heads
+from headbook.pages.overview_parts.differences import (
+    ChangedHead,
+    SideAtlas,
 )
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Content, PageTable, Row, words_cell
 from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.head_types import head_types
-from headbook.report.results import StackResults, heads_by_value
+from headbook.report.results import heads_by_value
 from headbook.report.wording import (
     MISSING,
     capital,
     count_text,
     counted_if,
-    head_page,
     interval_text,
     number,
     number_word,
@@ -67,93 +65,6 @@ from headbook.report.wording import (
 from headbook.schema import SinkView
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.sentence_data import HeadName
-
-
-@dataclass(frozen=True)
-class SideAtlas:
-    """An atlas with a name.
-
-    Attributes:
-        name: of the model, or of the difference.
-        atlas: the tiles.
-        signed: whether colours run both ways from 0.
-        end: of the colour scale, in words.
-        picture: the tiles' picture, where it is a file of its own; else empty.
-    """
-
-    name: str
-    atlas: Atlas
-    signed: bool
-    end: str
-    picture: bytes = b""
-
-
-def side_atlases(both: StackComparison) -> Iterator[SideAtlas]:
-    """Both models, and their difference where heads correspond."""
-    large = many_heads(both.a) or many_heads(both.b)
-    yield _tiles(both, both.a, head_page, "a" * large)
-    yield _tiles(both, both.b, _second(both), "b" * large)
-    if both.found is not None:
-        yield _difference(both, "difference" * large)
-
-
-def _address(both: StackComparison, picture: bytes, file: str) -> str:
-    """Return the address of a picture: inline, or a file if there are many heads."""
-    return f"data/atlas-{both.stack}-{file}.png" if file else images.inline(picture)
-
-
-def _second(both: StackComparison) -> Callable[[HeadName], str]:
-    """Pages of the second model's heads: those of the heads that they correspond to, or matched."""
-    if both.found is not None:
-        return head_page
-    found, pages = both.matched, {}
-    for place, head in enumerate(found.a if found else ()):
-        partner = found.partner(place) if found else None
-        if partner is not None:
-            pages[partner] = head_page(head)
-    return lambda head: pages.get(head, "matched.html")
-
-
-def _tiles(
-    both: StackComparison, results: StackResults, page: Callable[[HeadName], str], file: str
-) -> SideAtlas:
-    """One model; ``file``: part of the picture's name, where it is a file."""
-    maps, picture = results.cached(mean_maps), mean_map_sheet(results)
-    tiles = atlas_of(
-        results.stack,
-        head_types(results),
-        sheet=_address(both, picture, file),
-        side=maps.maps.shape[-1],
-        about=maps.about,
-        page=page,
-    )
-    name = both.names[results is both.b]
-    return SideAtlas(name, tiles, signed=False, end="1", picture=picture if file else b"")
-
-
-def _difference(both: StackComparison, file: str) -> SideAtlas:
-    """Return the second mean map minus the first, by head; square-root scale both ways."""
-    parts: list[MeanMaps] = [each.cached(mean_maps) for each in (both.a, both.b)]
-    side = min(each.maps.shape[-1] for each in parts)
-    one, other = (each.maps[..., :side, :side] for each in parts)
-    gap = np.nan_to_num(other - one)
-    end = float(np.abs(gap).max()) or 1.0
-    steps = np.rint((np.sign(gap) * np.sqrt(np.abs(gap) / end) + 1) / 2 * STEPS).astype(np.uint8)
-    layers = [*both.pair.a.attention_layers]
-    picture = images.sprite(steps[layers] + 1, ((0, 0, 0, 0), *rgba_ramp(STEPS + 1, DIVERGING)))
-    largest = number(end) if gap.any() else "0"
-    tiles = atlas_of(
-        both.pair.a,
-        {},
-        sheet=_address(both, picture, file),
-        side=side,
-        about=f"{both.names[1]} minus {both.names[0]}, mean attention over "
-        f"{count_text(both.a.study.manifest.counts['sentences'], 'sentence')} at most, the first "
-        f"{side} positions",
-    )
-    name = f"{both.names[1]} minus {both.names[0]}"
-    return SideAtlas(name, tiles, signed=True, end=largest, picture=picture if file else b"")
-
 
 SERIES = {"": "same head", FLOOR_LABEL: "bfloat16 rounding", CEILING_LABEL: "another head"}
 TITLE = "divergence of attention (nats)"
@@ -176,7 +87,7 @@ def drift_map(both: StackComparison, found: HeadDifferences) -> Figure:
 
 
 def drift_curve(both: StackComparison, found: HeadDifferences) -> Figure:
-    """Draw the median head of each layer with the middle half, rounding and unrelated heads."""
+    """Return the median head of each layer with the middle half, rounding and unrelated heads."""
     rows = pd.concat([*_lines(found)], ignore_index=True)
     floor = FLOOR_LABEL in {column.label for column in found.columns}
     return layer_curve(
@@ -260,7 +171,7 @@ NAMED_LAYERS = 4
 
 
 def drift_lead(both: StackComparison, summary: DriftSummary, *, several: bool) -> Iterator[Parts]:
-    """Yield sentences: how different corresponding heads are, and which changed most.
+    """How different corresponding heads are, which layers changed most, and which heads.
 
     Args:
         several: whether there are other kinds of attention, so that sentences name theirs.
@@ -279,7 +190,7 @@ def drift_lead(both: StackComparison, summary: DriftSummary, *, several: bool) -
 
 
 def _share(summary: DriftSummary, total: int) -> str:
-    """Return how many heads moved more than rounding does, in words."""
+    """How many heads moved more than rounding does."""
     above = summary.above
     heads = count_text(total, "head")
     if above is None:
@@ -291,7 +202,7 @@ def _share(summary: DriftSummary, total: int) -> str:
 
 
 def _part(summary: DriftSummary) -> str:
-    """Return the median divergence as a part of that between unrelated heads, in words."""
+    """Return how far the median head is from rounding towards another head."""
     median, part = float(np.nanmedian(summary.value)), summary.part
     if part is None or np.isnan(part).all():
         return f"; the median divergence is {divergence_text(median)} nats"
@@ -341,13 +252,8 @@ def _heads(both: StackComparison, summary: DriftSummary) -> Iterator[str | Link]
     yield "."
 
 
-def matched_lead(both: StackComparison, found: MatchedHeads, apart: str) -> Iterator[Parts]:
-    """Yield why heads do not correspond, and how many have a counterpart.
-
-    Args:
-        apart: why heads do not correspond by number.
-    """
-    yield (f"Heads of {both.names[0]} and {both.names[1]} do not correspond by number: {apart}.",)
+def matched_lead(found: MatchedHeads) -> Iterator[Parts]:
+    """Yield how many heads have a counterpart."""
     page = Link("matched by where they attend", "matched.html")
     if np.isnan(found.similarity).all():
         yield ("Too few words were read by both for heads to be matched.",)
@@ -465,8 +371,12 @@ class ComparedSection:
 
     Attributes:
         title: the kind of attention.
+        stack: its name in files.
         lead: how far the models are apart, in sentences.
-        atlases: of both models and of their difference.
+        wall: difference of every head; None if heads do not correspond.
+        largest: largest divergence of a head, in words; empty without a wall or divergence.
+        changed: heads that differ most, with both maps.
+        atlases: of both models.
         drift: charts of divergence by head and by layer; none where heads do not correspond.
         most: heads whose attention differs most; None likewise.
         layers: how far attention, weights and outputs of each layer moved; None where models
@@ -476,7 +386,11 @@ class ComparedSection:
     """
 
     title: str
+    stack: str
     lead: tuple[Parts, ...]
+    wall: SideAtlas | None
+    largest: str
+    changed: tuple[ChangedHead, ...]
     atlases: tuple[SideAtlas, ...]
     drift: tuple[Figure, ...]
     most: PageTable | None
@@ -492,6 +406,9 @@ class ComparisonPage(Page):
 
     Attributes:
         names: of the models.
+        claims: what the numbers support.
+        unsupported: a sentence in place of claims; empty with claims.
+        apart: why heads are not compared one to one; empty where they are.
         same: whether heads correspond by their numbers.
         models: what the two are, in a table.
         sections: by kind of attention.
@@ -505,9 +422,12 @@ class ComparisonPage(Page):
     """
 
     template: ClassVar[str] = "comparison/comparison.html"
-    styles = ("comparison",)
+    styles = ("overview", "comparison")
     contents = False
     names: tuple[str, str]
+    claims: tuple[ClaimItem, ...]
+    unsupported: str
+    apart: str
     same: bool
     models: PageTable
     sections: tuple[ComparedSection, ...]
@@ -522,9 +442,10 @@ class ComparisonPage(Page):
     @property
     def pictures(self) -> Iterator[tuple[str, bytes]]:
         """Pictures of atlases that are files: address and content."""
-        for each in (each for section in self.sections for each in section.atlases):
-            if each.picture:
-                yield each.atlas.sheet, each.picture
+        for section in self.sections:
+            for each in filter(None, (section.wall, *section.atlases)):
+                if each.picture:
+                    yield each.atlas.sheet, each.picture
 
 
 def comparison_page(
@@ -533,21 +454,28 @@ def comparison_page(
     metrics: Sequence[MetricPairPage],
     matched: MatchedPage | None,
 ) -> ComparisonPage:
-    """Return the overview of a comparison.
+    """Return the overview.
 
     Args:
         metrics, matched: the pages that it leads to.
     """
     sides = comparison.sides
     mapped = sum(1 for _ in sides.mapped())
+    same = sides.same_heads
+    claims = difference_claims(comparison) if same else matching_claims(comparison)
+    unsupported = equal_text(comparison) if same else unmatched_text(comparison)
+    lit = lit_heads(claims)
     return ComparisonPage(
         path="index.html",
         title=f"{sides.names[0]} and {sides.names[1]}",
         description="How the attention heads of two models differ on the same sentences.",
         names=sides.names,
-        same=sides.same_heads,
+        claims=tuple(claim_items(claims)),
+        unsupported="" if claims else unsupported,
+        apart="" if same else apart_text(comparison),
+        same=same,
         models=_models(comparison),
-        sections=tuple(_section(both, comparison, several=len(stacks) > 1) for both in stacks),
+        sections=tuple(_section(both, lit, several=len(stacks) > 1) for both in stacks),
         depths=tuple(_depths(metrics)),
         metrics=tuple(_links(metrics)),
         losses=losses_text(comparison),
@@ -559,7 +487,7 @@ def comparison_page(
 
 
 def _models(comparison: Comparison) -> PageTable:
-    """Return the table of both models."""
+    """Return a table of the facts of both models."""
     sides = comparison.sides
     rows = []
     for name, study in zip(sides.names, (sides.a, sides.b), strict=True):
@@ -574,21 +502,26 @@ def _models(comparison: Comparison) -> PageTable:
     return PageTable(columns, tuple(rows))
 
 
-def _section(both: StackComparison, comparison: Comparison, *, several: bool) -> ComparedSection:
+def _section(both: StackComparison, lit: Lit, *, several: bool) -> ComparedSection:
     found = both.found
     summary = drift_summary(found) if found is not None else None
     lead: tuple[Parts, ...] = ()
     if summary is not None:
         lead = tuple(drift_lead(both, summary, several=several))
     elif found is None and both.matched is not None:
-        lead = tuple(matched_lead(both, both.matched, comparison.sides.mismatch))
+        lead = tuple(matched_lead(both.matched))
     moves = moved(found) if found is not None else ()
     lead = (*lead, *moved_lead(both, moves))
     drawn = found is not None and summary is not None and not summary.equal
+    differs = summary if drawn else None
     return ComparedSection(
         title=both.title,
+        stack=both.stack,
         lead=lead,
-        atlases=tuple(side_atlases(both)),
+        wall=difference_wall(both, differs, lit) if found is not None else None,
+        largest=divergence_text(float(np.nanmax(differs.value))) if differs else "",
+        changed=tuple(changed_heads(both, differs)) if differs else (),
+        atlases=tuple(side_atlases(both, lit)),
         drift=(drift_map(both, found), drift_curve(both, found)) if found and drawn else (),
         most=_most(both, summary, moves) if summary is not None and drawn else None,
         layers=layer_moves(summary, moves),

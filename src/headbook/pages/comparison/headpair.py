@@ -8,18 +8,22 @@ import numpy as np
 
 from headbook.analysis.accumulators import Estimate
 from headbook.comparison.differences import ComparedColumn, HeadDifferences
-from headbook.comparison.drift import CEILING_LABEL, FLOOR_LABEL, PATTERN_DRIFT
+from headbook.comparison.drift import (
+    CEILING_LABEL,
+    FLOOR_LABEL,
+    PATTERN_DRIFT,
+    divergence_text,
+)
 from headbook.comparison.head_pairs import HeadPair, PairedStack
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Section
 from headbook.pages.comparison.pairmaps import (
-    MapPicture,
     PairExemplar,
     pair_exemplars,
-    signed_picture,
     what_is_drawn,
 )
-from headbook.pages.comparison.parts import METRICS, divergence_text, moved, moved_words
+from headbook.pages.comparison.parts import METRICS, moved, moved_words
+from headbook.pages.overview_parts.differences import MapPicture, signed_picture
 from headbook.pages.parts.atlas import mean_maps
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import ATTENTION_SCRIPTS, Page
@@ -140,6 +144,15 @@ def pair_numbers(paired: PairedStack, pair: HeadPair) -> PairNumbers:
         equal=all(each.difference.value == 0 for each in found),
         sections=tuple(_sections(found, paired.names)),
     )
+
+
+def largest_difference(found: HeadDifferences, head: HeadName) -> str:
+    """Return the supported difference of a head that is largest in standard errors, in words.
+
+    Empty without a supported difference.
+    """
+    numbers = [each for each in _numbers(found, head.layer, head.head) if each.supported]
+    return _in_words(max(numbers, key=lambda each: each.size)) if numbers else ""
 
 
 def _rule(found: HeadDifferences) -> str:

@@ -8,17 +8,15 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats
 from headbook.analysis.attention_divergence import jensen_shannon
-from headbook.charts import images
-from headbook.charts.theme import DIVERGING, rgba_ramp
+from headbook.comparison.drift import divergence_text
 from headbook.comparison.head_pairs import HeadPair, PairedStack, PairMaps
-from headbook.pages.comparison.parts import divergence_text
+from headbook.pages.overview_parts.differences import MapPicture, signed_picture
 from headbook.pages.parts.sentence_maps import text_data, weight_picture
 from headbook.pages.parts.text import WINDOW, Token, running_text
 from headbook.report.wording import number, sentence_page
 from headbook.study.sentence_data import to_uint8
 
 AT_ONCE = 3  # of the sentences that differ most
-SIGNED = 33  # colours of a difference; one of them is 0
 
 
 class Cited(NamedTuple):
@@ -27,14 +25,6 @@ class Cited(NamedTuple):
     sentence: int
     place: str
     title: str
-
-
-class MapPicture(NamedTuple):
-    """A map as an image address, and what it is of."""
-
-    title: str
-    image: str
-    side: str
 
 
 @dataclass(frozen=True)
@@ -69,7 +59,7 @@ class PairExemplar:
 
 
 def ranked_sentences(drift: Floats) -> Iterator[Cited]:
-    """Yield the sentences that differ most, and the median, by rank; of equal ones the first.
+    """Yield the sentences that differ most, and the median, strictly by rank; of equal ones the first.
 
     Args:
         drift: by sentence; NaN where there is none.
@@ -87,7 +77,7 @@ def ranked_sentences(drift: Floats) -> Iterator[Cited]:
 def pair_exemplars(
     paired: PairedStack, pair: HeadPair, drift: Floats, listed: frozenset[int]
 ) -> tuple[tuple[PairExemplar, ...], dict[str, Any]]:
-    """Return the sentences of a pair, and their data for scripts.
+    """Return the sentences of a pair of heads, and the data of scripts.
 
     Args:
         drift: of the pair by sentence, in nats.
@@ -112,7 +102,7 @@ def pair_exemplars(
 
 
 def pair_data(paired: PairedStack, maps: PairMaps) -> dict[str, Any]:
-    """Return both maps of one sentence for scripts."""
+    """Both maps of one sentence for scripts."""
     stack = paired.stack.a
     value = {
         "keys": text_data(maps.keys),
@@ -136,18 +126,6 @@ def map_pictures(maps: PairMaps, names: Sequence[str]) -> tuple[MapPicture, ...]
         MapPicture(names[1], weight_picture(to_uint8(maps.b)), "b"),
         MapPicture(f"{names[1]} minus {names[0]}", signed_picture(maps.b - maps.a), "difference"),
     )
-
-
-def signed_picture(difference: Floats) -> str:
-    """Return a difference of maps as an image address, on a square-root scale."""
-    up, down = (
-        images.shrunk(to_uint8(np.maximum(part, 0)), images.MAX_PREVIEW_PIXELS).astype(np.float64)
-        / 255
-        for part in (difference, -difference)
-    )
-    signed = np.where(up >= down, np.sqrt(up), -np.sqrt(down))
-    steps = np.rint((1 + signed) / 2 * (SIGNED - 1)).astype(np.uint8)
-    return images.inline_map(steps, rgba_ramp(SIGNED, DIVERGING))
 
 
 def _exemplar(

@@ -1,6 +1,5 @@
-"""One kind of attention in both models; divergences in nats; drift of weights and outputs."""
+"""One kind of attention in both models; drift of weights and outputs."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from headbook.comparison.drift import (
     WEIGHT_DRIFT,
     DriftSummary,
     by_layer,
+    divergence_text,
     rounded,
 )
 from headbook.comparison.matching import MatchedHeads
@@ -23,30 +23,8 @@ from headbook.comparison.study_pair import StackPair
 from headbook.pages.parts.table import Content, PageTable, Row
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.results import StackResults, stack_results
-from headbook.report.wording import MISSING, STACKS, THIN, head_name, percent, tie_note, tied_places
+from headbook.report.wording import MISSING, STACKS, head_name, percent, tie_note, tied_places
 from headbook.study.sentence_data import HeadName
-
-LEAST = 1e-4  # nats; smaller ones are not told apart
-
-
-def divergence_text(value: float) -> str:
-    """Return a divergence with two digits after the point, or two significant ones."""
-    if math.isnan(value):
-        return MISSING
-    if value == 0:
-        return "0"
-    if value < LEAST:
-        return f"<{THIN}{LEAST:.4f}"
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
-
-
-def nats_interval(low: float, high: float) -> str:
-    """Return the interval of a divergence; empty if unknown."""
-    return (
-        ""
-        if math.isnan(low) or math.isnan(high)
-        else f"[{divergence_text(low)}, {divergence_text(high)}]"
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +64,7 @@ class StackComparison:
 
     @property
     def heads(self) -> int:
-        """Number of heads of the first model."""
+        """How many heads the first model has of it."""
         return len(self.pair.a.attention_layers) * self.pair.a.n_heads
 
 
@@ -144,7 +122,7 @@ class DriftMeasure:
         return _text(self.written, float(self.value[place]))
 
     def rounding(self, place: tuple[int, int]) -> str:
-        """Return the number of the same head under rounding; empty if unknown."""
+        """Return the change by rounding in the same head; empty if it is unknown."""
         return "" if self.floor is None else _text(self.written, float(self.floor[place]))
 
 
@@ -153,7 +131,7 @@ def _text(written: Callable[[float], str], value: float) -> str:
 
 
 def moved(found: HeadDifferences) -> tuple[DriftMeasure, ...]:
-    """Return the measures of weights and outputs that a stack has."""
+    """Those that are known of a stack."""
     return tuple(_moved(found))
 
 
@@ -166,7 +144,7 @@ def _moved(found: HeadDifferences) -> Iterator[DriftMeasure]:
 
 
 def moved_lead(both: StackComparison, every: Sequence[DriftMeasure]) -> Iterator[Parts]:
-    """Yield a sentence on the largest change by each measure, beside rounding."""
+    """Where each moved most, beside rounding, as one sentence; nothing where nothing is known."""
     if not every:
         return
     if not any(np.nan_to_num(each.value).any() for each in every):
@@ -185,7 +163,7 @@ def moved_lead(both: StackComparison, every: Sequence[DriftMeasure]) -> Iterator
 
 
 def moved_words(every: Sequence[DriftMeasure], place: tuple[int, int]) -> str:
-    """Return the numbers of one head as a sentence; empty if nothing is known."""
+    """Return the numbers of one head as a sentence; empty if none is known."""
     there = [each for each in every if not np.isnan(each.value[place])]
     texts = [f"{each.title} by {_beside(each, place)}" for each in there]
     return f"Change of its weights and outputs: {', '.join(texts)}." if texts else ""
@@ -197,12 +175,12 @@ def _beside(each: DriftMeasure, place: tuple[int, int]) -> str:
 
 
 def moved_cells(every: Sequence[DriftMeasure], place: tuple[int, int]) -> Iterator[Content]:
-    """Yield the numbers of one head as cells, without rounding, which differs little by head."""
+    """Yield the numbers of one head as cells, without rounding, which is alike in all."""
     yield from (each.text(place) for each in every)
 
 
 def layer_moves(summary: DriftSummary | None, every: Sequence[DriftMeasure]) -> PageTable | None:
-    """Return the median head of each layer; None if nothing is known, or nothing moved."""
+    """Return the median head of each layer; None if nothing is known or nothing changed."""
     if not any(np.nan_to_num(each.value).any() for each in every):
         return None
     attention = (

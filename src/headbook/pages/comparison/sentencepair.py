@@ -10,10 +10,11 @@ import pandas as pd
 from headbook.analysis.arrays import Floats
 from headbook.charts import Drawing
 from headbook.charts.layers import Curve, layer_lines
+from headbook.comparison.drift import divergence_text
 from headbook.comparison.head_pairs import PairedStack, SharedSentence, maps_of, same_tokens
 from headbook.comparison.study_pair import StudyPair, same_vocabulary
-from headbook.pages.comparison.pairmaps import MapPicture, map_pictures, what_is_drawn
-from headbook.pages.comparison.parts import divergence_text
+from headbook.pages.comparison.pairmaps import map_pictures, what_is_drawn
+from headbook.pages.overview_parts.differences import MapPicture
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import DASH, Content, MarkedText, PageTable, Part, Row, WordsCell
 from headbook.pages.parts.text import Token, running_text

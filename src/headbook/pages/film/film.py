@@ -1,6 +1,6 @@
 """The overview of a film."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,6 +12,15 @@ from headbook.charts.film import SHARE_TICKS, step_areas
 from headbook.charts.layers import Curve, curves
 from headbook.charts.theme import TYPE_COLOURS, ink_steps, rgba_ramp
 from headbook.comparison.film import BestHead
+from headbook.comparison.film_claims import (
+    HeadChange,
+    change_number,
+    changed_heads,
+    film_claims,
+    points_of,
+    signed_points,
+    unsupported_text,
+)
 from headbook.comparison.film_steps import MIN_INDUCTION_SCORE, FilmColumn, StackFrame
 from headbook.metrics import ids
 from headbook.pages.film.parts import (
@@ -23,99 +32,30 @@ from headbook.pages.film.parts import (
     measure_page,
     value_text,
 )
+from headbook.pages.overview_parts.claims import ClaimItem, Lit, claim_items, lit_classes, lit_heads
+from headbook.pages.overview_parts.differences import (
+    ChangedHead,
+    SideAtlas,
+    bar_class,
+    difference_atlas,
+    map_triple,
+)
 from headbook.pages.parts.atlas import Atlas, atlas_of
 from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
 from headbook.report.families import TYPE_STYLES, letters_of, style_of
-from headbook.report.findings.finding import Link, Parts
-from headbook.report.wording import STACKS, count_text, head_name, number, percent
+from headbook.report.findings.finding import Link
+from headbook.report.wording import (
+    STACKS,
+    capital,
+    count_text,
+    head_name,
+    number,
+    number_word,
+    percent,
+)
 from headbook.schema import AttentionStack
 from headbook.study.sentence_data import HeadName
-
-OTHERS = 2  # functions beside induction that the lead names
-MOST = 24  # words and links, about four sentences
-LEAST = 0.1  # change of a share that it names
-
-
-def film_lead(reel: DrawnFilm) -> Parts:
-    """Return which head changed most, and when, as words and links."""
-    parts: list[str | Link] = []
-    for stack in reel.film.stacks:
-        for sentence in (*_induction(reel, stack), *_others(reel, stack)):
-            if len(parts) < MOST:
-                parts += [" "] * bool(parts) + [*sentence]
-    if not parts:
-        parts = [
-            f"{reel.at(0).capitalize()} to {reel.at(-1)}: no head clearly takes on one of "
-            "the functions that are followed."
-        ]
-    return tuple(parts)
-
-
-def _column(
-    reel: DrawnFilm, stack: AttentionStack, metric: str, label: str = ""
-) -> FilmColumn | None:
-    found = (c for c in reel.film.columns(stack.name) if (c.metric, c.label) == (metric, label))
-    return next(found, None)
-
-
-def _induction(reel: DrawnFilm, stack: AttentionStack) -> Iterator[list[str | Link]]:
-    column = _column(reel, stack, ids.INDUCTION_SCORE)
-    best = reel.film.best_heads(stack.name, column)[-1] if column else None
-    if column is None or best is None or best.place is None:
-        return
-    head = HeadName(stack.name, *best.place)
-    if not best.value.value >= MIN_INDUCTION_SCORE:
-        where = "" if stack.name == "self" else f" in {STACKS[stack.name]}"
-        yield [
-            f"No head{where} has become an induction head: the highest score at ", reel.at(-1),
-            " is ",
-            f"{estimate_text(column, best.value)} (", head_row_link(head),
-            f"), below {percent(MIN_INDUCTION_SCORE)}.",
-        ]  # fmt: skip
-        return
-    turn = reel.turn(stack.name, column, best.place)
-    first = reel.first(stack.name, column, best.place)
-    if reel.rises(stack.name, column, best) and turn.between:
-        when = f"appears {_steps(turn.between)}"
-    elif first >= MIN_INDUCTION_SCORE:
-        when = "is there from the first step on"
-    else:
-        when = f"is there at {reel.at(-1)}, after no clear rise"
-    yield [f"An induction head {when}: ", head_row_link(head), f", in layer {head.layer}."]
-    yield [
-        "On repeated random tokens it gives ", estimate_text(column, best.value),
-        f" of its attention to the token after the earlier occurrence at {reel.at(-1)}, "
-        f"{value_text(column, first)} at {reel.at(0)} "
-        f"(uniform attention: {value_text(column, best.uniform)}).",
-    ]  # fmt: skip
-
-
-def _others(reel: DrawnFilm, stack: AttentionStack) -> Iterator[list[str | Link]]:
-    """Other functions, those that rise most first."""
-    found = []
-    for column in reel.film.columns(stack.name):
-        best = reel.film.best_heads(stack.name, column)[-1]
-        if not column.does or column.metric == ids.INDUCTION_SCORE or best.place is None:
-            continue
-        rise = best.value.value - reel.first(stack.name, column, best.place)
-        turn = reel.turn(stack.name, column, best.place)
-        if rise >= LEAST and turn.between and reel.rises(stack.name, column, best):
-            found.append((rise, column, best))
-    for _, column, best in sorted(found, key=lambda each: -each[0])[:OTHERS]:
-        assert best.place is not None
-        turn = reel.turn(stack.name, column, best.place)
-        first = reel.first(stack.name, column, best.place)
-        yield [
-            head_row_link(HeadName(stack.name, *best.place)),
-            f" {column.does}: {estimate_text(column, best.value)}, {value_text(column, first)} at "
-            f"{reel.at(0)}; half of the change is reached {_steps(turn.between)}.",
-        ]
-
-
-def _steps(between: str) -> str:
-    return between.replace("between ", "between steps ", 1)
-
 
 PICTURES = "data/film"
 
@@ -158,6 +98,9 @@ class FilmStack(StackSection):
     """One kind of attention.
 
     Attributes:
+        wall: last minus first step of every head.
+        largest: largest clear change of a share of a head, in words; empty without one.
+        changed: heads that changed most, with the maps of the first and the last step.
         learnt: what heads do, those that changed first before others.
         atlas: of the last step.
         frames: of all steps.
@@ -165,6 +108,9 @@ class FilmStack(StackSection):
         jobs: the head that does something most, by step.
     """
 
+    wall: SideAtlas
+    largest: str
+    changed: tuple[ChangedHead, ...]
     learnt: tuple[LearntFunction, ...]
     atlas: Atlas
     frames: tuple[FilmFrame, ...]
@@ -177,7 +123,10 @@ class FilmPage(Page):
     """The overview.
 
     Attributes:
-        lead: when which head changed most, words and links.
+        claims: what the numbers support.
+        unsupported: a sentence in place of claims; empty with claims.
+        about, size: the checkpoints, the model and its texts, in words.
+        ends: names of the first and the last step.
         failed: self-checks that failed, with their checkpoints.
         curves: of the whole model.
         no_loss: why there is no loss; empty where there is one.
@@ -188,9 +137,13 @@ class FilmPage(Page):
 
     template: ClassVar[str] = "film/film.html"
     scripts = ("film",)
-    styles = ("film",)
+    styles = ("overview", "film")
     contents = False
-    lead: Parts
+    claims: tuple[ClaimItem, ...]
+    unsupported: str
+    about: str
+    size: str
+    ends: tuple[str, str]
     failed: tuple[str, ...]
     curves: tuple[Drawing, ...]
     no_loss: str
@@ -203,12 +156,19 @@ def film_page(reel: DrawnFilm, title: str) -> FilmPage:
     """Return the first page of a film's site."""
     film = reel.film
     drawn = tuple(_curves(reel))
+    claims = film_claims(film)
+    lit = lit_heads(claims)
     return FilmPage(
         path="index.html",
         title=title,
         description=f"Attention heads of {count_text(len(film.frames), 'checkpoint')} of one "
         "training on the same sentences: which head learnt what, and when.",
-        lead=film_lead(reel),
+        claims=tuple(claim_items(claims)),
+        unsupported="" if claims else unsupported_text(film),
+        about=f"{capital(count_text(len(film.frames), 'checkpoint'))} of one training, "
+        f"{reel.at(0)} to {reel.at(-1)}.",
+        size=_size(reel),
+        ends=(reel.at(0), reel.at(-1)),
         failed=tuple(
             f"{each.name}: {check}" for each in film.frames for check in each.manifest.failed
         ),
@@ -217,7 +177,7 @@ def film_page(reel: DrawnFilm, title: str) -> FilmPage:
         if _has_loss(reel)
         else "loss: the studies have none (importance was off, or "
         "the checkpoints have no language-model head)",
-        stacks=tuple(_stack(reel, stack) for stack in film.stacks),
+        stacks=tuple(_stack(reel, stack, lit) for stack in film.stacks),
         facts=tuple(_facts(reel)),
         named=film.named,
     )
@@ -232,7 +192,7 @@ def sheets(reel: DrawnFilm) -> Iterator[tuple[str, bytes]]:
 
 
 def film_data(reel: DrawnFilm) -> dict[str, Any]:
-    """Return the data of the slider by stack: name, picture and types of heads by step."""
+    """Return the data of the slider by stack: name, picture and types of heads of each step."""
     return {
         stack.name: [
             {
@@ -260,10 +220,77 @@ def _sheet(stack: AttentionStack, place: int) -> str:
     return f"{PICTURES}/{stack.name}-{place:03d}.png"
 
 
-def _stack(reel: DrawnFilm, stack: AttentionStack) -> FilmStack:
+def _size(reel: DrawnFilm) -> str:
+    """Return layers, heads and texts in one line."""
+    manifest = reel.film.frames[0].manifest
+    shapes = dict.fromkeys(
+        f"{len(stack.attention_layers)} layers × {stack.n_heads} heads" for stack in manifest.stacks
+    )
+    where = f" in each of {number_word(len(manifest.stacks))} kinds of attention"
+    shape = ", ".join(shapes) + (where if len(shapes) == 1 < len(manifest.stacks) else "")
+    return f"{shape} · {count_text(manifest.counts['sentences'], 'sentence')} at every step"
+
+
+MAX_CHANGED_HEADS = 6  # heads that stand with both maps
+
+
+def _wall(
+    reel: DrawnFilm, stack: AttentionStack, changes: Sequence[HeadChange], lit: Lit
+) -> SideAtlas:
+    """Return every head as the last minus the first step, with bars of the largest changes."""
+    by_place = {each.place: each for each in changes}
+    largest = max((abs(each.change.value) for each in changes), default=0.0)
+    ends = [reel.film.frames[place].stacks[stack.name] for place in (0, -1)]
+
+    def note(head: HeadName) -> tuple[str, str]:
+        change = by_place.get((head.layer, head.head))
+        classes = [lit_classes(lit, head)]
+        if change is None:
+            return classes[0], "no clear change"
+        classes.append(bar_class(abs(change.change.value), largest))
+        points = signed_points(change.change.value)
+        return " ".join(filter(None, classes)), f"{change.column.name}: {points} points"
+
+    first, last = (each.maps.astype(np.float64) for each in ends)
+    return difference_atlas(
+        stack,
+        (first, last),
+        names=(reel.at(0), reel.at(-1)),
+        about="mean attention",
+        address=images.inline,
+        page=head_row,
+        note=note,
+    )
+
+
+def _changed(
+    reel: DrawnFilm, stack: AttentionStack, changes: Sequence[HeadChange]
+) -> Iterator[ChangedHead]:
+    """Yield the heads with the largest clear changes, with the maps of both ends."""
+    ends = [reel.film.frames[place].stacks[stack.name] for place in (0, -1)]
+    for place, column, change in changes[:MAX_CHANGED_HEADS]:
+        head = HeadName(stack.name, *place)
+        rise = reel.film.half_rises[stack.name, column].change
+        first, last = (value_text(column, float(part[place])) for part in (rise.a, rise.b))
+        turn = reel.turn(stack.name, column, place)
+        when = f"; half of the change by {turn.text}" if turn.place is not None else ""
+        one, other = (each.maps[place].astype(np.float64) for each in ends)
+        yield ChangedHead(
+            head_row_link(head),
+            points_of(change_number(head, column, ""), change),
+            (Link(column.name, measure_page(column)), f": {first} → {last}{when}"),
+            map_triple(one, other, (reel.at(0), reel.at(-1)), "difference"),
+        )
+
+
+def _stack(reel: DrawnFilm, stack: AttentionStack, lit: Lit) -> FilmStack:
     last = reel.film.frames[-1].stacks[stack.name]
+    changes = changed_heads(reel.film, stack)
     return FilmStack(
         stack=stack.name,
+        wall=_wall(reel, stack, changes, lit),
+        largest=f"{100 * abs(changes[0].change.value):.1f} points" if changes else "",
+        changed=tuple(_changed(reel, stack, changes)),
         learnt=tuple(_learnt(reel, stack.name)),
         atlas=atlas_of(
             stack,
@@ -283,7 +310,7 @@ def _stack(reel: DrawnFilm, stack: AttentionStack) -> FilmStack:
 
 
 def _learnt(reel: DrawnFilm, stack: str) -> list[LearntFunction]:
-    """Return the functions of heads: those that were learnt, the earliest first; then the rest."""
+    """Return what heads do: functions learnt first before later ones, then the rest."""
     found = []
     for column in reel.film.columns(stack):
         best = reel.film.best_heads(stack, column)[-1]
@@ -336,7 +363,7 @@ def _family(name: str) -> str:
 
 
 def _jobs(reel: DrawnFilm, stack: str) -> PageTable:
-    """Return the head with the most of each function at each step; bold if it changes."""
+    """Return the head with the highest value at each step; bold if it is another than before."""
     steps = range(len(reel.film.frames))
     rows = []
     for column in reel.film.columns(stack):
@@ -359,7 +386,7 @@ def _jobs(reel: DrawnFilm, stack: str) -> PageTable:
 
 
 def _curves(reel: DrawnFilm) -> Iterator[Drawing]:
-    """Yield the curves of the loss, then of all heads together."""
+    """Yield curves of the loss, then of all heads together."""
     if _has_loss(reel):
         yield _loss(reel)
     lines = [line for stack in reel.film.stacks for line in _lines(reel, stack)]
@@ -403,7 +430,7 @@ _TARGETS = {"loss": "loss", "masked_loss": "masked loss"}
 
 
 def _lines(reel: DrawnFilm, stack: AttentionStack) -> Iterator[Curve]:
-    """Yield the curves of one stack."""
+    """Of one stack."""
     before = "" if stack.name == "self" else f"{stack.name}: "
     for column in reel.film.columns(stack.name):
         values = reel.film.values(stack.name, column)[:, [*stack.attention_layers]]

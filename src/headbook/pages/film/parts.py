@@ -1,4 +1,4 @@
-"""Parts that pages of a film share: addresses, values, small lines, steps of change."""
+"""What pages of a film share: addresses, values, small lines, and when a number changed."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +11,7 @@ from headbook.charts import Drawing
 from headbook.charts.film import sparkline, step_axis
 from headbook.charts.layers import CurveAxis
 from headbook.comparison.film import BestHead, Film
+from headbook.comparison.film_claims import HEADS_PAGE, head_link, rises
 from headbook.comparison.film_steps import FilmColumn
 from headbook.metrics import all_metrics
 from headbook.report.findings.finding import Link
@@ -19,7 +20,7 @@ from headbook.report.roles import estimate
 from headbook.report.wording import head_file, head_name, is_share, number
 from headbook.study.sentence_data import HeadName
 
-HEADS = "heads.html"
+HEADS = HEADS_PAGE
 MEASURES = "steps/"
 
 
@@ -35,7 +36,7 @@ def head_row(head: HeadName) -> str:
 
 def head_row_link(head: HeadName) -> Link:
     """Return a link to a head's row."""
-    return Link(head_name(head), head_row(head))
+    return head_link(head)
 
 
 def value_text(column: FilmColumn, value: float) -> str:
@@ -50,7 +51,7 @@ def estimate_text(column: FilmColumn, value: Estimate) -> str:
 
 @dataclass(frozen=True)
 class HalfRiseText:
-    """The step at which a number of a head changed, in words.
+    """When a number of a head changed.
 
     Attributes:
         place: of the half-rise step among the steps; None where there is none.
@@ -84,11 +85,11 @@ class DrawnFilm:
         return f"{self.film.step(place):,}"
 
     def at(self, place: int) -> str:
-        """Return the name of a step."""
-        return self.axis.names[place]
+        """Return a step with its name."""
+        return self.film.name(place)
 
     def turn(self, stack: str, column: FilmColumn, place: Place) -> HalfRiseText:
-        """Return the step at which a number of a head changed."""
+        """When a number of a head changed."""
         found = self.film.half_rises.get((stack, column))
         if found is None or np.isnan(found.step[place]):
             return NO_TURN
@@ -104,22 +105,19 @@ class DrawnFilm:
         The lower end of the last value's interval must lie above the first value and above uniform
         attention.
         """
-        assert best.place is not None
-        least = np.fmax(self.first(stack, column, best.place), best.uniform)
-        turn = self.turn(stack, column, best.place)
-        return turn.place is not None and bool(best.value.low > least)
+        return rises(self.film, stack, column, best)
 
     def first(self, stack: str, column: FilmColumn, place: Place) -> float:
-        """Return a head's number at the first step, on the held-out split."""
+        """Return a head's number at the first step, on the held-out half."""
         return float(self.film.numbers(stack, column)[0].report.value[place])
 
     def last(self, stack: str, column: FilmColumn, place: Place) -> str:
-        """Return a head's number at the last step, as text."""
+        """Return a head's number at the last step as text."""
         value = self.film.numbers(stack, column)[-1].heads.value[place]
         return value_text(column, float(value))
 
     def spark(self, stack: str, column: FilmColumn, place: Place) -> Drawing:
-        """Draw a head's number over steps, on the scale of all heads."""
+        """Return a head's number over steps, on the scale of all heads."""
         values = self.film.values(stack, column)
         svg = sparkline(
             values[:, place[0], place[1]],
@@ -132,6 +130,6 @@ class DrawnFilm:
 
 
 def _ends(values: Floats) -> tuple[float, float]:
-    """Return the ends of the scale of all heads of a stack, from 0 if no value is below."""
+    """Of the scale of all heads of a stack, from 0 where no value is below."""
     known = values[~np.isnan(values)]
     return min(0.0, float(known.min(initial=0.0))), float(known.max(initial=0.0)) or 1.0

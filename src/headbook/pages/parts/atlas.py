@@ -19,6 +19,14 @@ MANY_HEADS = 400  # heads of all stacks beyond which the picture is a file and c
 MANY = 24  # heads of a layer from which on tiles are too small for letters
 
 
+TileNote = Callable[[HeadName], tuple[str, str]]  # further classes of a tile, and words
+
+
+def no_note(_: HeadName) -> tuple[str, str]:
+    """Return no further classes and no words."""
+    return "", ""
+
+
 @dataclass(frozen=True)
 class Tile:
     """A head in the atlas.
@@ -115,6 +123,7 @@ def atlas_of(
     side: int,
     about: str,
     page: Callable[[HeadName], str] = head_page,
+    note: TileNote = no_note,
 ) -> Atlas:
     """Return an atlas from its parts.
 
@@ -122,12 +131,13 @@ def atlas_of(
         sheet: address of the picture of all maps, ``side`` positions each.
         about: content of the maps, in words.
         page: address of a head.
+        note: returns further classes and words of a tile.
     """
     heads = tuple(range(stack.n_heads))
 
     def tile(layer: int, number: int) -> Tile:
         head = HeadName(stack.name, layer, number)
-        return _tile(head, types.get((layer, number)), page(head))
+        return _tile(head, types.get((layer, number)), page(head), note(head))
 
     return Atlas(
         stack=stack.name,
@@ -179,11 +189,13 @@ def map_sheets(results: Iterable[StackResults]) -> str:
     return "".join(rules)
 
 
-def _tile(head: HeadName, head_type: HeadType | None, href: str) -> Tile:
+def _tile(head: HeadName, head_type: HeadType | None, href: str, note: tuple[str, str]) -> Tile:
+    classes, words = note
     name = head_name(head)
-    if head_type is None:
-        return Tile(name, href, name, "", "")
-    return Tile(name, href, f"{name}, {head_type.name}", letters_of(head_type), style_of(head_type))
+    kind = head_type.name if head_type else ""
+    label = ", ".join(filter(None, (name, kind, words)))
+    style = " ".join(filter(None, (style_of(head_type) if head_type else "", classes)))
+    return Tile(name, href, label, letters_of(head_type) if head_type else "", style)
 
 
 def _legend(types: Mapping[Place, HeadType | None]) -> Iterator[LegendLine]:

@@ -1,9 +1,10 @@
 """The wall of heads on the overview: every head of a stack as its mean map, tinted by family."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headbook.pages.overview_parts.claims import Lit, lit_classes
 from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.page import StackSection
 from headbook.report.answers.head_losses import LOST, HeadLosses, LayerLoss
@@ -17,8 +18,6 @@ from headbook.study.sentence_data import HeadName
 
 MANY_LAYERS = 17  # layers from which on a mosaic of families is above the wall
 MIN_STRENGTH, MAX_STRENGTH = 3, 10  # steps of opacity of the cells of a mosaic
-
-Lit = Mapping[HeadName, Sequence[int]]  # numbers of the claims that light a head
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def _tile(results: StackResults, head: HeadName, losses: HeadLosses | None, lit:
     names = results.cached(family_names)
     family = families(results).get((head.layer, head.head))
     kind = head_types(results).get((head.layer, head.head))
-    claims = "".join(f" k{number}" for number in lit.get(head, ()))
+    claims = f" {lit_classes(lit, head)}".rstrip()
     loss = losses.heads.get(head) if losses else None
     parts = [names[family][:1].lower() + names[family][1:]] if family else []
     if kind is not None and kind.short:

@@ -1,0 +1,375 @@
+"""Claims on the checkpoints of one training: a head, a layer, and heads that kept their attention.
+
+A claim is made only under the condition of its rule, at most one of each kind:
+
+- *head*: the head with the largest rise of an attention share that describes a function. The head
+  is chosen on one half of the sentences; on the other half, its last interval lies above its first
+  value and above uniform attention.
+- *layer*: the largest change of a share, mean over the heads of a layer, whose interval excludes 0
+  although it is widened for the choice among all layers and shares (Bonferroni).
+- *steady*: heads none of whose followed shares changed by more than `MARGIN`, by the whole
+  intervals; else, that no head has become an induction head.
+"""
+
+from collections.abc import Callable, Iterator
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import Estimate
+from headbook.analysis.arrays import Floats
+from headbook.analysis.paired import PairedDifferences
+from headbook.comparison.claims import SizedClaim
+from headbook.comparison.drift import MAX_EQUAL_DRIFT
+from headbook.comparison.film import BestHead, Film, layer_changes
+from headbook.comparison.film_steps import MIN_INDUCTION_SCORE, FilmColumn
+from headbook.metrics import all_metrics, ids
+from headbook.report.answers.overview.claim_parts import OF_STACK, OverviewClaim
+from headbook.report.findings.finding import Link, Parts
+from headbook.report.head_types import Place
+from headbook.report.linked_rows import LinkedNumber
+from headbook.report.wording import (
+    capital,
+    count_text,
+    head_file,
+    head_name,
+    in_hundred,
+    is_share,
+    number_word,
+    percent,
+)
+from headbook.schema import AttentionStack
+from headbook.study.sentence_data import HeadName, heads_of
+
+MIN_CHANGE = 0.1  # of a share, for a claim
+MARGIN = 0.1  # within which a share counts as kept
+MIN_STEADY_SHARE = 0.1  # of the heads of a stack that kept their attention, for a claim
+LEVEL = 0.05
+HEADS_PAGE = "heads.html"
+
+
+def film_claims(film: Film) -> list[OverviewClaim]:
+    """Return the claims that the checkpoints support, one of each kind."""
+    found: list[OverviewClaim] = []
+    for rule in FILM_RULES:
+        sized = [claim for stack in film.stacks for claim in rule(film, stack)]
+        best = max(sized, key=lambda each: each.size, default=None)
+        if best is not None and all(best.claim.heads != claim.heads for claim in found):
+            found.append(best.claim)
+    return found
+
+
+def share_columns(film: Film, stack: str) -> list[FilmColumn]:
+    """Return the followed shares of attention whose changes are known."""
+    return [
+        column
+        for column in film.columns(stack)
+        if (stack, column) in film.half_rises and is_share(all_metrics()[column.metric])
+    ]
+
+
+def places_of(stack: AttentionStack) -> list[Place]:
+    """Return layer and number of all heads of a stack."""
+    return [(head.layer, head.head) for head in heads_of(stack)]
+
+
+def rises(film: Film, stack: str, column: FilmColumn, best: BestHead) -> bool:
+    """Check whether the number of a head clearly rose.
+
+    The number has a half-rise step, and the lower end of its last interval lies above its first
+    value and above uniform attention.
+
+    Args:
+        best: the head at the last step, with its number on the held-out half.
+    """
+    half_rise = film.half_rises.get((stack, column))
+    if best.place is None or half_rise is None or np.isnan(half_rise.step[best.place]):
+        return False
+    first = film.numbers(stack, column)[0].report.value[best.place]
+    return bool(best.value.low > np.fmax(first, best.uniform))
+
+
+def head_claim(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
+    """Yield the claim on the head with the largest clear rise of a function."""
+    found: list[tuple[float, FilmColumn, BestHead]] = []
+    for column in share_columns(film, stack.name):
+        best = film.best_heads(stack.name, column)[-1]
+        if column.does and best.place is not None and rises(film, stack.name, column, best):
+            change = float(film.half_rises[stack.name, column].change.value[best.place])
+            found.append((change, column, best))
+    if not found:
+        return
+    change, column, best = max(found, key=lambda each: each[0])
+    if best.place is None or change < MIN_CHANGE:
+        return
+    place, half_rise = best.place, film.half_rises[stack.name, column]
+    head = HeadName(stack.name, *place)
+    last = change_number(head, column, percent(float(half_rise.change.b[place])))
+    step = film.name(int(half_rise.step[place]))
+    most = " changed most; it" if changed_most(film, stack, place, column) else ""
+    sentence: Parts = (head_link(head), f"{most} now {column.does}: ", last, f", since {step}.")
+    evidence: Parts = (
+        last._replace(text=percent(float(half_rise.change.a[place]))),
+        f" at {film.name(0)}; change ", *points_of(last, change_at(half_rise.change, place)),
+        f", half of it by {step}; uniform attention: {percent(best.uniform)}. The head was chosen "
+        "on one half of the sentences; on the other half its interval lies above the first value "
+        "and above uniform attention. ",
+        Link("All heads", f"steps/{column.key}.html"),
+    )  # fmt: skip
+    yield SizedClaim(
+        change, OverviewClaim("head", stack.name, sentence, frozenset({head}), evidence)
+    )
+
+
+def points_of(number: LinkedNumber, change: Estimate) -> Parts:
+    """Return a change in points with its row, followed by its interval."""
+    interval = "" if np.isnan(change.low) else (
+        f" [{signed_points(change.low)}, {signed_points(change.high)}]"
+    )  # fmt: skip
+    return (number._replace(text=f"{signed_points(change.value)} points"), interval)
+
+
+def change_at(changes: PairedDifferences, index: tuple[int, ...]) -> Estimate:
+    """Return the change of a head, or of a layer, with its interval."""
+    value, low, high = (float(part[index]) for part in (changes.value, changes.low, changes.high))
+    return Estimate(value, low, high, int(changes.clusters[index]), float("nan"))
+
+
+def signed_points(value: float) -> str:
+    """Return a difference of shares in points as text, with its sign."""
+    return f"{100 * value:+.1f}".replace("-", "−")
+
+
+def change_number(head: HeadName, column: FilmColumn, text: str) -> LinkedNumber:
+    """Return a number of a head that leads to its row of the table of half-rises."""
+    return _half_rise_row(head.stack, head.layer, head.head, column, text)
+
+
+def _half_rise_row(
+    stack: str, layer: int, head: int | str, column: FilmColumn, text: str
+) -> LinkedNumber:
+    """Return a number of a head, or of a layer for an empty head, that leads to its row."""
+    row = (
+        ("stack", stack), ("layer", layer), ("head", head), ("metric", column.metric),
+        ("view", str(column.view)), ("label", column.label),
+    )  # fmt: skip
+    return LinkedNumber(text, "half_rise", row)
+
+
+def head_link(head: HeadName) -> Link:
+    """Return a link to the row of a head on the page of all heads."""
+    return Link(head_name(head), f"{HEADS_PAGE}#{head_file(head)}")
+
+
+def changed_most(film: Film, stack: AttentionStack, place: Place, column: FilmColumn) -> bool:
+    """Check whether the change of a share of one head lies above the largest of every other head.
+
+    The 95 % intervals of the sizes of the changes are compared.
+    """
+    changes = {each.place: each for each in changed_heads(film, stack)}
+    own = changes.pop(place, None)
+    if own is None or own.column != column:
+        return False
+    others = [max(abs(each.change.low), abs(each.change.high)) for each in changes.values()]
+    return min(abs(own.change.low), abs(own.change.high)) > max(others, default=0.0)
+
+
+class HeadChange(NamedTuple):
+    """A clear change of a share of one head.
+
+    Attributes:
+        place: layer and number of the head.
+        column: the share.
+        change: last minus first value, with its interval.
+    """
+
+    place: Place
+    column: FilmColumn
+    change: Estimate
+
+
+def changed_heads(film: Film, stack: AttentionStack) -> list[HeadChange]:
+    """Return the largest clear change of each head that has one, the largest first.
+
+    Intervals are widened for the choice among all heads and followed shares (Bonferroni).
+    """
+    columns, chances = share_columns(film, stack.name), _chances(film, heads=True)
+    found: dict[Place, HeadChange] = {}
+    for column in columns:
+        changes = film.half_rises[stack.name, column].change
+        for place in places_of(stack):
+            change = change_at(changes, place)
+            largest = abs(found[place].change.value) if place in found else 0.0
+            if abs(change.value) > largest and clear_of_zero(change, chances):
+                found[place] = HeadChange(place, column, change)
+    return sorted(found.values(), key=lambda each: -abs(each.change.value))
+
+
+def _chances(film: Film, *, heads: bool) -> int:
+    """Return the number of followed shares of all heads, or of all layers, of a film."""
+    return sum(
+        len(stack.attention_layers)
+        * (stack.n_heads if heads else 1)
+        * len(share_columns(film, stack.name))
+        for stack in film.stacks
+    )
+
+
+def layer_claim(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
+    """Yield the claim on the largest change of a share in a layer, mean over its heads."""
+    columns, chances = share_columns(film, stack.name), _chances(film, heads=False)
+    found: list[tuple[Estimate, int, FilmColumn]] = []
+    for column in columns:
+        changes = layer_changes(film.half_rises[stack.name, column])
+        for layer in stack.attention_layers:
+            change = change_at(changes, (layer,))
+            if abs(change.value) >= MIN_CHANGE and clear_of_zero(change, chances):
+                found.append((change, layer, column))
+    if found:
+        change, layer, column = max(found, key=lambda each: abs(each[0].value))
+        yield SizedClaim(abs(change.value), _layer_claim(film, stack, change, layer, column))
+
+
+def _layer_claim(
+    film: Film, stack: AttentionStack, change: Estimate, layer: int, column: FilmColumn
+) -> OverviewClaim:
+    """Return the claim on the change of a share in a layer."""
+    changes = layer_changes(film.half_rises[stack.name, column])
+    text = f"{100 * abs(change.value):.1f} points"
+    number = _half_rise_row(stack.name, layer, "", column, text)
+    way = "rose" if change.value > 0 else "fell"
+    sentence: Parts = (
+        f"In layer {layer}{OF_STACK[stack.name]}, {in_sentence(column)} {way} "
+        "by ", number, ", mean over its heads.",
+    )  # fmt: skip
+    evidence: Parts = (
+        f"{capital(column.name)}: ", number._replace(text=percent(float(changes.a[layer]))),
+        f" at {film.name(0)}, ", number._replace(text=percent(float(changes.b[layer]))),
+        f" at {film.name(-1)}; change ", *points_of(number, change),
+        ". The interval excludes 0 also when it is widened for the choice among all layers and "
+        "followed shares. ",
+        Link("All layers", f"steps/{column.key}.html"),
+    )  # fmt: skip
+    heads = frozenset(HeadName(stack.name, layer, head) for head in range(stack.n_heads))
+    return OverviewClaim("layer", stack.name, sentence, heads, evidence)
+
+
+def in_sentence(column: FilmColumn) -> str:
+    """Return the name of a share inside a sentence: ``the induction score``."""
+    article = "" if column.name.startswith("Attention") else "the "
+    return f"{article}{column.name[:1].lower()}{column.name[1:]}"
+
+
+def clear_of_zero(change: Estimate, chances: int) -> bool:
+    """Check whether an interval excludes 0 if it is widened for a choice among several numbers.
+
+    Args:
+        chances: number of numbers among which the change was chosen.
+    """
+    normal = NormalDist()
+    widening = normal.inv_cdf(1 - LEVEL / 2 / max(chances, 1)) / normal.inv_cdf(1 - LEVEL / 2)
+    low = change.value - widening * (change.value - change.low)
+    high = change.value + widening * (change.high - change.value)
+    return bool(low > 0 or high < 0)
+
+
+def steady_claim(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
+    """Yield the claim on heads that kept their attention, or that there is no induction head."""
+    columns, places = share_columns(film, stack.name), places_of(stack)
+    if not columns:
+        return
+    values, kept = changes_within(film, stack.name, columns)
+    steady = [place for place in places if kept[place]]
+    if len(steady) < MIN_STEADY_SHARE * len(places):
+        yield from _no_induction(film, stack)
+        return
+    sizes = {place: values[place] for place in steady}
+    most = max(steady, key=lambda place: float(np.nanmax(sizes[place])))
+    column = columns[int(np.nanargmax(values[most]))]
+    head, size = HeadName(stack.name, *most), float(np.nanmax(values[most]))
+    number = change_number(head, column, f"{100 * size:.1f} points")
+    many = "All" if len(steady) == len(places) else capital(number_word(len(steady)))
+    one = len(steady) == 1
+    sentence: Parts = (
+        f"{many} {'head' if one else 'heads'}{OF_STACK[stack.name]} kept "
+        f"{'its' if one else 'their'} attention: no followed share changed by more than ",
+        number, ".",
+    )  # fmt: skip
+    evidence: Parts = (
+        "Most: ", head_link(head), f", {in_sentence(column)}, ",
+        *points_of(number, change_at(film.half_rises[stack.name, column].change, most)),
+        f". Lit: heads whose intervals lie within ±{in_hundred(MARGIN)} points for each of "
+        f"{count_text(len(columns), 'followed share')}.",
+    )  # fmt: skip
+    heads = frozenset(HeadName(stack.name, *place) for place in steady)
+    claim = OverviewClaim("steady", stack.name, sentence, heads, evidence)
+    yield SizedClaim(float(len(steady)), claim)
+
+
+def changes_within(
+    film: Film, stack: str, columns: list[FilmColumn]
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the size of each change, and the heads all of whose changes are within `MARGIN`.
+
+    A change without an interval counts only if it is 0; a number that a head lacks is left out.
+
+    Returns:
+        *Shape:* ``(layer, head, column)`` and ``(layer, head)``.
+    """
+    sizes, within = [], []
+    for column in columns:
+        change = film.half_rises[stack, column].change
+        with np.errstate(invalid="ignore"):
+            equal = np.isnan(change.low) & (np.abs(change.value) <= MAX_EQUAL_DRIFT)
+            inside = (change.low >= -MARGIN) & (change.high <= MARGIN)
+        sizes.append(np.abs(change.value))
+        within.append(equal | inside | np.isnan(change.value))
+    values = np.stack(sizes, -1)
+    return values, np.all(within, 0) & ~np.isnan(values).all(-1)
+
+
+def _no_induction(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
+    """Yield the claim that no head has become an induction head."""
+    for column in film.columns(stack.name):
+        if column.metric != ids.INDUCTION_SCORE:
+            continue
+        scores = film.numbers(stack.name, column)[-1].heads
+        places = [place for place in places_of(stack) if not np.isnan(scores.value[place])]
+        if not places or not all(scores.high[place] < MIN_INDUCTION_SCORE for place in places):
+            return
+        best = max(places, key=lambda place: scores.value[place])
+        head, score = HeadName(stack.name, *best), scores.at(*best)
+        row = (
+            ("step", film.step(-1)), ("stack", stack.name), ("layer", best[0]), ("head", best[1]),
+            ("metric", column.metric), ("view", str(column.view)), ("label", column.label),
+        )  # fmt: skip
+        number = LinkedNumber(percent(score.value), "film", row)
+        sentence: Parts = (
+            f"No head{OF_STACK[stack.name]} became an induction head: the highest score is ",
+            number, ".",
+        )  # fmt: skip
+        interval = f" [{in_hundred(score.low)}, {in_hundred(score.high)}]"
+        evidence: Parts = (
+            head_link(head), " ", number, f"{interval} at {film.name(-1)}. The intervals of all "
+            f"heads end below {percent(MIN_INDUCTION_SCORE)}, from which on a head is called an "
+            "induction head by convention. ",
+            Link("All heads", f"steps/{column.key}.html"),
+        )  # fmt: skip
+        claim = OverviewClaim("induction", stack.name, sentence, frozenset({head}), evidence)
+        yield SizedClaim(score.value, claim)
+
+
+FILM_RULES: tuple[Callable[[Film, AttentionStack], Iterator[SizedClaim]], ...] = (
+    head_claim, layer_claim, steady_claim,
+)  # fmt: skip
+
+
+def unsupported_text(film: Film) -> str:
+    """Return the sentence in place of claims on checkpoints that do not differ clearly."""
+    sentences = count_text(film.frames[0].manifest.counts["sentences"], "sentence")
+    return (
+        f"No head and no layer changed clearly from {film.name(0)} to {film.name(-1)} on these "
+        f"{sentences}."
+    )

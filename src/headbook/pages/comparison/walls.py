@@ -1,0 +1,139 @@
+"""Walls of the heads of two models: their difference, both models, and the heads that changed."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from headbook.charts import images
+from headbook.comparison.claims import divergence_row
+from headbook.comparison.drift import DriftSummary, divergence_text, nats_interval
+from headbook.pages.comparison.headpair import largest_difference
+from headbook.pages.comparison.parts import StackComparison
+from headbook.pages.overview_parts.claims import Lit, lit_classes
+from headbook.pages.overview_parts.differences import (
+    ChangedHead,
+    SideAtlas,
+    bar_class,
+    difference_atlas,
+    map_triple,
+)
+from headbook.pages.parts.atlas import (
+    TileNote,
+    atlas_of,
+    many_heads,
+    mean_map_sheet,
+    mean_maps,
+    no_note,
+)
+from headbook.report.findings.finding import head_link
+from headbook.report.head_types import head_types
+from headbook.report.linked_rows import LinkedNumber
+from headbook.report.results import StackResults, heads_by_value
+from headbook.report.wording import MISSING, capital, count_text, head_page
+from headbook.study.sentence_data import HeadName
+
+
+def side_atlases(both: StackComparison, lit: Lit) -> Iterator[SideAtlas]:
+    """Yield the atlases of both models; claims light heads of the first, if heads do not match."""
+    large = many_heads(both.a) or many_heads(both.b)
+
+    def lights(head: HeadName) -> tuple[str, str]:
+        return lit_classes(lit, head), ""
+
+    if both.found is None:
+        yield _tiles(both, both.a, head_page, "a" * large, lights)
+    else:
+        yield _tiles(both, both.a, head_page, "a" * large)
+    yield _tiles(both, both.b, _second(both), "b" * large)
+
+
+def _address(both: StackComparison, picture: bytes, file: str) -> str:
+    """Where a picture stands: in the page, or in a file where there are many heads."""
+    return f"data/atlas-{both.stack}-{file}.png" if file else images.inline(picture)
+
+
+def _second(both: StackComparison) -> Callable[[HeadName], str]:
+    """Pages of the second model's heads: those of the heads that they correspond to, or matched."""
+    if both.found is not None:
+        return head_page
+    found, pages = both.matched, {}
+    for place, head in enumerate(found.a if found else ()):
+        partner = found.partner(place) if found else None
+        if partner is not None:
+            pages[partner] = head_page(head)
+    return lambda head: pages.get(head, "matched.html")
+
+
+def _tiles(
+    both: StackComparison,
+    results: StackResults,
+    page: Callable[[HeadName], str],
+    file: str,
+    note: TileNote = no_note,
+) -> SideAtlas:
+    """One model; ``file``: part of the picture's name, where it is a file."""
+    maps, picture = results.cached(mean_maps), mean_map_sheet(results)
+    tiles = atlas_of(
+        results.stack,
+        head_types(results),
+        sheet=_address(both, picture, file),
+        side=maps.maps.shape[-1],
+        about=maps.about,
+        page=page,
+        note=note,
+    )
+    name = both.names[results is both.b]
+    return SideAtlas(name, tiles, signed=False, end="1", picture=picture if file else b"")
+
+
+def difference_wall(both: StackComparison, summary: DriftSummary | None, lit: Lit) -> SideAtlas:
+    """Return all heads as differences of mean maps, with bars of their divergence."""
+    large = many_heads(both.a) or many_heads(both.b)
+    largest = float(np.nanmax(summary.value)) if summary is not None else 0.0
+
+    def note(head: HeadName) -> tuple[str, str]:
+        value = float(summary.value[head.layer, head.head]) if summary is not None else np.nan
+        classes = (lit_classes(lit, head), bar_class(value, largest))
+        words = "" if np.isnan(value) else f"divergence {divergence_text(value)} nats"
+        return " ".join(filter(None, classes)), words
+
+    sentences = count_text(both.a.study.manifest.counts["sentences"], "sentence")
+    return difference_atlas(
+        both.pair.a,
+        (both.a.cached(mean_maps).maps, both.b.cached(mean_maps).maps),
+        names=both.names,
+        about=f"mean attention over {sentences} at most",
+        address=lambda picture: _address(both, picture, "difference" * large),
+        page=head_page,
+        note=note,
+    )
+
+
+MAX_CHANGED_HEADS = 6  # heads that stand with both maps
+
+
+def changed_heads(both: StackComparison, summary: DriftSummary) -> Iterator[ChangedHead]:
+    """Yield the heads whose attention differs most, with both maps; none within rounding."""
+    assert both.found is not None
+    above = summary.above if summary.above is not None else summary.value > 0
+    maps = [each.cached(mean_maps).maps for each in (both.a, both.b)]
+    if maps[0].shape != maps[1].shape:
+        return
+    types = [head_types(each) for each in (both.a, both.b)]
+    places = [place for place in heads_by_value(summary.value) if above[place]]
+    for place in places[:MAX_CHANGED_HEADS]:
+        head = HeadName(both.pair.a.name, *place)
+        ends = nats_interval(float(summary.low[place]), float(summary.high[place]))
+        number_of_head = divergence_text(float(summary.value[place]))
+        row = divergence_row(both.stack, *place)
+        names = [found.short if (found := each.get(place)) else "" for each in types]
+        same = names[0] == names[1]
+        kind = names[0] if same else " → ".join(name or MISSING for name in names)
+        largest = largest_difference(both.found, head)
+        texts = (kind, largest and f"largest supported difference: {largest}")
+        yield ChangedHead(
+            head_link(head),
+            (LinkedNumber(number_of_head, "differences", row), f" nats {ends}".rstrip()),
+            (capital("; ".join(filter(None, texts))),),
+            map_triple(maps[0][place], maps[1][place], both.names, "difference"),
+        )

@@ -1,0 +1,1 @@
+"""Parts of overviews: claims, the wall of heads, and differences of mean maps."""
