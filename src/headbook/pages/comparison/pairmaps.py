@@ -59,7 +59,7 @@ class PairExemplar:
 
 
 def ranked_sentences(drift: Floats) -> Iterator[Cited]:
-    """Yield the sentences that differ most, and the median, strictly by rank; of equal ones the first.
+    """Yield the sentences that differ most, and the median, by rank; of equal ones the first.
 
     Args:
         drift: by sentence; NaN where there is none.
