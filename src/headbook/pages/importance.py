@@ -22,6 +22,7 @@ from headbook.pages.parts.ablation import (
     pruning_plot,
     removed_table,
     row_name,
+    sink_table,
 )
 from headbook.pages.parts.page import AnalysisPage, Question
 from headbook.pages.parts.table import HeatCell, PageTable, Row, words_cell
@@ -48,12 +49,14 @@ from headbook.report.answers.importance import (
     measure_of,
     pruning_answer,
     random_rank,
+    removable_answer,
     short_number,
     sink_answer,
     sink_rows,
     spoken_unit,
     verdict_counter,
 )
+from headbook.report.answers.sinks import sink_heads_text
 from headbook.report.families import (
     FAMILY_OF_TYPE,
     Family,
@@ -75,6 +78,7 @@ TITLE = "What does the model lose without a head?"
 MAX_LISTED = 150  # heads of the table; the files have all of them
 MAX_LINKED = 400  # heads beyond which cells of the map are no links, to keep the page small
 MANY = 24  # heads of a layer from which on cells of the map have no room for numbers
+REMOVE = "remove removed removal drop delete cut prune pruning removable without"
 Results = Mapping[str, StackResults]
 
 
@@ -129,9 +133,11 @@ class ImportancePage(AnalysisPage):
 
     @property
     def verdicts(self) -> list[tuple[str, str, int]]:
-        """Verdicts with their names and numbers of heads, the commonest first."""
-        counts = verdict_counter(self.ablation).most_common()
-        return [(each, short_verdict(each), amount) for each, amount in counts]
+        """Classes of verdicts, their names and numbers of heads; without a class: no ring."""
+        counts, plain = verdict_counter(self.ablation).most_common(), plain_verdict(self.ablation)
+        found = [(each if each != plain else "", short_verdict(each), n) for each, n in counts]
+        estimated = int((self.ablation.chosen == AblationReason.NOT_ABLATED).sum())
+        return [*found, ("", "only estimated (≈)", estimated)] if estimated else found
 
     @property
     def measure(self) -> Measure:
@@ -188,7 +194,7 @@ def importance_page(results: Results) -> ImportancePage:
         description=f"What {study.manifest.model.name} loses when the outputs of heads are "
         "replaced: groups, single heads, and verdicts.",
         topic="Importance of heads",
-        answer=importance_answer(ablation),
+        answer=importance_answer(ablation, _last_layers(results)),
         scope=_scope(ablation, groups),
         questions=tuple(_questions(ablation, results, sink, steps)),
         absent=tuple(_absent(ablation, has_pruning=not steps.empty)),
@@ -196,7 +202,7 @@ def importance_page(results: Results) -> ImportancePage:
         groups=_group_plot(ablation, groups, results),
         maps=tuple(_maps(ablation, changes, results, ends)),
         ends=(f"{ends[0]:,.10g}", f"{ends[1]:,.10g} {spoken_unit(ablation)}"),
-        sink=removed_table(ablation, sink) if not sink.empty else None,
+        sink=sink_table(ablation, sink, results) if not sink.empty else None,
         pruned=None if steps.empty else pruning_plot(ablation, steps),
         layers=layers_plot(ablation, changes),
         legend=_legend(results),
@@ -218,6 +224,12 @@ def _with_styles(results: Results, changes: pd.DataFrame) -> pd.DataFrame:
         styles.append(f"f-{family}" if family else "c-other")
         names.append(family_names(results[stack])[family] if family else "")
     return changes.assign(style=styles, family=names)
+
+
+def _last_layers(results: Results) -> dict[str, int]:
+    """Return the last layer of each stack that writes into the output of the model."""
+    stacks = [name for name in results if name != "encoder"]
+    return {name: results[name].stack.attention_layers[-1] for name in stacks}
 
 
 def _scope(ablation: AblationResults, groups: pd.DataFrame) -> tuple[tuple[str, str], ...]:
@@ -247,14 +259,19 @@ def _questions(
     ablation: AblationResults, results: Results, sink: pd.DataFrame, steps: pd.DataFrame
 ) -> Iterator[Question]:
     """Yield the further questions: single heads, sink heads, and heads that go together."""
-    yield Question("heads", "Which heads count when replaced alone?", heads_answer(ablation))
+    yield Question(
+        "heads", "Which heads count when replaced alone?", heads_answer(ablation),
+        "important matter needed strongest effect",
+    )  # fmt: skip
+    if removable := removable_answer(ablation):
+        yield Question("removable", "Which heads could go?", removable, f"{REMOVE} useless spare")
     if not sink.empty:
         tokens = sink_tokens(results[sink["stack"].iloc[0]])
         answer = sink_answer(ablation, sink, tokens)
-        yield Question("sink", f"Are the heads on {tokens} dead?", answer, "dead useless no-op")
+        yield Question("sink", "Are the sink heads dead?", answer, f"dead useless no-op {tokens}")
     if not steps.empty:
         answer = pruning_answer(ablation, steps)
-        yield Question("pruning", "How many heads can go together?", answer, "prune removable")
+        yield Question("pruning", "How many heads can go together?", answer, REMOVE)
 
 
 def _sink_rows(ablation: AblationResults, groups: pd.DataFrame, results: Results) -> pd.DataFrame:
@@ -279,6 +296,9 @@ def _group_plot(ablation: AblationResults, groups: pd.DataFrame, results: Result
         parts.append("Upright line: sum of the changes without each of these heads alone.")
     if rows["random_low"].notna().any():
         parts.append("Grey: range of random sets with as many heads in each layer.")
+    for stack in rows.loc[rows["group"] == SINK, "stack"]:
+        of = f" of {STACKS[stack]}" if len(results) > 1 else ""
+        parts.append(f"Sink heads{of}: {sink_heads_text(results[stack])}.")
     return group_plot("importance-groups", " ".join(parts), effects, unit=spoken_unit(ablation))
 
 
@@ -287,8 +307,8 @@ def _group_effect(
 ) -> GroupEffect:
     """Return the effect of a group in the unit of pages."""
     factor, group = unit_factor(ablation), str(row["group"])
-    tokens = capital(sink_tokens(results[row["stack"]]))
-    names = {SINK: f"{tokens} get at least half", HEAVY_NAME: f"{tokens} get over 90 %"}
+    tokens = sink_tokens(results[row["stack"]])
+    names = {SINK: f"Sink heads ({tokens})", HEAVY_NAME: f"Over 90 % on {tokens}"}
     name = names.get(group, capital(group))
     family = FAMILY_OF_TYPE.get(OffSinkType(group)) if group in [*OffSinkType] else None
     family = Family.SINK if group in names else family
@@ -310,6 +330,14 @@ def _group_effect(
     )
 
 
+def plain_verdict(ablation: AblationResults) -> str:
+    """Return the verdict that has no ring: the commonest one, if no head is only estimated."""
+    counts = verdict_counter(ablation)
+    if (ablation.chosen == AblationReason.NOT_ABLATED).any() or not counts:
+        return ""
+    return counts.most_common(1)[0][0]
+
+
 def _maps(
     ablation: AblationResults,
     changes: pd.DataFrame,
@@ -317,15 +345,13 @@ def _maps(
     ends: tuple[float, float],
 ) -> Iterator[HeadMap]:
     """Yield a map of all heads for each stack."""
-    counts = verdict_counter(ablation)
-    commonest = counts.most_common(1)[0][0] if counts else ""
-    linked = len(changes) <= MAX_LINKED
+    plain, linked = plain_verdict(ablation), len(changes) <= MAX_LINKED
     for stack in results:
         of_stack = changes[changes["stack"] == stack]
         rows = []
         for layer, heads in of_stack.groupby("layer", sort=True):
             cells = tuple(
-                _cell(ablation, row, ends, commonest, linked=linked)
+                _cell(ablation, row, ends, plain, linked=linked)
                 for row in heads.sort_values("head").to_dict("records")
             )
             rows.append(Row(f"layer {layer}", cells))
@@ -341,15 +367,23 @@ def _cell(
     ablation: AblationResults,
     row: Mapping[Any, Any],
     ends: tuple[float, float],
-    commonest: str,
+    plain: str,
     *,
     linked: bool,
 ) -> HeatCell:
-    """Return the cell of a head: its change on a fill, with a ring for a rarer verdict."""
+    """Return the cell of a head: its change on a fill, with a ring for its verdict.
+
+    Args:
+        ablation: results of all heads.
+        row: row of `head_changes`.
+        ends: ends of the scale of fills.
+        plain: verdict without a ring; empty if each verdict has one.
+        linked: whether the number leads to its row.
+    """
     exact, verdict = row["method"] == EXACT, row["verdict"]
     fill = effect_step(row["value"], ends)
     fill += "" if exact else " estimated"
-    fill += f" ring {verdict}" if verdict and verdict != commonest else ""
+    fill += f" ring {verdict}" if verdict and verdict != plain else ""
     printed = effect_row(ablation, row, exact=exact)
     if np.isnan(row["value"]):
         return HeatCell(printed.text.removeprefix("≈\u202f"), "q0")
