@@ -52,8 +52,16 @@ def test_what_the_model_does(reader: Reader) -> None:
     assert sum(len(text.split()) for text in texts) <= 250
 
 
+def function_row(reader: Reader, text: str) -> Locator:
+    """A function of heads; one that is not clearly above its baseline is behind one click."""
+    row = reader.page.locator(".who li", has_text=text)
+    if not row.is_visible():
+        reader.click(reader.page.locator(".unclear summary"))
+    return row
+
+
 def test_which_head_attends_to_the_previous_token(reader: Reader) -> None:
-    reader.respond(reader.page.locator(".who li", has_text="previous token").locator("> a"), "L")
+    reader.respond(function_row(reader, "previous token").locator("> a"), "L")
 
 
 def test_direct_objects_and_whether_a_head_beats_a_rule(reader: Reader) -> None:
@@ -127,7 +135,7 @@ def test_pairs_of_the_most_similar_heads(reader: Reader) -> None:
 
 
 def test_whether_punctuation_receives_attention(reader: Reader) -> None:
-    reader.respond(reader.page.locator(".who li", has_text="attends to punctuation"), "%")
+    reader.respond(function_row(reader, "attends to punctuation"), "%")
 
 
 def test_an_exact_view_to_share(reader: Reader, encoder_site: Site, open_page: Open) -> None:

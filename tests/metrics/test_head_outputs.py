@@ -423,7 +423,9 @@ def test_the_page_shows_the_studys_numbers(packed: Callable[[str], Study]) -> No
         ("own-sentence", "same_sentence_preference", "similar tokens"),
     ):
         label = "all" if name == "alike" else "top 1 %"
-        drawn = figures[name].rows.query(f"series == '{series}'")["value"]
+        figure = figures[name]
+        assert figure is not None
+        drawn = figure.rows.query(f"series == '{series}'")["value"]
         np.testing.assert_allclose(drawn, own.layers(metric, SinkView.RAW, label).value)
     (part,) = page.details
     assert part.ends is not None

@@ -1,6 +1,5 @@
 """The page of importance: sentences that the numbers do and do not support, and what it shows."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,12 @@ from headbook.charts.ablation import (
     group_plot,
 )
 from headbook.pages.head_parts.effect import ablation_section
-from headbook.pages.importance import ImportancePage, has_importance, importance_page
+from headbook.pages.importance import (
+    ImportancePage,
+    has_importance,
+    importance_page,
+    plain_verdict,
+)
 from headbook.pages.parts.page import Sentence, plain_text
 from headbook.pages.parts.table import NumberCell, words_cell
 from headbook.report.ablation import (
@@ -39,12 +43,14 @@ from headbook.report.answers.importance import (
     importance_answer,
     pruning_answer,
     random_rank,
+    removable_answer,
     sink_answer,
     sink_rows,
     verdict_counter,
     verdicts_answer,
 )
 from headbook.report.findings.ablation import ablation_summary, answer
+from headbook.report.findings.finding import Link
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import stack_results
 from headbook.schema import AblationTarget
@@ -83,28 +89,49 @@ STATE = AblationTarget.STATE
 
 
 def test_a_layer_answers_if_its_effect_is_above_that_of_all_others() -> None:
-    """The ratio is that of the other half of the sentences, as the table of tests has it."""
+    """The ratio is that of the numbers of the chart, which rest on all sentences."""
     heads = ablation_results(around(0.05, 0.0), STATE)
     effects = around(0.02, 0.3, 0.03, 0.01, spread=0.002)
     given = with_layers(heads, effects)
-    text = plain(importance_answer(given))
-    assert re.fullmatch(
-        r"Most without layer 1: its last states then move \d+\.\d times as far as without layer 2, "
-        r"which comes next\.",
-        text,
+    assert plain(importance_answer(given)) == (
+        "Without layer 1, the last states change (1 − cosine) 10 times as much as without any "
+        "other layer."
     )
-    reported = effects[given.half == HELD_OUT]
-    expected = reported[:, 1].sum() / reported[:, 2].sum()
-    ratio = layer_ratio(given)
+    assert plain(importance_answer(given, {"self": 1})) == (
+        "Layer 1 writes straight into the last states: without it, they change (1 − cosine) 10 "
+        "times as much as without any other layer."
+    )
+    ratio = layer_ratio(given, "self", STATE)
     assert ratio is not None
+    expected = effects[:, 1].sum() / effects[:, 2].sum()
+    assert (ratio.first, ratio.second) == (1, 2)
     assert ratio.value == pytest.approx(expected)
     assert ratio.low < expected < ratio.high
-    assert f"{expected:.1f} times" in text
     alike = with_layers(heads, around(0.3, 0.3, 0.03, spread=0.2))
     assert "layer" not in plain(importance_answer(alike))
     assert "layer" not in plain(importance_answer(heads))
     one = with_layers(heads, around(0.3))
-    assert layer_ratio(one) is None
+    assert layer_ratio(one, "self", STATE) is None
+
+
+@pytest.mark.parametrize(
+    ("means", "expected"),
+    [
+        ((0.05, 0.0, 0.001), "2 of the 3 heads that were replaced can each go alone; these are "
+                             "L0·H1 and L0·H2."),
+        ((0.05, 0.0), "One of 2 heads replaced can go alone: L0·H1."),
+        ((0.0,) * 7, "7 of the 7 heads that were replaced can each go alone; least changes "
+                     "without "),
+        ((0.05, 0.05), ""),
+    ],
+)  # fmt: skip
+def test_heads_that_could_go_are_named(means: tuple[float, ...], expected: str) -> None:
+    """Those of smallest change come first, and at most five have a name."""
+    found = removable_answer(ablation_results(around(*means, spread=0.0005)))
+    text = plain(found)
+    assert text.startswith(expected)
+    assert bool(text) == bool(expected)
+    assert sum(isinstance(part, Link) for part in found) <= 6
 
 
 @pytest.mark.parametrize(
@@ -325,12 +352,13 @@ def test_a_rank_among_random_sets_is_clear_only_if_few_sets_lie_beyond(
     assert random_rank(row) == expected
 
 
-def test_the_strictest_group_of_sink_heads_answers() -> None:
+def test_all_sink_heads_answer_as_on_the_page_of_patterns() -> None:
+    """The strictest group answers only where the group of all was not measured."""
     strict = heavy(CHANGES, NONE_CHANGE, 0.5, 0.2)
     both = pd.concat([strict.assign(group="sink"), strict])
-    assert {*sink_rows(both, "self", AblationTarget.LOSS)["group"]} == {HEAVY_NAME}
+    assert {*sink_rows(both, "self", AblationTarget.LOSS)["group"]} == {"sink"}
+    assert {*sink_rows(strict, "self", AblationTarget.LOSS)["group"]} == {HEAVY_NAME}
     only = strict.assign(group="sink")
-    assert {*sink_rows(only, "self", AblationTarget.LOSS)["group"]} == {"sink"}
     assert sink_rows(only, "cross", AblationTarget.LOSS).empty
 
 
@@ -398,7 +426,7 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(
     assert len(plain(page.answer).split()) <= 30
     verdicts = [row.cells[-1] for row in page.heads.rows]
     assert verdicts == [words_cell("changes the output"), words_cell("can go alone")]
-    assert [question.id for question in page.questions] == ["heads", "pruning"]
+    assert [question.id for question in page.questions] == ["heads", "removable", "pruning"]
     assert page.pruned is not None
     assert "random order" in {*page.pruned.rows["order"]}
     assert page.groups is not None
@@ -415,7 +443,7 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(
 
 def test_heads_of_a_type_are_answered_by_three_replacements(study: Study) -> None:
     verdicts = study.head_groups.query("group == 'previous-token' and target == 'kl'")
-    assert [*verdicts["replacement"]] == ["mean", "without_sink", "zero"]
+    assert {*verdicts["replacement"]} == {"mean", "without_sink", "zero"}
     assert [*verdicts["verdict"]] == ["changes"] * 3
     ablation = study.corpus_sums.ablation
     assert ablation is not None
@@ -446,19 +474,23 @@ def test_a_site_shows_all_heads_and_those_that_were_replaced(any_site: Site) -> 
         assert (any_site.folder / f"figures/{name}.pdf").exists()
 
 
-def test_only_rarer_verdicts_have_rings(encoder_site: Site) -> None:
+def test_each_verdict_has_a_ring_where_others_are_only_estimated(encoder_site: Site) -> None:
+    """No ring then means an estimate; without estimates the commonest verdict has none."""
     html = html_of(encoder_site.folder / "importance.html")
     given = encoder_site.study.corpus_sums.ablation
     assert given is not None
-    counts = verdict_counter(given).most_common()
+    plain_one, counts = plain_verdict(given), verdict_counter(given)
+    estimated = int((given.chosen == AblationReason.NOT_ABLATED).sum())
+    assert bool(plain_one) == (not estimated)
     styles = [e.attributes.get("class", "").split() for e in elements(html, "td")]
-    assert not any({"ring", counts[0][0]} <= {*style} for style in styles)
-    for verdict, amount in counts[1:]:
-        assert sum({"ring", verdict} <= {*style} for style in styles) == amount
     text = text_of(html)
-    assert "no ring: " in text
-    for verdict, amount in counts:
+    for verdict, amount in counts.items():
+        ringed = sum({"ring", verdict} <= {*style} for style in styles)
+        assert ringed == (0 if verdict == plain_one else amount)
         assert f"{SHORT_VERDICTS[AblationVerdict(verdict)]}: {amount}" in text
+    assert not any({"ring", "estimated"} <= {*style} for style in styles)
+    assert "no ring: " in text
+    assert (f"only estimated (≈): {estimated}" in text) == bool(estimated)
 
 
 def test_groups_of_heads_are_drawn_with_their_random_sets() -> None:
@@ -510,7 +542,11 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
         assert without.what.startswith(what)
         assert without.what.endswith(f"largest of {len(heads_of(stack.stack))} heads")
         assert without.verdict == verdict_words
-        assert without.picture is not None
+        # An axis of effects needs two above 0.
+        above = study.importance.query(
+            "metric == 'ablation_effect' and target == 'loss' and replacement == 'mean'"
+        )["value"]
+        assert (without.picture is not None) == ((above > 0).sum() > 1)
         mine = table[table["head"] == head.head]
         assert mine["change"].is_monotonic_decreasing
         listed = mine[(mine["rank"] <= 5) | (mine["rank"] > 10)]

@@ -197,7 +197,7 @@ def test_without_groups_the_bars_of_layers_are_absent(tmp_path: Path) -> None:
                          tmp_path)  # fmt: skip
     assert page.losses is not None
     assert page.layers is None
-    assert "Layers were not replaced as a whole: --importance fast" in text_of(html)
+    assert "without a whole layer (--importance fast" in text_of(html)
     assert 'class="lay"' not in html
     assert html.count('<b class="w') == 3
 

@@ -11,7 +11,7 @@ import pytest
 from ablation_results import SENTENCES, TOKENS, ablation_results, around
 from chosen_relations import chosen_tests
 from chosen_results import NO_ESTIMATES, Fake, fake_results, half_of, up_and_down
-from headbook.analysis.accumulators import Estimate
+from headbook.analysis.accumulators import SELECTION, Estimate
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.pages.parts.page import plain_text
 from headbook.report import relation_tests
@@ -27,7 +27,7 @@ from headbook.report.answers.overview.claims import MAX_CLAIMS, RULES, overview_
 from headbook.report.answers.overview.family_claim import family_claim
 from headbook.report.answers.overview.numbers import pooled
 from headbook.report.claims import table as claims_table
-from headbook.report.claims.overview import overview_rows
+from headbook.report.claims.ablation import layer_ratio_rows
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import HeadRule, head_rules
 from headbook.report.results import StackResults, stack_results
@@ -92,9 +92,11 @@ def test_the_sink_is_claimed_in_the_longest_run_of_layers_that_give_it_twice_as_
     assert plain_text(claim.sentence) == (
         f"In layers 1–2, 50{PERCENT} of attention goes to special tokens, which contribute little."
     )
-    assert lit(claim) == {(1, 0), (1, 1), (2, 1)}
+    # Sink heads: halfway from uniform attention to all of it, so that 0.5 is not enough.
+    assert lit(claim) == {(1, 0), (1, 1)}
     evidence = plain_text(claim.evidence)
     assert f"50.0{PERCENT} [" in evidence
+    assert f"sink heads, at least 55.0{PERCENT} of their attention on special tokens" in evidence
     assert f"uniform attention would give 10.0{PERCENT}" in evidence
     assert "100 sentences" in evidence
 
@@ -159,8 +161,8 @@ def test_a_head_without_a_test_of_its_own_supports_no_family(
     )
     results._made[head_rules] = {(0, 1): rule}
     assert only(family_claim, results) == (
-        f"In layer 0, two heads attend to nearby words; L0·H1 mostly to the next word "
-        f"(70{PERCENT})."
+        f"In layer 0, two heads attend to nearby words; L0·H1 most to the next word, "
+        f"for 70{PERCENT} of words."
     )
     for weak in (half._replace(value=0.4), half._replace(effective=3.0)):
         results._made[head_rules] = {(0, 1): rule._replace(agreement=weak)}
@@ -251,15 +253,18 @@ def replaced(
 def test_a_layer_is_claimed_if_its_effect_lies_above_every_other_one() -> None:
     (claim,) = layer_claim(replaced({"layer 0": 0.03, "layer 1": 0.24}))
     assert plain_text(claim.sentence) == (
-        "Without layer 1, the sentence vector moves 8 times as far as without any other layer."
+        "Layer 1 writes straight into the sentence vector: without it, the vector changes "
+        "(1 − cosine) 8 times as much as without any other layer."
     )
     assert lit(claim) == {(1, 0), (1, 1)}
     evidence = plain_text(claim.evidence)
     assert "ratio 8.0 [" in evidence
-    assert "writes straight into them" in evidence
     assert f"{SENTENCES} sentences" in evidence
     (claim,) = layer_claim(replaced({"layer 0": 0.24, "layer 1": 0.03}))
-    assert "writes straight" not in plain_text(claim.evidence)
+    assert plain_text(claim.sentence) == (
+        "Without layer 0, the sentence vector changes (1 − cosine) 8 times as much as without any "
+        "other layer."
+    )
     loss = replaced({"layer 0": 0.05, "layer 1": 0.06}, target=AblationTarget.LOSS)
     assert only(layer_claim, loss) == (
         "Without layer 1, the loss rises 1.2 times as much as without any other layer."
@@ -281,6 +286,22 @@ def test_a_layer_is_not_claimed_otherwise(effects: dict[str, float], spread: flo
     assert not only(layer_claim, fake_results({SINK: Fake([[0.1, 0.6]])}))
 
 
+def test_a_layer_that_one_half_does_not_choose_is_not_claimed() -> None:
+    """Its effect is the largest on all sentences, but the other half alone would choose another."""
+    results = replaced({"layer 0": 0.05, "layer 1": 0.06}, spread=0.0001)
+    ablation = results.study.corpus_sums.ablation
+    assert ablation is not None
+    assert only(layer_claim, results)
+    changes = ablation.changes[AblationTarget.EMBEDDING].copy()
+    chosen = ablation.half == SELECTION
+    changes[chosen, -1], changes[~chosen, -1] = 0.04 * TOKENS, 0.2 * TOKENS
+    turned = replace(ablation, changes={AblationTarget.EMBEDDING: changes})
+    sums = replace(results.study.corpus_sums, ablation=turned)
+    assert not only(
+        layer_claim, StackResults(replace(results.study, corpus_sums=sums), results.stack)
+    )
+
+
 @pytest.mark.parametrize(
     ("effect", "sets", "change"),
     [(0.01, 50, "less"), (0.09, 50, "more"), (0.05, 50, ""), (0.01, 20, ""), (0.01, 0, "")],
@@ -291,7 +312,7 @@ def test_sink_heads_are_claimed_outside_the_range_of_random_sets(
     random = tuple(np.linspace(0.02, 0.08, sets))
     found = only(sink_heads_claim, replaced({"sink": effect}, random=random))
     expected = (
-        f"Without the two sink heads, the sentence vector moves {change} than "
+        f"Without the two sink heads, the sentence vector changes (1 − cosine) {change} than "
         f"without random heads: {effect_text(effect)}."
     )
     assert found == (expected if change else "")
@@ -365,9 +386,10 @@ def rows_behind(tables: Mapping[str, pd.DataFrame], number: LinkedNumber) -> int
 def test_every_number_of_a_claim_leads_to_one_row(any_site: Site) -> None:
     study = any_site.study
     claims, tables = every_claim(stack_results(study)), tables_of(study)
-    assert claims or any_site.kind == "encoder"
+    # Models with random weights may support none.
+    assert claims or any_site.kind != "decoder"
     for claim in claims:
-        assert len(plain_text(claim.sentence).split()) <= 18, plain_text(claim.sentence)
+        assert len(plain_text(claim.sentence).split()) <= 26, plain_text(claim.sentence)
         in_sentence = [part for part in claim.sentence if isinstance(part, LinkedNumber)]
         assert len(in_sentence) == 1
         for number in numbers_of(claim):
@@ -378,7 +400,10 @@ def test_rows_hold_the_numbers_of_chosen_claims() -> None:
     results = replaced({"layer 0": 0.03, "layer 1": 0.24})
     (claim,) = layer_claim(results)
     ratio = next(n for n in numbers_of(claim) if n.table == "tests")
-    (row,) = [row for row in overview_rows(results) if dict(ratio.row).items() <= row.items()]
+    ablation = results.study.corpus_sums.ablation
+    assert ablation is not None
+    rows = layer_ratio_rows(ablation, "self")
+    (row,) = [row for row in rows if dict(ratio.row).items() <= row.items()]
     assert row["value"] == pytest.approx(8.0)
     assert row["low"] < 8 < row["high"]
 

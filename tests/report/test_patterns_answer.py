@@ -13,6 +13,7 @@ from ablation_results import ablation_results, around
 from chosen_results import Fake, fake_results
 from headbook.charts.plots import PlotMark
 from headbook.charts.sinks import change_plot, change_rows
+from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.pages.parts.page import plain_text
 from headbook.report.answers.patterns import (
     ODDS,
@@ -30,11 +31,13 @@ from headbook.report.answers.sinks import (
     SINK,
     SINK_OUTPUT,
     dead_answer,
+    masked_note,
     random_sets_note,
     sink_answer,
     sink_heads,
     sink_threshold,
 )
+from headbook.report.answers.stripes import main_stripes, stripes_answer, stripes_matter
 from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
@@ -75,8 +78,8 @@ def words(parts: Parts | None) -> str:
 def test_the_answer_on_sinks_follows_their_part_of_the_output() -> None:
     start = "2 of 4 heads attend mostly to [CLS] and [SEP]"
     assert words(sink_answer(sinks([[0.1, 0.2, 0.1, 0.1]]))) == (
-        "Attention to [CLS] and [SEP] adds little: 2 of 4 heads attend mostly there, yet only a "
-        "small part of their output comes from there."
+        f"{start}, yet mostly only a small part of their output comes from there: 10.0\u202f% to "
+        "20.0\u202f%."
     )
     # Below the attention, but not below its half, in both heads; then only in one of them.
     assert words(sink_answer(sinks([[0.6, 0.4, 0.1, 0.1]]))) == (
@@ -111,7 +114,7 @@ def test_one_sink_head_and_none_have_answers_of_their_own() -> None:
 def test_the_answer_names_the_sink_of_the_model() -> None:
     assert words(sink_answer(sinks(causal=True, tokens=""))).endswith("to the first token.")
     long = sinks([[0.1, 0.2, 0.1, 0.1]], causal=True, tokens="<s> … </s>")
-    assert "Attention to the first token, <s> and </s> adds" in words(sink_answer(long))
+    assert "attend mostly to the first token, <s> and </s>, yet" in words(sink_answer(long))
 
 
 def test_sink_heads_are_those_halfway_above_uniform_attention() -> None:
@@ -159,8 +162,7 @@ def effects(*means: float) -> AblationResults:
     ("groups", "wanted"),
     [
         (together("changes", "no_change"),
-         "No: without all sink heads together, 54 of 60 sentences change; with only [CLS] and "
-         "[SEP] masked in them, three do."),
+         "No: without all sink heads together, 54 of 60 sentences change."),
         (together("changes", "changes"),
          "No: without all sink heads together, 54 of 60 sentences change."),
         (together("changes", "undecided"),
@@ -224,23 +226,92 @@ def test_no_question_without_ablation_or_sink_heads(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("rank", "wanted"),
+    ("rank", "sets", "answer", "note"),
     [
-        (21, "Without all sink heads, the output changes less than without any of 20 random sets "
-             "of as many heads in the same layers."),
-        (1, "Without all sink heads, the output changes more than without any of 20 random sets "
-            "of as many heads in the same layers."),
-        (4, "The change without all sink heads is the 4th largest, beside 20 random sets of as "
-            "many heads in the same layers."),
+        (21, 20, "No: without all sink heads together, 54 of 60 sentences change, but the output "
+                 "less than without any of 20 random sets.",
+         "by rank, two-sided p = 0.10, too few sets for a clear difference."),
+        (101, 100, "No, but they matter less than others: without all sink heads together, 54 of "
+                   "60 sentences change, but the output less than without any of 100 random sets.",
+         "by rank, two-sided p = 0.02."),
+        (1, 100, "No, and they matter more than others: without all sink heads together, 54 of 60 "
+                 "sentences change, and the output more than without any of 100 random sets.",
+         "by rank, two-sided p = 0.02."),
+        (4, 20, "No: without all sink heads together, 54 of 60 sentences change.",
+         "is the 4th largest, beside 20 random sets of as many heads in the same layers."),
     ],
 )  # fmt: skip
 def test_random_sets_are_compared_by_rank(
-    rank: int, wanted: str, monkeypatch: pytest.MonkeyPatch
+    rank: int, sets: int, answer: str, note: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = together("changes", "no_change", rank=rank)
+    """That sink heads matter less than others is said only if enough sets lie above them."""
+    groups = together("changes", "no_change", rank=rank).assign(random_sets=sets)
     found = replaced(effects(0.0, 0.0), groups, monkeypatch)
-    assert plain_text(random_sets_note(found)) == wanted
-    assert random_sets_note(replaced(effects(0.0, 0.0), None, monkeypatch)) == ()
+    assert words(dead_answer(found)) == answer
+    assert plain_text(random_sets_note(found)).endswith(note)
+    assert plain_text(masked_note(found)) == (
+        "With only [CLS] and [SEP] masked in them, 3 of 60 sentences change."
+    )
+    without = replaced(effects(0.0, 0.0), None, monkeypatch)
+    assert random_sets_note(without) == masked_note(without) == ()
+
+
+# Key-driven heads.
+
+
+def striped(columns: Any, verdicts: AblationResults | None = None) -> StackResults:
+    """Return a stack whose heads leave these parts of their attention unexplained by keys."""
+    shape = np.shape(columns)
+    shares = {name: Fake(np.zeros(shape)) for name in (*PARTS, "same_token", "left_out")}
+    shares["after"] = Fake(np.ones(shape))
+    shares |= {EVEN[name]: Fake(np.full(shape, 0.05)) for name in (*PARTS, "same_token")}
+    shares["column"] = Fake(columns)
+    numbers = {
+        SINK: Fake(np.full(shape, 0.1), uniform=0.1),
+        HeadKey("relative_entropy", SinkView.RENORM, ""): Fake(np.full(shape, 0.5)),
+        **{HeadKey("type_shares", SinkView.RENORM, name): fake for name, fake in shares.items()},
+    }
+    found = results_of(numbers)
+    sums = replace(found.study.corpus_sums, ablation=verdicts)
+    return StackResults(replace(found.study, corpus_sums=sums), found.stack)
+
+
+def test_key_driven_heads_are_counted_by_layer() -> None:
+    all_in_one = striped([[0.5, 0.5], [0.05, 0.1]])
+    assert words(stripes_answer(all_in_one)) == (
+        "2 of 4 heads are key-driven: every query attends to the same few words. All are in layer "
+        "1."
+    )
+    assert main_stripes(all_in_one) == [(1, 0), (1, 1)]
+    spread = striped([[0.05, 0.5, 0.5], [0.05, 0.1, 0.5]])
+    assert words(stripes_answer(spread)).endswith(" Two are in layer 1.")
+    one = striped([[0.05, 0.5]])
+    assert words(stripes_answer(one)) == (
+        "1 of 2 heads is key-driven: every query attends to the same few words. It is in layer 0."
+    )
+    none = striped([[0.5, 0.5]])
+    assert words(stripes_answer(none)).startswith("From [CLS] and [SEP]: with them masked, no head")
+    assert main_stripes(none) == []
+    assert stripes_matter(none) == ()
+    assert stripes_answer(sinks()) is None
+
+
+@pytest.mark.parametrize(
+    ("means", "wanted"),
+    [
+        ((0.05, 0.05), "They are not useless: two of two change the output when replaced alone, "
+                       "all in layer 0."),
+        ((0.05, 0.0), "They are not useless: one of two changes the output when replaced alone."),
+        ((0.0, 0.0), "Replaced alone, each of the two can go; all together were not tested."),
+        ((0.0075, 0.0), "Whether they matter is not known: of two replaced alone, none surely"),
+        (None, ""),
+    ],
+)  # fmt: skip
+def test_whether_key_driven_heads_matter_is_said_by_verdicts(
+    means: tuple[float, ...] | None, wanted: str
+) -> None:
+    found = striped([[0.05, 0.05]], None if means is None else effects(*means))
+    assert plain_text(stripes_matter(found)).startswith(wanted)
 
 
 def test_the_chart_of_changes_has_all_heads_together_before_single_ones(

@@ -30,6 +30,7 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import interval_text, number, visible
 
 MARGIN = 2.0  # per cent of a plot's width beside the lowest and the highest value
+MARGIN_OF_TICKS = 4.0  # per cent of a plot's width within which texts of ticks run inwards
 ROW, COMPACT_ROW = 30, 24  # pixels of a row, and of one of many
 MANY_ROWS = 16  # rows from which on they are compact
 PRINTED_ROW = 34  # pixels of a row in papers, where names stand above the marks
@@ -96,7 +97,16 @@ def _upright(x: float, height: float, style: str = "gl") -> str:
 
 
 def _ticks_below(place: Place, ticks: Sequence[tuple[float, str]], y: float) -> str:
-    return "".join(text(words, percent(place(value)), y, "mid s") for value, words in ticks)
+    return "".join(
+        text(words, percent(place(value)), y, _tick_style(place(value))) for value, words in ticks
+    )
+
+
+def _tick_style(place: float) -> str:
+    """Return the classes of a tick's text, which stays inside the plot at both ends."""
+    if place > 100 - MARGIN_OF_TICKS:
+        return "end s"
+    return "s" if place < MARGIN_OF_TICKS else "mid s"
 
 
 class GroupEffect(NamedTuple):
@@ -287,7 +297,7 @@ def layers_plot(
     axis = "".join(text(each, "0", height * (i + 0.5) + 4, "b s") for i, each in enumerate(layers))
     return Plot(
         name=name, caption=caption, height=bottom + 24, behind=tuple(behind), marks=tuple(marks),
-        axis=axis, axis_width=60 if max(map(len, layers)) < 9 else 120, label_width=20,
+        axis=axis, axis_width=60 if max(map(len, layers)) < 9 else 120, label_width=60,
         rows=pd.DataFrame(heads, columns=[*HeadEffect._fields])[["row", "name", "value", "exact"]]
         .rename(columns={"row": "layer", "name": "head"}),
         root=root,
@@ -308,10 +318,8 @@ def _swarm(heads: Sequence[HeadEffect], place: Place, y: float, unit: str) -> li
         words = f"{head.name}: {number(head.value)} {unit}{'' if head.exact else ', estimated'}"
         shape = mark("model", x, y + LANES[lane], hollow=not head.exact)
         marks.append(PlotMark(shape, head.style, head.href, words, x, y + LANES[lane]))
-    last = place(heads[-1].value)
-    style, shift = ("end s halo", -9.0) if last > 88 else ("s halo", 9.0)
-    y = y + LANES[lane] + 4 if last <= 88 else y + 15
-    return [*marks, text(heads[-1].name.split()[-1], percent(last), y, style, shift)]
+    name, at = heads[-1].name.split()[-1], percent(place(heads[-1].value))
+    return [*marks, text(name, at, y + LANES[lane] + 4, "s halo", 9.0)]
 
 
 def compared_plot(

@@ -30,7 +30,7 @@ from headbook.charts.theme import (
 from headbook.report.wording import visible
 
 AXIS_WIDTHS = (0, 46, 60, 120)  # pixels of the column of the axis
-LABEL_WIDTHS = (0, 20, 100, 130, 160, 200)  # pixels of the column of labels
+LABEL_WIDTHS = (0, 20, 60, 100, 130, 160, 200)  # pixels of the column of labels
 LABEL_DISTANCE = 18.0  # pixels between the labels of two lines
 HIT_RADIUS = 11.0  # pixels around a mark with a link that a pointer hits
 MARK_RADIUS = 4.6

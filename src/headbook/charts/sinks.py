@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,9 @@ from headbook.study.sentence_data import HeadName
 SINK_HEIGHT = 380  # pixels
 MAX_LINKED_HEADS = 150  # heads of a stack that are drawn one by one
 MAX_PROFILE_POINTS = 16  # heads of a layer that the area of the layer has as points
-MAX_NAMED_HEADS = 80  # heads of a stack up to which sink heads are named in the chart
+MAX_NAMED_HEADS = 80  # heads of a stack up to which the chart names the first of a layer
 PAGE_WIDTH = 1240  # pixels of a plot on a wide page, by which names are placed
-NAME_HEIGHT = 12  # pixels
-NOTE_DISTANCE = 22  # pixels between the two notes, at least
-NOTE_RISE = 0.08  # share by which the note on a bar stands above it
-MAX_NOTE_PLACE = 70  # per cent of the plot beyond which notes stand on the left of their head
+MAX_NOTE_PLACE = 70  # per cent of the plot beyond which the note stands on the left of its head
 HeadRow = Mapping[Hashable, Any]  # a row of `sink_rows`
 HeadMark = tuple[float, HeadRow]  # place in per cent of the plot, and the row of a head
 
@@ -106,9 +104,9 @@ def sink_plot(results: StackResults, name: str, caption: str) -> Plot:
             step = width / max(len(here), 1)
             marks += (_pair(results, x, row, scale, step) for x, row in here)
     if len(rows) <= MAX_LINKED_HEADS:
-        marks += _notes(max(heads, key=lambda head: head[1]["attention"]), scale)
+        marks.append(_note(max(heads, key=lambda head: head[1]["attention"]), scale))
     if len(rows) <= MAX_NAMED_HEADS:
-        marks += _names([head for head in heads if head[1]["sink_head"]], scale)
+        marks += _names(heads, scale)
     return Plot(
         name=name,
         caption=caption,
@@ -117,7 +115,9 @@ def sink_plot(results: StackResults, name: str, caption: str) -> Plot:
         behind=tuple(behind),
         marks=tuple(marks),
         axis=value_axis(scale, ticks),
-        labels=_line_labels(heads[-1][1], scale) + text("layer", "10", SINK_HEIGHT - 6),
+        labels=_keys(rows)
+        + _line_labels(heads[-1][1], scale)
+        + text("layer", "10", SINK_HEIGHT - 6),
         label_width=100,
         rows=rows,
     )
@@ -196,32 +196,26 @@ def _layer_pair(results: StackResults, layer: int, x: float, scale: Scale) -> It
 
 
 def _names(heads: Sequence[HeadMark], scale: Scale) -> Iterator[str]:
-    """Yield the names of heads above their marks, moved up where two would overlap."""
-    placed: list[tuple[float, float, float]] = []
-    for x, row in heads:
-        name = f"H{row['head']}"
-        centre, width, y = x * PAGE_WIDTH / 100, 5 + 7 * len(name), scale(row["attention"]) - 9
-        while any(
-            abs(centre - other) < (width + other_width) / 2 and abs(y - other_y) < NAME_HEIGHT
-            for other, other_y, other_width in placed
-        ):
-            y -= 3
-        placed.append((centre, y, width))
-        yield text(name, percent(x), y, "mid s at-wide")
+    """Yield the name of the head of each layer with most attention, above its mark."""
+    for _, of_layer in groupby(heads, key=lambda head: head[1]["layer"]):
+        x, row = next(of_layer)
+        yield text(f"H{row['head']}", percent(x), scale(row["attention"]) - 9, "mid s")
 
 
-def _notes(head: HeadMark, scale: Scale) -> Iterator[str]:
-    """Yield what the two marks of a head stand for."""
+def _note(head: HeadMark, scale: Scale) -> str:
+    """Return the two numbers of a head, beside its upper mark."""
     x, row = head
     style, shift = ("end b halo at-page", -12) if x > MAX_NOTE_PLACE else ("b halo at-page", 13)
-    name, y = f"L{row['layer']}·H{row['head']}", scale(row["attention"])
-    attention = f"● {share_text(row['attention'])} of the attention of {name}"
-    yield text(attention, percent(x), y + 4, style, shift)
     output = row.get("output", math.nan)
-    if not math.isnan(output):
-        words = f"▬ {share_text(output)} of its output norm"
-        y = max(scale(output + NOTE_RISE), y + NOTE_DISTANCE)
-        yield text(words, percent(x), y, style, shift)
+    words = f"{share_text(row['attention'])} of its attention"
+    words += "" if math.isnan(output) else f", {share_text(output)} of its output"
+    return text(words, percent(x), scale(row["attention"]) + 4, style, shift)
+
+
+def _keys(rows: pd.DataFrame) -> str:
+    """Return what the two kinds of marks stand for, above all data."""
+    bar = text("▬ output", "10", 28, "s") if "output" in rows else ""
+    return text("○ attention", "10", 12, "s") + bar
 
 
 def _line_labels(row: HeadRow, scale: Scale) -> str:

@@ -25,6 +25,7 @@ from headbook.report.ablation import (
     unit_factor,
 )
 from headbook.report.answers import importance as answers
+from headbook.report.answers.sinks import sink_heads_text
 from headbook.report.families import FAMILY_OF_TYPE, Family, families, family_names, sink_tokens
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.head_types import OffSinkType
@@ -40,6 +41,7 @@ TITLE = "What does the model lose without a head?"
 MAX_LISTED = 150  # heads of the table; the files have all of them
 MAX_LINKED = 400  # heads beyond which cells of the map are no links, to keep the page small
 MANY = 24  # heads of a layer from which on cells of the map are too small for numbers
+REMOVE = "remove removed removal drop delete cut prune pruning removable without"
 Results = Mapping[str, StackResults]
 
 
@@ -94,9 +96,12 @@ class ImportancePage(AnalysisPage):
 
     @property
     def verdicts(self) -> list[tuple[str, str, int]]:
-        """Verdicts with their names and numbers of heads, the commonest first."""
+        """Classes of verdicts, their names and numbers of heads; without a class: no ring."""
+        plain = plain_verdict(self.ablation)
         counts = answers.verdict_counter(self.ablation).most_common()
-        return [(each, short_verdict(each), amount) for each, amount in counts]
+        found = [(each if each != plain else "", short_verdict(each), n) for each, n in counts]
+        estimated = int((self.ablation.chosen == AblationReason.NOT_ABLATED).sum())
+        return [*found, ("", "only estimated (≈)", estimated)] if estimated else found
 
     @property
     def measure(self) -> answers.Measure:
@@ -153,7 +158,7 @@ def importance_page(results: Results) -> ImportancePage:
         description=f"What {study.manifest.model.name} loses when the outputs of heads are "
         "replaced: groups, single heads, and verdicts.",
         topic="Importance of heads",
-        answer=answers.importance_answer(ablation),
+        answer=answers.importance_answer(ablation, _last_layers(results)),
         scope=_scope(ablation, groups),
         questions=tuple(_questions(ablation, results, sink, steps)),
         absent=tuple(_absent(ablation, has_pruning=not steps.empty)),
@@ -161,7 +166,7 @@ def importance_page(results: Results) -> ImportancePage:
         groups=_group_plot(ablation, groups, results),
         maps=tuple(_maps(ablation, changes, results, ends)),
         ends=(f"{ends[0]:,.10g}", f"{ends[1]:,.10g} {answers.spoken_unit(ablation)}"),
-        sink=parts.removed_table(ablation, sink) if not sink.empty else None,
+        sink=parts.sink_table(ablation, sink, results) if not sink.empty else None,
         pruned=None if steps.empty else parts.pruning_plot(ablation, steps),
         layers=parts.layers_plot(ablation, changes),
         legend=_legend(results),
@@ -183,6 +188,12 @@ def _with_styles(results: Results, changes: pd.DataFrame) -> pd.DataFrame:
         styles.append(f"f-{family}" if family else "c-other")
         names.append(family_names(results[stack])[family] if family else "")
     return changes.assign(style=styles, family=names)
+
+
+def _last_layers(results: Results) -> dict[str, int]:
+    """Return the last layer of each stack that writes into the output of the model."""
+    stacks = [name for name in results if name != "encoder"]
+    return {name: results[name].stack.attention_layers[-1] for name in stacks}
 
 
 def _scope(ablation: AblationResults, groups: pd.DataFrame) -> tuple[tuple[str, str], ...]:
@@ -213,15 +224,18 @@ def _questions(
 ) -> Iterator[Question]:
     """Yield the further questions: single heads, sink heads, and heads that go together."""
     yield Question(
-        "heads", "Which heads count when replaced alone?", answers.heads_answer(ablation)
-    )
+        "heads", "Which heads count when replaced alone?", answers.heads_answer(ablation),
+        "important matter needed strongest effect",
+    )  # fmt: skip
+    if removable := answers.removable_answer(ablation):
+        yield Question("removable", "Which heads could go?", removable, f"{REMOVE} useless spare")
     if not sink.empty:
         tokens = sink_tokens(results[sink["stack"].iloc[0]])
         answer = answers.sink_answer(ablation, sink, tokens)
-        yield Question("sink", f"Are the heads on {tokens} dead?", answer, "dead useless no-op")
+        yield Question("sink", "Are the sink heads dead?", answer, f"dead useless no-op {tokens}")
     if not steps.empty:
         answer = answers.pruning_answer(ablation, steps)
-        yield Question("pruning", "How many heads can go together?", answer, "prune removable")
+        yield Question("pruning", "How many heads can go together?", answer, REMOVE)
 
 
 def _sink_rows(ablation: AblationResults, groups: pd.DataFrame, results: Results) -> pd.DataFrame:
@@ -246,6 +260,9 @@ def _group_plot(ablation: AblationResults, groups: pd.DataFrame, results: Result
         caption.append("Upright line: sum of the changes without each of these heads alone.")
     if rows["random_low"].notna().any():
         caption.append("Grey: range of random sets with as many heads in each layer.")
+    for stack in rows.loc[rows["group"] == SINK, "stack"]:
+        of = f" of {STACKS[stack]}" if len(results) > 1 else ""
+        caption.append(f"Sink heads{of}: {sink_heads_text(results[stack])}.")
     return group_plot(
         "importance-groups", " ".join(caption), effects, unit=answers.spoken_unit(ablation)
     )
@@ -256,8 +273,8 @@ def _group_effect(
 ) -> GroupEffect:
     """Return the effect of a group in the unit of pages."""
     factor, group = unit_factor(ablation), str(row["group"])
-    tokens = capital(sink_tokens(results[row["stack"]]))
-    names = {SINK: f"{tokens} get at least half", HEAVY_NAME: f"{tokens} get over 90 %"}
+    tokens = sink_tokens(results[row["stack"]])
+    names = {SINK: f"Sink heads ({tokens})", HEAVY_NAME: f"Over 90 % on {tokens}"}
     name = names.get(group, capital(group))
     family = FAMILY_OF_TYPE.get(OffSinkType(group)) if group in [*OffSinkType] else None
     family = Family.SINK if group in names else family
@@ -279,6 +296,14 @@ def _group_effect(
     )
 
 
+def plain_verdict(ablation: AblationResults) -> str:
+    """Return the verdict that has no ring: the commonest one, if no head is only estimated."""
+    counts = answers.verdict_counter(ablation)
+    if (ablation.chosen == AblationReason.NOT_ABLATED).any() or not counts:
+        return ""
+    return counts.most_common(1)[0][0]
+
+
 def _maps(
     ablation: AblationResults,
     changes: pd.DataFrame,
@@ -286,15 +311,13 @@ def _maps(
     ends: tuple[float, float],
 ) -> Iterator[HeadMap]:
     """Yield a map of all heads for each stack."""
-    counts = answers.verdict_counter(ablation)
-    commonest = counts.most_common(1)[0][0] if counts else ""
-    linked = len(changes) <= MAX_LINKED
+    plain, linked = plain_verdict(ablation), len(changes) <= MAX_LINKED
     for stack in results:
         of_stack = changes[changes["stack"] == stack]
         rows = []
         for layer, heads in of_stack.groupby("layer", sort=True):
             cells = tuple(
-                _cell(ablation, row, ends, commonest, linked=linked)
+                _cell(ablation, row, ends, plain, linked=linked)
                 for row in heads.sort_values("head").to_dict("records")
             )
             rows.append(Row(f"layer {layer}", cells))
@@ -310,15 +333,23 @@ def _cell(
     ablation: AblationResults,
     row: Mapping[Any, Any],
     ends: tuple[float, float],
-    commonest: str,
+    plain: str,
     *,
     linked: bool,
 ) -> HeatCell:
-    """Return the cell of a head: its change on a fill, with a ring for a rarer verdict."""
+    """Return the cell of a head: its change on a fill, with a ring for its verdict.
+
+    Args:
+        ablation: results of all heads.
+        row: row of `head_changes`.
+        ends: ends of the scale of fills.
+        plain: verdict without a ring; empty if each verdict has one.
+        linked: whether the number leads to its row.
+    """
     exact, verdict = row["method"] == EXACT, row["verdict"]
     fill = effect_step(row["value"], ends)
     fill += "" if exact else " estimated"
-    fill += f" ring {verdict}" if verdict and verdict != commonest else ""
+    fill += f" ring {verdict}" if verdict and verdict != plain else ""
     printed = answers.effect_row(ablation, row, exact=exact)
     if np.isnan(row["value"]):
         return HeatCell(printed.text.removeprefix("≈\u202f"), "q0")

@@ -32,7 +32,7 @@ from headbook.report.answers.overview.live_sentence import (
     mean_map,
 )
 from headbook.report.answers.overview.model_kind import Purpose, purpose_of, what_it_gives
-from headbook.report.families import family_names
+from headbook.report.families import Family, family_names, sink_tokens
 from headbook.report.findings import Finding, findings_of
 from headbook.report.findings.ablation import ablation_summary
 from headbook.report.findings.finding import Link
@@ -49,8 +49,10 @@ from headbook.report.wording import (
     visible,
 )
 from headbook.schema import Side
+from headbook.study.ablation import HeadSetKind
 from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import HeadName
+from headbook.study.study import Study
 
 MAX_FAMILY_TILES = 24  # heads of a family with a tile in its section
 OPACITY_STEPS = 10  # steps of opacity of the cells of the live sentence
@@ -80,6 +82,8 @@ class LiveFigure:
         rows: the families.
         rtl: whether the text runs from right to left.
         strongest: the strongest head, its query and its weight, in words; empty without one.
+        once: name of the family of repeated tokens if its largest weight on a token that stands
+            once is that from the token itself; else empty.
     """
 
     stack: str
@@ -91,6 +95,7 @@ class LiveFigure:
     rows: tuple[LiveRow, ...]
     rtl: bool
     strongest: tuple[str, str, str] | None
+    once: str
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,7 @@ class OverviewPage(Page):
         layers: largest loss without a layer; None if not measured.
         families: families with their heads.
         functions: functions and their heads, by title of the stack.
+        sink: the sink tokens of each stack, in words.
         findings: all findings, by stack; then those of the importance of heads.
         facts: facts of the run as terms and values.
         notes: the author's own words, in Markdown.
@@ -188,6 +194,7 @@ class OverviewPage(Page):
     layers: LinkedNumber | None
     families: tuple[FamilySection, ...]
     functions: tuple[tuple[str, tuple[FunctionRow, ...]], ...]
+    sink: str
     findings: tuple[FindingGroup, ...]
     facts: tuple[tuple[str, str], ...]
     notes: str
@@ -228,14 +235,19 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
         estimated=losses is not None and not all(loss.exact for loss in losses.heads.values()),
         layers=_largest_loss(layers),
         families=tuple(_family(results, each) for each in family_heads(results)),
-        functions=tuple(_functions(results)),
+        functions=tuple(
+            (STACKS[name], rows)
+            for name, each in results.items()
+            if each.metrics and (rows := tuple(map(_function_row, head_functions(each))))
+        ),
+        sink=" or ".join(dict.fromkeys(map(sink_tokens, results.values()))),
         findings=tuple(group for group in _finding_groups(results) if group.findings),
         facts=tuple(run_facts(manifest)),
         notes=manifest.notes,
         alarms=tuple(run_alarms(manifest)),
         failed=manifest.failed,
         warnings=tuple(run_warnings(manifest)),
-        absent=tuple(dict.fromkeys(gap.what for gap in manifest.gaps)),
+        absent=tuple(dict.fromkeys((*(gap.what for gap in manifest.gaps), *_unmeasured(study)))),
         sentences=bool(study.sentence_data.listed),
         annotators="; ".join(dict.fromkeys(manifest.annotators.values())),
         counted=coverage(manifest),
@@ -276,6 +288,15 @@ def _size(manifest: Manifest) -> str:
         f"{parameters} parameters · {shape} · read on {coverage(manifest)}"
         f"{names and f' of {names}'}, {count_text(tokens, 'token')}"
     )
+
+
+def _unmeasured(study: Study) -> Iterator[str]:
+    """Yield what the wall has no bars of, with the option that measures it."""
+    ablation = study.corpus_sums.ablation
+    if ablation is None:
+        yield "what the model loses without a head (--importance fast adds bars)"
+    elif not any(one.kind is HeadSetKind.GROUP for one in ablation.sets):
+        yield "what it loses without a whole layer (--importance fast measures that, too)"
 
 
 def _unsupported(manifest: Manifest) -> str:
@@ -332,7 +353,18 @@ def live_figure(results: StackResults, live: LiveSentence) -> LiveFigure:
         rtl=is_right_to_left(live.keys.text),
         strongest=found
         and (head_name(found[0]), visible(live.queries.pieces[found[1]]), number(found[2])),
+        once=_falls_to_itself(live, names),
     )
+
+
+def _falls_to_itself(live: LiveSentence, names: Mapping[Family, str]) -> str:
+    """Return the name of the family of repeated tokens if it lights the chosen word itself."""
+    pieces, word = live.keys.pieces, live.word
+    for each in live.families:
+        if each.family == Family.REPEATS and not live.crosses and pieces.count(pieces[word]) == 1:
+            own = each.mean[:, word]
+            return names[each.family] if int(np.argmax(own)) == word else ""
+    return ""
 
 
 def live_data(results: Mapping[str, StackResults]) -> dict[str, Any]:

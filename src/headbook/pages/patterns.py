@@ -12,7 +12,9 @@ from headbook.charts.plots import Plot
 from headbook.charts.sinks import MAX_LINKED_HEADS, change_plot, sink_plot
 from headbook.charts.theme import amount_class
 from headbook.metrics import ids
+from headbook.pages.overview_parts.wall import tile_style
 from headbook.pages.parts.atlas import map_style
+from headbook.pages.parts.head_card import strongest_of
 from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection
 from headbook.pages.parts.table import HeatCell, PageTable, Row
 from headbook.report.ablation import margin_text, verdict_target_text
@@ -22,10 +24,18 @@ from headbook.report.answers.sinks import (
     SINK_OUTPUT,
     contributes_less,
     dead_answer,
+    masked_note,
     random_sets_note,
     sink_answer,
     sink_example,
     sink_heads,
+    sink_heads_text,
+)
+from headbook.report.answers.stripes import (
+    MAX_STRIPED,
+    main_stripes,
+    stripes_answer,
+    stripes_matter,
 )
 from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import head_link
@@ -39,6 +49,7 @@ from headbook.report.wording import (
     number,
     number_word,
     percent,
+    visible,
     whole_percent,
 )
 from headbook.schema import HEAD_RULES, HeadKey, SinkView
@@ -60,14 +71,33 @@ class PatternQuestion(Question):
     """A question of the page with the figure that answers it.
 
     Attributes:
-        figure: the chart; its caption says what is drawn.
+        figure: the chart, whose caption says what is drawn; None if maps of heads answer.
         why: explanation from the literature, or an inference, that the page does not test.
         note: a sentence with further numbers; empty without one.
+        heads: heads that the question is about, with their maps; empty without any.
     """
 
-    figure: Plot
+    figure: Plot | None
     why: str
     note: Sentence = ()
+    heads: tuple["StripedHead", ...] = ()
+
+
+class StripedHead(NamedTuple):
+    """A key-driven head with its mean map.
+
+    Attributes:
+        name, href: the head and its page.
+        style: classes of the map in the colour of its family.
+        pair: query and key of its strongest exemplar; empty without one.
+        weight: weight of that pair.
+    """
+
+    name: str
+    href: str
+    style: str
+    pair: str
+    weight: str
 
 
 class MappedHead(NamedTuple):
@@ -198,15 +228,14 @@ def _sink_figure(results: StackResults) -> Plot:
     tokens, measured = sink_tokens(results), "their share of its output"
     caption = (
         f"Each pair of marks is a head: the share of its attention on {tokens} (circle), and "
-        f"{measured} (bar), by summed value-weighted norms. Solid: sink heads, at least halfway "
-        "from uniform attention to all of it."
+        f"{measured} (bar), by summed value-weighted norms; all sentences. Solid: sink heads, "
+        f"{sink_heads_text(results)}."
     )
     if np.isfinite(results.heads(*SINK).value).sum() > MAX_LINKED_HEADS:
         caption = (
             f"Heads of each layer from most to least attention on {tokens} (line), and below it "
             f"{measured}, by summed value-weighted norms (lower edge). Marks: all heads of the "
-            "layer together. From the upper line on: sink heads, at least halfway from uniform "
-            "attention to all of it."
+            f"layer together. From the upper line on: sink heads, {sink_heads_text(results)}."
         )
     return sink_plot(results, _name(results, "sinks"), caption)
 
@@ -227,6 +256,8 @@ def _questions(results: StackResults) -> Iterator[PatternQuestion]:
     """Yield the further questions that the study answers."""
     if dead := dead_answer(results):
         yield _dead_question(results, dead)
+    if stripes := stripes_answer(results):
+        yield _stripes_question(results, stripes)
     if diagonal := answers.diagonal_answer(results):
         yield PatternQuestion(
             id="diagonal", title="Why not the diagonal?", answer=diagonal,
@@ -299,14 +330,47 @@ def _dead_question(results: StackResults, answer: Sentence) -> PatternQuestion:
         ),
         why="Replaced one at a time, heads that stand in for each other may all look small. So all "
         "sink heads are replaced together, too.",
-        note=random_sets_note(results),
+        note=(*masked_note(results), " ", *random_sets_note(results)),
     )  # fmt: skip
+
+
+def _stripes_question(results: StackResults, answer: Sentence) -> PatternQuestion:
+    """Return the question on key-driven heads, with the maps of the layer that has most of them."""
+    heads = [HeadName(results.stack.name, *place) for place in main_stripes(results)]
+    layer = f" in layer {heads[0].layer}" if heads else ""
+    return PatternQuestion(
+        id="stripes", title=f"Why the vertical stripes{layer}?", answer=answer,
+        keywords="vertical stripes columns last layer key-driven same words useless heads dead "
+        "whatever the query",
+        figure=None,
+        why="A stripe of [CLS] or of another sink is no sign of such a head: the sink is masked "
+        "before one weight per key is fitted. An inference, not tested here: in the last layer "
+        "every token can add the same words to the output, so that the query matters little."
+        if heads and heads[0].layer == results.stack.attention_layers[-1]
+        else "A stripe of the sink is no sign of such a head: the sink is masked before one weight "
+        "per key is fitted.",
+        note=stripes_matter(results),
+        heads=tuple(_striped(results, head) for head in heads[:MAX_STRIPED]),
+    )  # fmt: skip
+
+
+def _striped(results: StackResults, head: HeadName) -> StripedHead:
+    """Return a key-driven head with its map and the pair of its strongest exemplar."""
+    found, pair, weight = strongest_of(results).get(head), "", ""
+    if found is not None:
+        texts = results.study.sentence_data.sentences[found.index].texts
+        query = texts[results.stack.queries].pieces[found.query]
+        key = texts[results.stack.keys].pieces[found.key]
+        pair, weight = visible(f"{query} → {key}"), number(found.score)
+    style = tile_style(results, head)
+    return StripedHead(head_name(head), head_page(head), style, pair, weight)
 
 
 def _section(results: StackResults) -> PatternSection:
     """Return the answers for a stack after the first."""
     asked = {
         "Are such heads dead? ": dead_answer(results),
+        "Why the vertical stripes? ": stripes_answer(results),
         "Why not the diagonal? ": answers.diagonal_answer(results),
         "Do all tokens then receive the same? ": answers.alike_answer(results),
         "Do heads keep to their sentence? ": answers.own_sentence_answer(results),

@@ -2,21 +2,23 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from headbook.ablation.head_sets import HeadGroup
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.analysis.intervals import signed_ratio_interval
 from headbook.report.head_types import head_types
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, interval_text, number, number_word, percent
-from headbook.schema import AblationTarget, Replacement
+from headbook.schema import LAYER_RATIO, AblationTarget, Replacement
 from headbook.study import ablation_tests
-from headbook.study.ablation import AblationReason, AblationResults, HeadSet, HeadSetKind
+from headbook.study.ablation import AblationReason, AblationResults, HeadSetKind
 from headbook.study.ablation_tables import EFFECT, ESTIMATED, EXACT, INTERACTION
 from headbook.study.ablation_tests import ATTRIBUTION, COSINE_TARGETS, AblationVerdict
 from headbook.study.sentence_data import HeadName, heads_of
@@ -271,43 +273,77 @@ LAYER_GROUP = re.compile(rf"{LAYER}(\d+)")
 
 
 class LayerRatio(NamedTuple):
-    """Ratio of the two largest effects of whole layers, on sentences that did not choose them.
+    """Ratio of the two largest effects of whole layers of a stack, on all sentences.
 
     Attributes:
-        first, second: layers of the largest effects on the selection half.
-        value, low, high: ratio of their effects on the held-out half, with its 95 % interval.
-        clear: whether the effect of the first layer is clearly above that of every other layer.
+        first, second: numbers of the layers of the largest effects.
+        value, low, high: ratio of their effects, with its 95 % interval.
+        clear: whether the selection half chooses the same layer, and its effect on the held-out
+            half is clearly above that of every other layer.
     """
 
-    first: HeadSet
-    second: HeadSet
+    first: int
+    second: int
     value: float
     low: float
     high: float
     clear: bool
 
 
-def layer_ratio(ablation: AblationResults) -> LayerRatio | None:
+def layer_ratio(ablation: AblationResults, stack: str, target: str) -> LayerRatio | None:
     """Return the ratio of the two largest effects of whole layers; None without two layers.
 
-    Effects are those of the target by which heads are ranked, with heads replaced by their means.
+    The ratio rests on all sentences, as the effects of layers on pages do. Whether it is clear is
+    decided on the half of the sentences that did not choose the layer.
+
+    Args:
+        ablation: effects, with heads replaced by their means.
+        stack: stack of the layers.
+        target: target of the effects.
     """
-    layers = [
-        index
+    sets = {
+        index: int(found[1])
         for index in ablation.select(HeadSetKind.GROUP, Replacement.MEAN)
-        if LAYER_GROUP.fullmatch(ablation.sets[index].name)
-    ]
-    changes = ablation.changes[ablation_tests.ranked_target(ablation)][:, layers]
-    selecting = changes[ablation.half == SELECTION].sum(0)
-    reported = changes[ablation.half == HELD_OUT]
-    if len(layers) < 2 or not len(reported) or np.isnan(selecting).any():
+        if ablation.sets[index].stack == stack
+        and (found := LAYER_GROUP.fullmatch(ablation.sets[index].name))
+    }
+    changes = ablation.changes[target][:, [*sets]]
+    if len(sets) < 2 or not len(changes) or np.isnan(changes).any():
         return None
-    best, *others = np.argsort(-selecting, kind="stable")
-    largest = np.broadcast_to(reported[:, [best]], reported[:, others].shape)
-    value, low, high = signed_ratio_interval(largest, reported[:, others])
-    first, second = (ablation.sets[layers[place]] for place in (best, others[0]))
-    clear = bool((low > 1).all())
-    return LayerRatio(first, second, float(value[0]), float(low[0]), float(high[0]), clear)
+    numbers = [*sets.values()]
+    best, *others = np.argsort(-changes.sum(0), kind="stable")
+    value, low, high = _ratios_to_others(changes, best, others)
+    held_out = changes[ablation.half == HELD_OUT]
+    chosen = int(np.argmax(changes[ablation.half == SELECTION].sum(0)))
+    clear = chosen == best and len(held_out) > 0
+    clear = clear and bool((_ratios_to_others(held_out, best, others)[1] > 1).all())
+    return LayerRatio(
+        numbers[best], numbers[others[0]], float(value[0]), float(low[0]), float(high[0]),
+        clear and bool(low[0] > 1),
+    )  # fmt: skip
+
+
+def layer_ratio_label(ratio: LayerRatio, target: str) -> str:
+    """Return the label of the ratio of two layers in the table of tests."""
+    return f"{LAYER}{ratio.first}/{Replacement.MEAN}/{target}"
+
+
+def layer_ratio_number(ratio: LayerRatio, stack: str, target: str) -> LinkedNumber:
+    """Return how many times as large the effect of the first layer is, with its row."""
+    row = (
+        ("claim", LAYER_RATIO), ("stack", stack), ("layer", ratio.first),
+        ("label", layer_ratio_label(ratio, target)),
+    )  # fmt: skip
+    digits = 0 if ratio.value >= 2 else 1
+    return LinkedNumber(f"{ratio.value:,.{digits}f} times", "tests", row)
+
+
+def _ratios_to_others(
+    changes: NDArray[np.float64], best: int, others: Sequence[int]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ratios of the effect of one layer to those of others, with their intervals."""
+    largest = np.broadcast_to(changes[:, [best]], changes[:, others].shape)
+    return signed_ratio_interval(largest, changes[:, others])
 
 
 def head_groups(results: Mapping[str, StackResults]) -> list[HeadGroup]:

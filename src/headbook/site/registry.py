@@ -104,7 +104,8 @@ PAGES = (
     PageEntry(
         "importance.html", "Importance of heads", MenuPlace.ANALYSES, importance_page,
         has_importance,
-        keywords=f"{USELESS} ablation ablate causal knockout removable prune michel voita",
+        keywords=f"{USELESS} ablation ablate causal knockout remove removed removal removable "
+        "delete drop prune michel voita",
     ),
     PageEntry(
         "syntax.html", "Syntax", MenuPlace.ANALYSES, syntax_page,

@@ -219,8 +219,11 @@ def _words(title: str, path: str, note: str) -> list[str]:
 
 
 def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
-    """Return the questions of pages that answer some, each with its answer."""
-    for page in pages:
+    """Return the questions of pages that answer some, each with its answer.
+
+    Pages of single metrics come last: five answers are shown at first.
+    """
+    for page in sorted(pages, key=lambda page: isinstance(page, MetricPage)):
         if isinstance(page, AnalysisPage):
             yield _words(page.title, page.path, plain_text(page.answer))
             for question in page.questions:

@@ -10,9 +10,11 @@ from headbook.charts import Plot
 from headbook.charts import ablation as charts
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.ablation import HEAVY_NAME, REPLACEMENTS, unit, unit_factor, verdict_text
-from headbook.report.answers.importance import effect_row, spoken_unit
+from headbook.report.answers.importance import effect_row, random_rank, spoken_unit
+from headbook.report.families import sink_tokens
 from headbook.report.head_types import OffSinkType
 from headbook.report.linked_rows import LinkedNumber
+from headbook.report.results import StackResults
 from headbook.report.wording import MISSING, STACKS, count_text, head_name, interval_text, number
 from headbook.schema import Replacement
 from headbook.study import ablation_tests
@@ -49,6 +51,43 @@ def removed_table(
         f"Random sets, {unit(ablation)}", "Rank among them",
     )  # fmt: skip
     return PageTable(titles, rows, "Heads replaced together.") if rows else None
+
+
+INSTEAD = {  # what stands in place of the outputs of sink heads
+    Replacement.MEAN: "their mean output",
+    Replacement.WITHOUT_SINK: "the same, {sink} masked",
+    Replacement.ZERO: "zero",
+}
+
+
+def sink_table(
+    ablation: AblationResults, groups: pd.DataFrame, results: Mapping[str, StackResults]
+) -> PageTable:
+    """Return a row for each replacement of all sink heads at once.
+
+    Args:
+        ablation: results behind the rows.
+        groups: rows of the sink heads of one stack in `Study.head_groups`.
+        results: results by stack, for the names of sink tokens.
+    """
+    rows, by = [], unit_factor(ablation)
+    for each in sorted(_groups_with_verdict(ablation, groups).to_dict("records"), key=_order):
+        name = INSTEAD[Replacement(each["replacement"])]
+        beside, _ = random_rank(each)
+        cells = (
+            effect_cell(each, by),
+            words_cell(verdict_text(each, "layers and groups")),
+            words_cell(beside or MISSING),
+        )
+        rows.append(Row(name.format(sink=sink_tokens(results[each["stack"]])), cells))
+    columns = ("In their place", f"Change, {unit(ablation)}", "Sentences", "Beside random sets")
+    heads = int(groups["heads"].iloc[0])
+    return PageTable(columns, tuple(rows), f"{count_text(heads, 'sink head')} replaced together.")
+
+
+def _order(row: Mapping[Any, Any]) -> int:
+    """Return the place of a replacement among those of sink heads."""
+    return REPLACEMENTS.index(row["replacement"])
 
 
 def _groups_with_verdict(ablation: AblationResults, groups: pd.DataFrame) -> pd.DataFrame:

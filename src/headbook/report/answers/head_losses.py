@@ -18,14 +18,14 @@ from headbook.study.study import Study
 
 STEPS = 20  # lengths of bars
 WITHOUT_HEAD = {  # target: what a bar shows
-    AblationTarget.EMBEDDING: "how far the sentence vector moves without the head (1 − cosine)",
-    AblationTarget.STATE: "how far the last states move without the head (1 − cosine)",
+    AblationTarget.EMBEDDING: "how much the sentence vector changes without the head (1 − cosine)",
+    AblationTarget.STATE: "how much the last states change without the head (1 − cosine)",
     AblationTarget.LOSS: "how much the loss of the next token rises without the head (nats)",
     AblationTarget.MASKED_LOSS: "how much the loss of masked tokens rises without it (nats)",
 }
 LOST = {  # target: what changes without a head, in labels
-    AblationTarget.EMBEDDING: "the sentence vector moves by",
-    AblationTarget.STATE: "the last states move by",
+    AblationTarget.EMBEDDING: "the sentence vector changes by",
+    AblationTarget.STATE: "the last states change by",
     AblationTarget.LOSS: "the loss rises by",
     AblationTarget.MASKED_LOSS: "the loss rises by",
 }
@@ -80,6 +80,13 @@ def bar_step(value: float, most: float) -> int:
     return max(1, round(STEPS * math.sqrt(min(value / most, 1))))
 
 
+def layer_step(value: float, most: float) -> int:
+    """Return the length of a layer's bar in `STEPS`, proportional to the loss; 0 for no loss."""
+    if not (value > 0 and most > 0):
+        return 0
+    return max(1, round(STEPS * min(value / most, 1)))
+
+
 def head_losses(study: Study) -> HeadLosses | None:
     """Return what the model loses without each head; None if it was not measured."""
     ablation = study.corpus_sums.ablation
@@ -105,7 +112,7 @@ class LayerLoss(NamedTuple):
     Attributes:
         effect: change of the main target, in its unit.
         value: the same as a number with its row.
-        step: length of the bar in `STEPS`.
+        step: length of the bar in `STEPS`, which is proportional to the effect.
     """
 
     effect: Estimate
@@ -116,7 +123,7 @@ class LayerLoss(NamedTuple):
 def layer_losses(results: Iterable[StackResults]) -> dict[str, dict[int, LayerLoss]]:
     """Return what the model loses without each layer, by stack; empty if not measured.
 
-    The lengths of bars have one scale for all stacks.
+    The lengths of bars have one scale for all stacks, so that bars show ratios of layers.
     """
     rows = {each.stack.name: layer_rows(each) for each in results}
     values = [row["value"] for of_stack in rows.values() for row in of_stack.values()]
@@ -126,7 +133,7 @@ def layer_losses(results: Iterable[StackResults]) -> dict[str, dict[int, LayerLo
             layer: LayerLoss(
                 estimate_of(row),
                 group_number(effect_text(row["value"]), stack, row["group"], row["target"]),
-                bar_step(row["value"], most),
+                layer_step(row["value"], most),
             )
             for layer, row in of_stack.items()
         }

@@ -1,7 +1,9 @@
 """Answers of the page on importance: what the model loses without heads, layers and sink heads.
 
-Each answer follows from numbers by rule. Layers and heads that answer were chosen on one half of
-the sentences and are reported on the other; verdicts hold for all heads together.
+Each answer follows from numbers by rule. A layer answers only if one half of the sentences chooses
+it and the other half confirms it; its number rests on all sentences, as the numbers of the chart
+do. Heads that answer were chosen on one half of the sentences and are reported on the other;
+verdicts hold for all heads together.
 """
 
 from collections import Counter
@@ -15,15 +17,17 @@ from headbook.report.ablation import (
     HEAVY_NAME,
     REPLACEMENTS,
     SINK,
+    LayerRatio,
     layer_ratio,
     main_target,
     unit,
     unit_factor,
 )
+from headbook.report.answers.layers import layer_sentence
 from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import STACKS, capital, count_text, number, number_word, percent
-from headbook.schema import ABLATION, HELD_OUT_SPLIT, LAYER_RATIO, AblationTarget, Replacement
+from headbook.schema import ABLATION, HELD_OUT_SPLIT, AblationTarget, Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import EFFECT
@@ -39,31 +43,29 @@ class Measure(NamedTuple):
 
     Attributes:
         subject: what changes, with a verb in the present tense.
-        extent: how two changes are compared.
         definition: the number that measures the change.
     """
 
     subject: str
-    extent: str
     definition: str
 
 
 MEASURES: dict[str, Measure] = {
     AblationTarget.EMBEDDING: Measure(
-        "the sentence vector moves", "as far",
+        "the sentence vector changes",
         "1 minus the cosine of the sentence vectors with and without the heads, in thousandths",
     ),
     AblationTarget.STATE: Measure(
-        "its last states move", "as far",
+        "its last states change",
         "1 minus the cosine of the last states with and without the heads, in thousandths",
     ),
     AblationTarget.KL: Measure(
-        "its predictions change", "as much",
+        "its predictions change",
         "Kullback–Leibler divergence of the predictions with and without the heads, per token, in "
         "per cent of the loss of the whole model",
     ),
 }  # fmt: skip
-LOSS_MEASURE = Measure("its loss changes", "as much", "change of the loss per token, in per cent")
+LOSS_MEASURE = Measure("its loss changes", "change of the loss per token, in per cent")
 
 
 def measure_of(ablation: AblationResults) -> Measure:
@@ -97,31 +99,40 @@ def short_number(value: float) -> str:
     return number(value, like=10.0 if abs(value) < 9.95 else 100.0)
 
 
-def importance_answer(ablation: AblationResults) -> Parts:
-    """Return what the model loses without a head: by layers, else by verdicts of single heads."""
-    ratio, measure = layer_ratio(ablation), measure_of(ablation)
-    if ratio is not None and ratio.clear:
-        several = len({head.stack for head in ablation.heads}) > 1
-        first, second = (
-            f"{each.name} of {STACKS[each.stack]}" if several else each.name
-            for each in (ratio.first, ratio.second)
-        )
-        target = ablation_tests.ranked_target(ablation)
-        label = f"{ratio.first.name}/{Replacement.MEAN}/{target}"
-        row = (("claim", LAYER_RATIO), ("stack", ratio.first.stack), ("label", label))
-        subject, _, verb = measure.subject.rpartition(" ")
-        return (
-            f"Most without {first}: {subject} then {verb} ",
-            LinkedNumber(f"{number(ratio.value, like=10.0)} times", "tests", row),
-            f" {measure.extent} as without {second}, which comes next.",
-        )
-    return verdicts_answer(ablation)
+def clear_layer(ablation: AblationResults) -> tuple[str, LayerRatio] | None:
+    """Return the stack and the ratio of its decisive layer; None without a clear one.
+
+    Of several stacks with a clear layer, the first has the answer.
+    """
+    target = ablation_tests.ranked_target(ablation)
+    for stack in dict.fromkeys(head.stack for head in ablation.heads):
+        ratio = layer_ratio(ablation, stack, target)
+        if ratio is not None and ratio.clear:
+            return stack, ratio
+    return None
+
+
+def importance_answer(ablation: AblationResults, last: Mapping[str, int] | None = None) -> Parts:
+    """Return what the model loses without a head: by layers, else by verdicts of single heads.
+
+    Args:
+        ablation: results of all heads.
+        last: last layer with attention of each stack, which writes straight into the output.
+    """
+    found = clear_layer(ablation)
+    if found is None:
+        return verdicts_answer(ablation)
+    stack, ratio = found
+    target = ablation_tests.ranked_target(ablation)
+    several = len({head.stack for head in ablation.heads}) > 1
+    where = f" of {STACKS[stack]}" if several else ""
+    is_last = (last or {}).get(stack) == ratio.first
+    return layer_sentence(ratio, stack, where, target, is_last=is_last)
 
 
 def heads_answer(ablation: AblationResults) -> Parts:
     """Return what single heads change, beyond what `importance_answer` says."""
-    ratio = layer_ratio(ablation)
-    if ratio is not None and ratio.clear:
+    if clear_layer(ablation) is not None:
         return verdicts_answer(ablation)
     return largest_answer(ablation) or verdicts_answer(ablation)
 
@@ -180,6 +191,26 @@ def verdicts_answer(ablation: AblationResults) -> Parts:
     return amount, f" {verb} the output when replaced one at a time; {rest}."
 
 
+def removable_answer(ablation: AblationResults) -> Parts:
+    """Return which heads can go alone, those of smallest change by name; empty without any."""
+    target = ablation_tests.ranked_target(ablation)
+    effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
+    tested = int((effects["verdict"] != "").sum())
+    removable = effects[effects["verdict"] == AblationVerdict.NO_CHANGE]
+    if removable.empty:
+        return ()
+    removable = removable.sort_values("value", key=abs, kind="stable")
+    heads = ablation_tests.head_names(removable)
+    if len(heads) == 1:
+        return (f"One of {count_text(tested, 'head')} replaced can go alone: ",
+                head_link(heads[0]), ".")  # fmt: skip
+    links = [part for head in heads[:MAX_NAMED_HEADS] for part in (", ", head_link(head))][1:]
+    links[-2] = " and "
+    named = "least changes without " if len(heads) > MAX_NAMED_HEADS else "these are "
+    amount = Link(f"{len(heads):,} of the {count_text(tested, 'head')}", "#list")
+    return amount, f" that were replaced can each go alone; {named}", *links, "."
+
+
 def harmful_note(ablation: AblationResults) -> Parts:
     """Return which heads make the loss worse; nothing without any."""
     effects = ablation_tests.head_effects(ablation, main_target(ablation), Replacement.MEAN)
@@ -194,7 +225,9 @@ def harmful_note(ablation: AblationResults) -> Parts:
 
 
 def sink_rows(groups: pd.DataFrame, stack: str, target: str) -> pd.DataFrame:
-    """Return the rows of the strictest group of sink heads of a stack, by replacement.
+    """Return the rows of the sink heads of a stack, by replacement.
+
+    The group of all sink heads answers, as on the page of patterns; without it, the strictest one.
 
     Args:
         groups: rows of `Study.head_groups`.
@@ -202,7 +235,7 @@ def sink_rows(groups: pd.DataFrame, stack: str, target: str) -> pd.DataFrame:
         target: target of the effects.
     """
     known = groups[(groups["stack"] == stack) & (groups["target"] == target)]
-    found = (known[known["group"] == group] for group in (HEAVY_NAME, SINK))
+    found = (known[known["group"] == group] for group in (SINK, HEAVY_NAME))
     return next((rows for rows in found if len(rows)), known[:0])
 
 

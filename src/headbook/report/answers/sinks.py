@@ -16,6 +16,7 @@ from headbook.report.results import StackResults, heads_by_value
 from headbook.report.wording import (
     count_text,
     head_name,
+    number,
     number_word,
     ordinal,
     percent,
@@ -31,6 +32,7 @@ from headbook.study.sentence_data import HeadName
 SINK = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
 SINK_OUTPUT = HeadKey(ids.SINK_NORM_SHARE, SinkView.RAW, "")
 SINK_GROUP = "sink"  # name of the group of all sink heads in the table of groups
+MAX_RANDOM_P = 0.05  # two-sided p of a rank among random sets from which on it is clear
 CHANGES = {AblationVerdict.CHANGES, AblationVerdict.HARMFUL}
 
 
@@ -54,6 +56,17 @@ def sink_threshold(uniform: float) -> float:
     return uniform + MIN_SINK_SHARE * off_uniform if off_uniform >= MIN_OFF_UNIFORM else np.nan
 
 
+def sink_heads_text(results: StackResults) -> str:
+    """Return what a sink head is: from which share of its attention on, and how that is set."""
+    threshold = sink_threshold(float(np.nanmean(results.uniform(*SINK).value)))
+    if np.isnan(threshold):
+        return "none here, where uniform attention gives nearly all to the sink"
+    return (
+        f"at least {percent(threshold)} of their attention on {sink_tokens(results)}, halfway from "
+        "uniform attention to all of it"
+    )
+
+
 def largest_share(results: StackResults, key: HeadKey) -> Parts:
     """Return the largest share of any head with the head's name and ties: ``15.0 %, in L1·H1``."""
     values = results.heads(*key).value
@@ -75,6 +88,14 @@ def contributes_less(results: StackResults, sinks: Sequence[Place], factor: floa
     return below > len(sinks) / 2
 
 
+def output_range(results: StackResults, sinks: Sequence[Place]) -> Parts:
+    """Return the smallest and the largest part of the output of sink heads from the sink."""
+    shares = results.heads(*SINK_OUTPUT).value
+    known = sorted((s for s in sinks if np.isfinite(shares[s])), key=lambda s: float(shares[s]))
+    ends = [head_row(results, SINK_OUTPUT, s, percent(float(shares[s]))) for s in known]
+    return (ends[0], " to ", ends[-1]) if len(ends) > 1 else (ends[0],)
+
+
 def sink_answer(results: StackResults) -> Parts:
     """Return how many heads attend mostly to the sink, and whether it adds to their output."""
     sinks, tokens = sink_heads(results), sink_tokens(results)
@@ -87,8 +108,8 @@ def sink_answer(results: StackResults) -> Parts:
     if not results.has_value(*SINK_OUTPUT):
         return heads, f" {verb} mostly to {tokens}."
     if contributes_less(results, sinks, 1 / 2):
-        end = "mostly there, yet only a small part of their output comes from there."
-        return f"Attention to {tokens} adds little: ", heads, f" {verb} {end}"
+        end = "yet mostly only a small part of their output comes from there: "
+        return heads, f" {verb} mostly to {tokens}, {end}", *output_range(results, sinks), "."
     if contributes_less(results, sinks):
         end = "yet a smaller part of their output comes from there."
     else:
@@ -144,18 +165,44 @@ def _dead_together(results: StackResults, rows: Mapping[str, Any]) -> Parts | No
     changed = group_row(mean, f"{_changed(mean):,} of {sentences}")
     is_masked_same = masked is not None and masked["verdict"] == AblationVerdict.NO_CHANGE
     if mean["verdict"] in CHANGES:
-        end = ""
-        if masked is not None and is_masked_same:
-            amount = _changed(masked)
-            do = "does" if amount < 2 else "do"
-            end = f"; with only {sink_tokens(results)} masked in them, {number_word(amount)} {do}"
-        return "No: without all sink heads together, ", changed, f" change{end}."
+        start, end = _beside_random_sets(mean)
+        return f"{start}: without all sink heads together, ", changed, f" change{end}."
     if mean["verdict"] != AblationVerdict.NO_CHANGE or not is_masked_same or zero is None:
         return None
     if zero_is_dead(zero):
         return "Yes: without all sink heads together, only ", changed, " change."
     start = "Only their mean matters: with it in place of all sink heads together, "
     return start, changed, " change; with zero, more do."
+
+
+def _beside_random_sets(mean: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the start and the end of the answer that sink heads are not dead.
+
+    Args:
+        mean: row of all sink heads together, whose rank among random sets says how much they matter
+            beside other heads; it is clear from two-sided p of at most `MAX_RANDOM_P` on.
+    """
+    sets, rank = int(mean["random_sets"]), float(mean["rank"])
+    if not sets or rank not in {1, sets + 1}:
+        return "No", ""
+    word, link = ("less", "but") if rank > 1 else ("more", "and")
+    end = f", {link} the output {word} than without any of {sets:,} random sets"
+    if 2 / (sets + 1) > MAX_RANDOM_P:
+        return "No", end
+    return f"No, {link} they matter {word} than others", end
+
+
+def masked_note(results: StackResults) -> Parts:
+    """Return how many sentences change with only the sink masked; empty if not measured."""
+    row = rows_together(results).get(Replacement.WITHOUT_SINK)
+    if row is None or not row["verdict"]:
+        return ()
+    sentences = count_text(int(row["n_sentences"]), "sentence")
+    return (
+        f"With only {sink_tokens(results)} masked in them, ",
+        group_row(row, f"{_changed(row):,} of {sentences}"),
+        " change.",
+    )
 
 
 def _dead_alone(results: StackResults, *, tested_together: bool) -> Parts:
@@ -197,11 +244,12 @@ def random_sets_note(results: StackResults) -> Parts:
     if row is None or not row["random_sets"]:
         return ()
     sets, rank = int(row["random_sets"]), int(row["rank"])
-    random_sets = f"{sets} random sets of as many heads in the same layers"
-    start = "Without all sink heads, the output changes "
     if rank in {1, sets + 1}:
-        extreme = group_row(row, "more" if rank == 1 else "less")
-        return start, extreme, f" than without any of {random_sets}."
+        p = group_row(row, f"p = {number(2 / (sets + 1))}")
+        clear = "" if 2 / (sets + 1) <= MAX_RANDOM_P else ", too few sets for a clear difference"
+        start = "Random sets have as many heads in each layer; by rank, two-sided "
+        return start, p, f"{clear}."
+    random_sets = f"{sets} random sets of as many heads in the same layers"
     place = group_row(row, ordinal(rank))
     return "The change without all sink heads is the ", place, f" largest, beside {random_sets}."
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
-from headbook.report.ablation import LAYER_GROUP, layer_ratio
+from headbook.report.ablation import LAYER, layer_ratio, layer_ratio_label
 from headbook.schema import ABLATION, ALL, HELD_OUT_SPLIT, LAYER_RATIO, Replacement
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION
@@ -49,7 +49,8 @@ def ablation_tests(study: Study) -> Iterator[dict[str, Any]]:
     yield from _heads(ablation, study.importance)
     yield from _groups(study.head_groups)
     yield from _largest(ablation)
-    yield from _layers(ablation)
+    for stack in study.manifest.stacks:
+        yield from layer_ratio_rows(ablation, stack.name)
     yield from _audited(ablation)
     yield from _pruned(ablation, study.pruning)
 
@@ -160,28 +161,26 @@ def _largest_rows(ablation: AblationResults, target: str) -> Iterator[dict[str, 
         yield EMPTY_ROW | identity | ends | {"split": split} | sample
 
 
-def _layers(ablation: AblationResults) -> Iterator[dict[str, Any]]:
-    """Yield the ratio of the two largest effects of whole layers."""
-    ratio = layer_ratio(ablation)
-    layer = LAYER_GROUP.fullmatch(ratio.first.name) if ratio else None
-    if ratio is None or layer is None:
-        return
-    target, reported = ranked_target(ablation), ablation.half == HELD_OUT
-    yield EMPTY_ROW | {
-        "claim": LAYER_RATIO,
-        "stack": ratio.first.stack,
-        "layer": int(layer[1]),
-        "metric": f"{GROUP}_ratio",
-        "label": f"{ratio.first.name}/{Replacement.MEAN}/{target}",
-        "split": HELD_OUT_SPLIT,
-        "value": ratio.value,
-        "low": ratio.low,
-        "high": ratio.high,
-        "baseline": f"{ratio.second.name} ({ratio.second.stack})",
-        "baseline_value": 1.0,
-        "n_sentences": int(reported.sum()),
-        "n_observations": float(ablation.counts[target][reported].sum()),
-    }  # fmt: skip
+def layer_ratio_rows(ablation: AblationResults, stack: str) -> Iterator[dict[str, Any]]:
+    """Yield the ratio of the two largest effects of whole layers of a stack, for each target."""
+    for target in dict.fromkeys((ablation.targets[0], ranked_target(ablation))):
+        ratio = layer_ratio(ablation, stack, target)
+        if ratio is None:
+            continue
+        yield EMPTY_ROW | {
+            "claim": LAYER_RATIO,
+            "stack": stack,
+            "layer": ratio.first,
+            "metric": f"{GROUP}_ratio",
+            "label": layer_ratio_label(ratio, target),
+            "value": ratio.value,
+            "low": ratio.low,
+            "high": ratio.high,
+            "baseline": f"{LAYER}{ratio.second}",
+            "baseline_value": 1.0,
+            "n_sentences": len(ablation.content_hash),
+            "n_observations": float(ablation.counts[target].sum()),
+        }
 
 
 def _audited(ablation: AblationResults) -> Iterator[dict[str, Any]]:

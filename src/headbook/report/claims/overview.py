@@ -3,8 +3,6 @@
 import math
 from collections.abc import Iterator
 
-from headbook.report.ablation import main_target
-from headbook.report.answers.overview.ablation_claims import LAYER_RATIO, ratio_key
 from headbook.report.answers.overview.attention_claims import (
     INDUCED,
     INDUCTION,
@@ -19,7 +17,6 @@ from headbook.report.answers.overview.numbers import (
     SINK_NORM,
     SINK_SHARE,
     UNEXPLAINED,
-    decisive_layer,
     like_random,
     same_keys,
     sink_run,
@@ -49,7 +46,3 @@ def overview_rows(results: StackResults) -> Iterator[Row]:
     if (random := like_random(results)) is not None:
         yield row(RANDOM, stack, random.column, value=random.entropy, baseline="random weights",
                   baseline_value=random.random.value)  # fmt: skip
-    found, ablation = decisive_layer(results), results.study.corpus_sums.ablation
-    if found is not None and ablation is not None:
-        key = ratio_key(found, main_target(ablation))
-        yield row(LAYER_RATIO, stack, key, layer=found.layer, value=found.ratio)

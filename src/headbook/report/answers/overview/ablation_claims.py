@@ -2,37 +2,22 @@
 
 from collections.abc import Iterator
 
-from headbook.report.ablation import SINK, TARGET_NAMES, main_target
+from headbook.report.ablation import LAYER, SINK, TARGET_NAMES, layer_ratio_number, main_target
+from headbook.report.answers.layers import CHANGES, layer_sentence
 from headbook.report.answers.overview.claim_parts import (
     OF_STACK,
     OverviewClaim,
     effect_parts,
     effect_text,
-    estimate_parts,
     group_number,
     heads_at,
     sentences_text,
 )
-from headbook.report.answers.overview.numbers import LayerEffect, decisive_layer, sink_heads
+from headbook.report.answers.overview.numbers import decisive_layer, sink_heads
 from headbook.report.findings.finding import Link
-from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
-from headbook.report.wording import capital, number_word
-from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation_tests import COSINE_TARGETS
-
-LAYER_RATIO = "overview: layer"  # claim in the table of tests
-MOVES = {  # target: what changes, and how a ratio of changes is read
-    AblationTarget.EMBEDDING: ("the sentence vector moves", "far"),
-    AblationTarget.STATE: ("the last states move", "far"),
-    AblationTarget.LOSS: ("the loss rises", "much"),
-    AblationTarget.MASKED_LOSS: ("the loss rises", "much"),
-}
-
-
-def ratio_key(found: LayerEffect, target: str) -> tuple[str, str, str]:
-    """Return metric, view and label of the ratio of the effects of two layers."""
-    return (target, str(Replacement.MEAN), f"layer {found.layer} / layer {found.next}")
+from headbook.report.wording import capital, interval_text, number_word
+from headbook.schema import AblationTarget
 
 
 def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
@@ -40,32 +25,23 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
     found, ablation = decisive_layer(results), results.study.corpus_sums.ablation
     if found is None or ablation is None:
         return
-    stack, target = results.stack.name, AblationTarget(main_target(ablation))
-    moves, measure = MOVES[target]
-    ratio = claim_number(
-        f"{found.ratio.value:.1f}", LAYER_RATIO, stack, ratio_key(found, target), layer=found.layer
-    )
-    is_last = found.layer == results.stack.attention_layers[-1]
-    direct = " The last layer writes straight into them." if target in COSINE_TARGETS else ""
-    digits = 0 if found.ratio.value >= 2 else 1
+    stack, target, ratio = results.stack.name, AblationTarget(main_target(ablation)), found.ratio
+    is_last = stack != "encoder" and ratio.first == results.stack.attention_layers[-1]
+    exact = layer_ratio_number(ratio, stack, target)._replace(text=f"{ratio.value:.1f}")
     yield OverviewClaim(
         "layer",
         stack,
-        (
-            f"Without layer {found.layer}{OF_STACK[stack]}, {moves} ",
-            ratio._replace(text=f"{found.ratio.value:.{digits}f} times"),
-            f" as {measure} as without any other layer.",
-        ),
-        heads_at(results, [(found.layer, head) for head in range(results.stack.n_heads)]),
+        layer_sentence(ratio, stack, OF_STACK[stack], target, is_last=is_last),
+        heads_at(results, [(ratio.first, head) for head in range(results.stack.n_heads)]),
         (
             f"{capital(TARGET_NAMES[target])}: ",
-            *effect_parts(stack, f"layer {found.layer}", target, found.effect),
-            f" for all heads of layer {found.layer}, ",
-            *effect_parts(stack, f"layer {found.next}", target, found.next_effect),
-            f" for those of layer {found.next}, the next; ratio ",
-            *estimate_parts(ratio, found.ratio, share=False),
-            f". Each head is replaced by its mean output.{direct if is_last else ''}"
-            f"{sentences_text(found.effect)} ",
+            *effect_parts(stack, f"{LAYER}{ratio.first}", target, found.effect),
+            f" for all heads of layer {ratio.first}, ",
+            *effect_parts(stack, f"{LAYER}{ratio.second}", target, found.next_effect),
+            f" for those of layer {ratio.second}, the next; ratio ",
+            exact,
+            f" {interval_text(ratio.low, ratio.high)}, on all sentences. Each head is replaced by "
+            f"its mean output.{sentences_text(found.effect)} ",
             Link("All layers", "importance.html"),
         ),
     )
@@ -85,7 +61,7 @@ def sink_heads_claim(results: StackResults) -> Iterator[OverviewClaim]:
         stack,
         (
             f"Without the {number_word(len(found.heads))} sink heads{OF_STACK[stack]}, "
-            f"{MOVES[AblationTarget(target)][0]} {compared} than without random heads: ",
+            f"{CHANGES[AblationTarget(target)]} {compared} than without random heads: ",
             group_number(effect_text(found.effect.value), stack, SINK, target),
             ".",
         ),

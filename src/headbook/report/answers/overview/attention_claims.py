@@ -25,6 +25,7 @@ from headbook.report.answers.overview.numbers import (
     same_keys,
     sink_run,
 )
+from headbook.report.answers.sinks import sink_heads, sink_heads_text
 from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import Parts, metric_link
 from headbook.report.linked_rows import claim_number
@@ -33,7 +34,6 @@ from headbook.report.wording import capital, count_text, number, number_word, pe
 from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 
-SINK_HEAD = 0.5  # share of a head's attention from which on the claim on the sink lights the head
 # Claims in the table of tests.
 SINK, SAME_KEYS, OTHER_HEADS, INDUCED, RANDOM = (
     "overview: sink", "overview: same keys", "overview: same keys, other heads",
@@ -47,9 +47,10 @@ def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
     if run is None:
         return
     stack, value, tokens = results.stack.name, run.attention, sink_tokens(results)
-    shares = results.heads(*SINK_SHARE).value
-    half = [place for place in places_of(results) if shares[place] >= SINK_HEAD]
-    lit = half or [p for p in places_of(results) if p[0] in run.layers and shares[p] >= value.value]
+    shares, sinks = results.heads(*SINK_SHARE).value, sink_heads(results)
+    lit = sinks or [
+        p for p in places_of(results) if p[0] in run.layers and shares[p] >= value.value
+    ]
     exact = claim_number(percent(value.value), SINK, stack, SINK_SHARE)
     several = " and " in tokens or tokens.endswith("tokens")
     contribute = "contribute" if several else "contributes"
@@ -69,7 +70,9 @@ def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
             exact._replace(text=percent(run.uniform)),
             ".",
             *_contribution(stack, run.norm, several=several),
-            " Lit: heads that give at least half." if half else " Lit: heads above this share.",
+            f" Lit: sink heads, {sink_heads_text(results)}."
+            if sinks
+            else " Lit: heads above this share.",
             f"{sentences_text(value)} ",
             metric_link(ids.SINK_SHARE, "Definition"),
         ),

@@ -45,15 +45,17 @@ class Named(NamedTuple):
 
     Attributes:
         head: the head.
-        does: what it does, after its name.
+        does: what it does, after its name and before its number.
         value: the number of its test, short.
         evidence: value, interval and baseline.
+        of: what the number is a share of, after it; empty if the number stands in brackets.
     """
 
     head: HeadName
     does: str
     value: LinkedNumber
     evidence: Parts
+    of: str = ""
 
 
 AT_OFFSET = {
@@ -130,7 +132,7 @@ def relation_or_rule(results: StackResults, members: Sequence[Place]) -> Iterato
         )  # fmt: skip
         yield Named(
             head,
-            f"mostly to {phrase}",
+            f"most to {phrase}, for",
             exact._replace(text=whole_percent(rule.agreement.value)),
             (
                 head_link(head),
@@ -141,6 +143,7 @@ def relation_or_rule(results: StackResults, members: Sequence[Place]) -> Iterato
                 ". Chosen on one half of the sentences, measured on the other."
                 f"{sentences_text(rule.agreement)}",
             ),
+            " of words",
         )
 
 
@@ -260,9 +263,9 @@ def family_claim(results: StackResults) -> Iterator[OverviewClaim]:
             (
                 f"In {layers_text(results, layers)}, {does}; ",
                 short_link(named.head),
-                f" {named.does} (" if named.does else " (",
+                f" {named.does}{' ' if named.of else ' ('}" if named.does else " (",
                 named.value,
-                ").",
+                f"{named.of}." if named.of else ").",
             ),
             heads_at(results, own),
             named.evidence,

@@ -6,8 +6,8 @@ The conditions, in the order of `headbook.report.answers.overview.claims`:
   that uniform attention would give it.
 - *same keys*: at least `MIN_SAME_KEYS` heads of one layer that attend to the same keys from every
   query.
-- *layer*: the effect of replacing all heads of a layer lies above that of every other layer, by
-  95 % intervals.
+- *layer*: the effect of replacing all heads of a layer is the largest on one half of the sentences
+  and lies above that of every other layer on the other half, by 95 % intervals.
 - *sink heads*: replacing the sink heads together has an effect outside the range of random sets
   with as many heads in each layer (p < 0.05, by rank, both sides).
 - *random weights*: three metrics in no layer outside the range of models with random weights.
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates, RatioSums
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics, ids
-from headbook.report.ablation import LAYER, SINK, main_target
+from headbook.report.ablation import LAYER, SINK, LayerRatio, layer_ratio, main_target
 from headbook.report.families import Family, families
 from headbook.report.findings.finding import run_mean
 from headbook.report.head_types import METRIC, Place
@@ -36,7 +36,6 @@ from headbook.study.ablation_tables import GROUP
 MIN_SINK_RATIO = 2.0  # of the attention on the sink to that of uniform attention
 MIN_SAME_KEYS = 3  # heads of a layer
 MAX_P = 0.05
-DRAWS, SEED = 2000, 0  # of the bootstrap over sentences
 SINK_SHARE = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
 SINK_NORM = HeadKey(ids.SINK_NORM_SHARE, SinkView.RAW, "")
 UNEXPLAINED = HeadKey(METRIC, SinkView.RENORM, "column")
@@ -159,16 +158,13 @@ class LayerEffect(NamedTuple):
     """A layer without which the output changes most, beside the next one.
 
     Attributes:
-        layer, next: numbers of both layers.
-        effect, next_effect: change without all heads of the layer, in the unit of the target.
-        ratio: the first effect divided by the second.
+        ratio: the effect of the layer divided by that of the next one.
+        effect, next_effect: change without all heads of each layer, in the unit of the target.
     """
 
-    layer: int
-    next: int
+    ratio: LayerRatio
     effect: Estimate
     next_effect: Estimate
-    ratio: Estimate
 
 
 def group_rows(results: StackResults) -> Mapping[str, Mapping[str, Any]]:
@@ -199,40 +195,19 @@ def layer_rows(results: StackResults) -> dict[int, Mapping[str, Any]]:
 
 
 def decisive_layer(results: StackResults) -> LayerEffect | None:
-    """Return the layer whose effect lies above that of every other layer."""
-    effects = {layer: estimate_of(row) for layer, row in layer_rows(results).items()}
-    if len(effects) < 2:
+    """Return the layer whose effect lies clearly above that of every other layer."""
+    ablation, rows = results.study.corpus_sums.ablation, layer_rows(results)
+    if ablation is None:
         return None
-    first, second = sorted(effects, key=lambda layer: -effects[layer].value)[:2]
-    highest = max(effect.high for layer, effect in effects.items() if layer != first)
-    if not (effects[first].low > highest and effects[second].value > 0):
+    ratio = layer_ratio(ablation, results.stack.name, main_target(ablation))
+    if ratio is None or not ratio.clear or not {ratio.first, ratio.second} <= {*rows}:
         return None
-    ratio = _ratio(results, first, second)
-    if not (ratio.low > 1 and math.isfinite(ratio.high)):
-        return None
-    return LayerEffect(first, second, effects[first], effects[second], ratio)
+    return LayerEffect(ratio, estimate_of(rows[ratio.first]), estimate_of(rows[ratio.second]))
 
 
 def estimate_of(row: Mapping[str, Any]) -> Estimate:
     """Return the effect of a row of the table of groups."""
     return Estimate(row["value"], row["low"], row["high"], int(row["n_sentences"]), math.nan)
-
-
-def _ratio(results: StackResults, first: int, second: int) -> Estimate:
-    """Return the ratio of the effects of two layers, with an interval by drawing sentences."""
-    ablation = results.study.corpus_sums.ablation
-    assert ablation is not None
-    target = main_target(ablation)
-    sets = [set_of(ablation, results.stack.name, f"{LAYER}{layer}") for layer in (first, second)]
-    changes = ablation.changes[target][:, sets]
-    n = len(changes)
-    drawn = np.random.default_rng(SEED).integers(0, n, (DRAWS, n))
-    above, below = np.moveaxis(changes[drawn].sum(1), -1, 0)
-    ratios = np.divide(above, below, out=np.full(DRAWS, np.inf), where=below > 0)
-    low, high = np.percentile(ratios, [2.5, 97.5], method="nearest")
-    value = float(changes[:, 0].sum() / changes[:, 1].sum())
-    counts = ablation.counts[target]
-    return Estimate(value, float(low), float(high), int((counts > 0).sum()), float(counts.sum()))
 
 
 def set_of(ablation: AblationResults, stack: str, name: str) -> int:

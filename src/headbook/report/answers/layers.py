@@ -1,0 +1,37 @@
+"""The sentence on the layer without which the output changes most, for overview and importance."""
+
+from headbook.report.ablation import LayerRatio, layer_ratio_number
+from headbook.report.findings.finding import Parts
+from headbook.schema import AblationTarget
+
+CHANGES = {  # target: what changes, with its measure
+    AblationTarget.EMBEDDING: "the sentence vector changes (1 − cosine)",
+    AblationTarget.STATE: "the last states change (1 − cosine)",
+    AblationTarget.KL: "the predictions change",
+    AblationTarget.LOSS: "the loss rises",
+    AblationTarget.MASKED_LOSS: "the loss rises",
+}
+WRITTEN = {  # target that the last layer writes into: its name, and the same with its verb
+    AblationTarget.EMBEDDING: ("the sentence vector", "the vector changes (1 − cosine)"),
+    AblationTarget.STATE: ("the last states", "they change (1 − cosine)"),
+}
+
+
+def layer_sentence(
+    ratio: LayerRatio, stack: str, where: str, target: str, *, is_last: bool
+) -> Parts:
+    """Return how many times as much the output changes without a layer as without any other.
+
+    Args:
+        ratio: the layer, and the ratio of its effect to that of the next one.
+        stack: stack of the layer.
+        where: the stack in words, after the number of the layer; empty for models with one.
+        target: target of the effects.
+        is_last: whether the layer is the last one, which writes straight into states.
+    """
+    layer, known = f"layer {ratio.first}{where}", AblationTarget(target)
+    start = f"Without {layer}, {CHANGES.get(known, 'the loss changes')} "
+    if is_last and known in WRITTEN:
+        written, changes = WRITTEN[known]
+        start = f"L{layer[1:]} writes straight into {written}: without it, {changes} "
+    return start, layer_ratio_number(ratio, stack, target), " as much as without any other layer."
