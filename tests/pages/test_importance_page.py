@@ -94,12 +94,11 @@ def test_a_layer_answers_if_its_effect_is_above_that_of_all_others() -> None:
     effects = around(0.02, 0.3, 0.03, 0.01, spread=0.002)
     given = with_layers(heads, effects)
     assert plain(importance_answer(given)) == (
-        "Without layer 1, the last states change (1 − cosine) 10 times as much as without any "
-        "other layer."
+        "Without layer 1, the last states change 10 times as much as without any other layer."
     )
     assert plain(importance_answer(given, {"self": 1})) == (
-        "Layer 1 writes straight into the last states: without it, they change (1 − cosine) 10 "
-        "times as much as without any other layer."
+        "Without layer 1, which writes the last states, these change 10 times as much as without "
+        "others."
     )
     ratio = layer_ratio(given, "self", STATE)
     assert ratio is not None

@@ -4,16 +4,16 @@ from headbook.report.ablation import LayerRatio, layer_ratio_number
 from headbook.report.findings.finding import Parts
 from headbook.schema import AblationTarget
 
-CHANGES = {  # target: what changes, with its measure
-    AblationTarget.EMBEDDING: "the sentence vector changes (1 − cosine)",
-    AblationTarget.STATE: "the last states change (1 − cosine)",
+CHANGES = {  # target: what changes; the evidence names the measure
+    AblationTarget.EMBEDDING: "the sentence vector changes",
+    AblationTarget.STATE: "the last states change",
     AblationTarget.KL: "the predictions change",
     AblationTarget.LOSS: "the loss rises",
     AblationTarget.MASKED_LOSS: "the loss rises",
 }
 WRITTEN = {  # target that the last layer writes into: its name, and the same with its verb
-    AblationTarget.EMBEDDING: ("the sentence vector", "the vector changes (1 − cosine)"),
-    AblationTarget.STATE: ("the last states", "they change (1 − cosine)"),
+    AblationTarget.EMBEDDING: ("the sentence vector", "that vector changes"),
+    AblationTarget.STATE: ("the last states", "these change"),
 }
 
 
@@ -30,8 +30,10 @@ def layer_sentence(
         is_last: whether the layer is the last one, which writes straight into states.
     """
     layer, known = f"layer {ratio.first}{where}", AblationTarget(target)
-    start = f"Without {layer}, {CHANGES.get(known, 'the loss changes')} "
-    if is_last and known in WRITTEN:
+    times = layer_ratio_number(ratio, stack, target)
+    if is_last and not where and known in WRITTEN:
         written, changes = WRITTEN[known]
-        start = f"L{layer[1:]} writes straight into {written}: without it, {changes} "
-    return start, layer_ratio_number(ratio, stack, target), " as much as without any other layer."
+        start = f"Without {layer}, which writes {written}, {changes} "
+        return start, times, " as much as without others."
+    start = f"Without {layer}, {CHANGES.get(known, 'the loss changes')} "
+    return start, times, " as much as without any other layer."
