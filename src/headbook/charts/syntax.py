@@ -120,10 +120,7 @@ def relation_row(line: RelationLine, root: str) -> str:
         part if isinstance(part, str) else _linked(part, root)
         for part in _relation_marks(line, ROW_HEIGHT / 2)
     )
-    label = escape(visible(line.name))
-    return (
-        f'<svg class="pl" height="{ROW_HEIGHT:.0f}" role="group" aria-label="{label}">{marks}</svg>'
-    )
+    return f'<svg class="pl" height="{ROW_HEIGHT:.0f}">{marks}</svg>'
 
 
 def _linked(part: PlotMark, root: str) -> str:
