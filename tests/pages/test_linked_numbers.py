@@ -52,7 +52,9 @@ def numbers_of(site: Path, page: Path) -> list[Linked]:
         assert match, f"{page}: {link.attributes['href']} names no line"
         table, line, on, fragment = match.groups()
         assert (f"{on}.html", fragment) == (page.relative_to(site).as_posix(), table)
-        found.append(Linked(link.attributes.get("aria-label") or link.text(), table, int(line)))
+        # Labels have the narrow spaces of pages, which `Node.text` has made plain.
+        label = link.attributes.get("aria-label", "").replace("\u202f", " ")
+        found.append(Linked(label or link.text(), table, int(line)))
     return found
 
 

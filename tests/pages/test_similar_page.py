@@ -360,7 +360,7 @@ def test_each_head_without_a_double_has_the_distance_to_its_nearest(study: Study
     for row in table:
         for name in heads_of_pair(row):
             nearest[name] = min(nearest.get(name, math.inf), row["value"])
-    alone = sorted(nearest.keys() - grouped, key=lambda name: -nearest[name])
+    alone = sorted(nearest.keys() - grouped, key=lambda name: (-nearest[name], name))
     assert [head.link.text for head in section.alone] == alone[:15]
     for head in section.alone:
         assert head.number is not None

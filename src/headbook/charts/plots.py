@@ -403,7 +403,7 @@ def end_labels(ends: Sequence[tuple[float, str]], scale: Scale) -> str:
     if not ends:
         return ""
     wanted = np.array([y for y, _ in ends])
-    limits = (scale.top - LABEL_DISTANCE / 2, scale.height - scale.bottom + 4)
+    limits = (scale.top - LABEL_DISTANCE / 2, scale.height - scale.bottom)
     spread = spread_values(wanted, LABEL_DISTANCE, limits)
     parts = []
     for (end, element), y in zip(ends, spread, strict=True):

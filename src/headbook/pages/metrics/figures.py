@@ -90,11 +90,17 @@ def heat_figure(numbers: HeadMetricNumbers) -> Figure:
         figure_name(numbers),
         caption,
         rows,
-        title=f"{metric.title.lower()} ({metric.unit})" if metric.unit else metric.title.lower(),
+        title=_legend(metric, label),
         domain=domain(rows["value"].to_numpy(), metric.limits),
         show={"view": str(view), "label": label_name(label)},
         share=numbers.share,
     )
+
+
+def _legend(metric: HeadMetric, label: str) -> str:
+    """Return the title of the legend of a heat map: the label, or the metric if it has none."""
+    name = label_name(label) if label else metric.title.lower()
+    return f"{name} ({metric.unit})" if metric.unit else name
 
 
 def _rows(

@@ -59,8 +59,8 @@ def syntax_answer(results: StackResults, tests: RelationTests | None) -> Parts:
     tested = f"{n_tested} relation{'s and directions' * (n_tested > 1)}"
     if n_above:
         return (
-            f"No {_kind(results)}head clearly does: in {number_word(n_above)} of {tested} one beats "
-            f"{RULE}, perhaps by preferring a word class.",
+            f"No {_kind(results)}head clearly does: in {number_word(n_above)} of {tested} one "
+            f"beats {RULE}, perhaps by preferring a word class.",
         )
     where = f"any of {tested}" if n_tested > 1 else "the relation tested"
     start = f"No {_kind(results)}head clearly beats {RULE} in {where}"
