@@ -78,7 +78,7 @@ def test_another_choice_has_its_numbers_files_address_and_citation(
     entry = page.locator(f"{MAP} pre").inner_text()
     assert entry.startswith(f"@misc{{headbook-attention-to-self-{label}-{view},")
     assert f"Attention to kinds of tokens, {label}, of every head" in entry
-    command = page.locator(f"{MAP} .made code").inner_text()
+    command = page.locator(f"{MAP} .made code").text_content() or ""
     options = dict(zip(*[iter(shlex.split(command)[3:])] * 2, strict=True))
     names = write_figures(
         encoder_site.stored, tmp_path / "figures", [options["--only"]], label=options["--label"],

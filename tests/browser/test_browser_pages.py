@@ -50,7 +50,7 @@ PARTS = {
     ("encoder", "similar.html"): (".cells image", ".pairs .map", "aside .map", ".alone .map"),
     ("encoder", "geometry.html"): ("figure.lead .plot svg", "#mixing svg", "#space svg"),
     ("encoder", "tokens.html"): (".fates .plot svg", "table.heat"),
-    ("encoder", "methods.html"): ("table.numbers", "math"),
+    ("encoder", "methods.html"): ("#rules", "section summary"),
     ("encoder", "data.html"): (".origin-row", "tr .number", "main details"),
     ("encoder", "about.html"): ("pre",),
     ("encoder", "404.html"): ("main a",),

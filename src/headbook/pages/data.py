@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from headbook.pages.parts.page import AnalysisPage
 from headbook.report.answers.data import NumberExample
-from headbook.report.wording import count_text, size_text
+from headbook.report.wording import count_text, number_word, size_text
 from headbook.study.tables import Table
 
 DescribedFile = tuple[str, Mapping[str, str]]  # what a file holds, and its columns
@@ -122,7 +122,7 @@ def data_page(
             " and its row opens.",
         ),
         scope=(
-            ("Files", f"{count_text(len(listed), 'table')}, each as CSV and Parquet."),
+            ("Files", _formats(listed)),
             (
                 "Without scripts",
                 "a number is a link to its table here; the address names the line.",
@@ -134,6 +134,15 @@ def data_page(
         figures=figures,
         left_out=tuple(left_out),
     )
+
+
+def _formats(tables: Sequence[DataFile]) -> str:
+    """Return how many tables there are, and how many of them are too large for CSV."""
+    plain = [t for t in tables if any(".csv" in href for href, _ in t.files)]
+    count, others = count_text(len(tables), "table"), len(tables) - len(plain)
+    if not others:
+        return f"{count}, each as CSV and Parquet."
+    return f"{count} as Parquet, all but {number_word(others)} also as CSV."
 
 
 def _size(file: Path) -> str:

@@ -171,8 +171,11 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
         ]
         told = ", ".join(counts)
         if cosine and behind != own.sentences:
-            paged = f"tokens nearest to their own are counted in the {own.sentences:,} with a page"
-            yield f"{count_text(behind, 'sentence')};", f"{paged}: {told}."
+            paged = f"{own.sentences:,} whose pages show all heads"
+            yield (
+                f"{count_text(behind, 'sentence')};",
+                f"tokens nearest to their own are counted in the {paged}: {told}.",
+            )
         else:
             yield f"{count_text(own.sentences, 'sentence')},", f"tokens ({told})."
     elif cosine:

@@ -140,8 +140,8 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
     pages = len({sentence for sentence, _ in found.nearest})
     yield (
         "Words",
-        f"of one token: {len(found.words):,} occur in at least two of "
-        f"{count_text(pages, 'sentence')} with a page.",
+        f"of one token: {len(found.words):,} occur in at least two of the "
+        f"{count_text(pages, 'sentence')} whose pages show all heads.",
     )
     yield "Nearest", f"by cosine to {SPACES[found.space]}, state after the layer."
 
