@@ -34,6 +34,7 @@ MOST_DRAWN = 24  # labels that pages offer: those with most observations
 # them, since intervals of the others overlap whatever heads do.
 LENGTH_DEPENDENT = {ids.ATTENTION_DISTANCE}
 CURVE_HEIGHT = 260  # pixels
+UNIT_TOP = 28  # pixels above the highest value of a curve with a unit, which stands there
 
 
 def head_figures(
@@ -173,7 +174,7 @@ def curves(
 
     return layer_plot(
         name, caption, series, points,
-        scale=Scale(low, high, CURVE_HEIGHT), ticks=even_ticks(low, high, tick, 4),
+        scale=Scale(low, high, CURVE_HEIGHT, top=UNIT_TOP if unit or metric.unit else 14), ticks=even_ticks(low, high, tick, 4),
         label_width=200, unit=unit or metric.unit, root=root,
     )  # fmt: skip
 

@@ -93,7 +93,12 @@ def _beside(
         numbers = results.tokens(other, state, space, "all")
         numbers = numbers or results.tokens(other, state, EmbeddingSpace.RAW, "all")
         if numbers is not None:
-            title = all_metrics()[other].title.lower().removeprefix("neighbours ")
+            title = (
+                all_metrics()[other]
+                .title.lower()
+                .removeprefix("neighbours ")
+                .removeprefix("shared ")
+            )
             kind = "control" if "another" in title or "random" in title else "baseline"
             yield title, kind, numbers
 
