@@ -127,7 +127,7 @@ def test_fills_of_a_choice_are_those_that_the_page_would_have(
 
 def test_the_list_of_metrics_follows_what_is_typed(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / "metrics/index.html")
-    lines = page.locator("#metrics > li")
+    lines = page.locator("#metrics li")
     every = lines.count()
     page.get_by_label("Find a metric").fill("entropy")
     expect(page.get_by_role("status").first).to_have_text(re.compile(rf"^\d+ of {every} metrics$"))

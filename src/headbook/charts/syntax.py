@@ -107,7 +107,12 @@ def _label_place(line: RelationLine, width: float) -> tuple[float, int]:
     """
     ends = (line.accuracy.value, line.rule, line.accuracy.low, line.accuracy.high)
     left, right = np.nanmin(ends), np.nanmax(ends)
-    return (float(right), 11) if right + width < 1 or left < width else (float(left), -11)
+    if right + width < 1:
+        return float(right), 11
+    if left > width:
+        return float(left), -11
+    value = line.accuracy.value
+    return (value, 11) if value + width < 1 else (value, -11)
 
 
 def relation_row(line: RelationLine, root: str) -> str:

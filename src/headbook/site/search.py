@@ -220,8 +220,8 @@ def _words(title: str, path: str, note: str) -> list[str]:
 
 
 def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
-    """Yield the questions of pages that answer some, each with its answer."""
-    for page in pages:
+    """Yield the questions of pages that answer some, each with its answer; metrics come last."""
+    for page in sorted(pages, key=lambda page: isinstance(page, MetricPage)):
         if isinstance(page, AnalysisPage) and page.answer != metric_answers.NOT_MEASURED:
             yield _words(page.title, page.path, plain_text(page.answer))
             for question in page.questions:

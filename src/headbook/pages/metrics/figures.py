@@ -10,7 +10,7 @@ from headbook.analysis.accumulators import Estimates
 from headbook.analysis.arrays import Floats
 from headbook.charts import Figure, Plot, heat_map
 from headbook.charts.axes import UNIFORM
-from headbook.charts.plots import Scale, Series, even_ticks, layer_plot
+from headbook.charts.plots import LABEL_DISTANCE, Scale, Series, even_ticks, layer_plot
 from headbook.metrics import ids
 from headbook.metrics.base import ChartKind, HeadMetric, Metric, Source
 from headbook.pages.parts.baselines import baseline_title
@@ -172,10 +172,12 @@ def curves(
     def tick(value: float) -> str:
         return f"{100 * value:.10g}\u202f%" if share else f"{value:,.10g}"
 
+    unit = unit or metric.unit
+    height = max(CURVE_HEIGHT, LABEL_DISTANCE * (len(series) + 1) + UNIT_TOP + 26)
+    scale = Scale(low, high, height, top=UNIT_TOP) if unit else Scale(low, high, height)
     return layer_plot(
-        name, caption, series, points,
-        scale=Scale(low, high, CURVE_HEIGHT, top=UNIT_TOP if unit or metric.unit else 14), ticks=even_ticks(low, high, tick, 4),
-        label_width=200, unit=unit or metric.unit, root=root,
+        name, caption, series, points, scale=scale, ticks=even_ticks(low, high, tick, 4),
+        label_width=200, unit=unit, root=root,
     )  # fmt: skip
 
 
