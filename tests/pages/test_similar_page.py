@@ -575,3 +575,17 @@ def test_names_of_heads_are_those_of_their_places(study: Study) -> None:
     for one, other in both[SinkView.RAW].closest(99):
         apart = value(study, "raw", names[one], names[other])
         assert both[SinkView.RAW].value[one, other] == pytest.approx(apart, abs=1e-12)
+
+
+def test_groups_of_nearly_even_heads_come_last_and_are_counted(study: Study) -> None:
+    section = section_of(study)
+    assert [group.even for group in section.groups] == sorted(g.even for g in section.groups)
+    for group in section.groups:
+        assert group.even == all(head.even for head in group.heads)
+    (results,) = stack_results(study).values()
+    matrix = in_layers([0] * 7, [[0, 1], [2, 3], [4, 5]])
+    assert "evenly" not in similar_answer(results, matrix)
+    two = similar_answer(results, matrix, 2)
+    assert two.endswith("; in two of them, heads attend nearly evenly.")
+    assert similar_answer(results, matrix, 3).endswith("in all groups, heads attend nearly evenly.")
+    assert len(two.split()) <= 30
