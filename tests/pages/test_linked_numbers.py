@@ -93,6 +93,8 @@ def holds(row: dict[str, str], text: str, loss: float) -> bool:
     values = [as_number(value) for value in row.values()]
     if "baseline_value" in row and as_number(row["baseline_value"]):
         values.append(as_number(row["value"]) / as_number(row["baseline_value"]))
+    if row.get("metric") == "vocabulary_rank":  # mean log10(1 + rank), printed as a rank
+        values.append(10 ** as_number(row["value"]) - 1)
     numbers = np.array([*values, *(-value for value in values)])
     scales = {**SCALES, "% of the loss": loss / 100}
     matches = [*NUMBER.finditer(text)]

@@ -117,7 +117,7 @@ def test_the_answer_names_layers_only_if_their_intervals_are_apart() -> None:
     assert answer(none, DISTANCE) == "Not measured in this model."
     assert head_metric_scope(none, DISTANCE) == ()
     scope = dict(head_metric_scope(clear, DISTANCE))
-    assert scope["100 sentences"] == "all of them; all keys."
+    assert scope["Sentences"] == "100, all of them; all keys."
     assert "Largest of 6 heads, not tested." in scope["Compared with"]
 
 

@@ -172,14 +172,12 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
         told = ", ".join(counts)
         if cosine and behind != own.sentences:
             paged = f"{own.sentences:,} whose pages show all heads"
-            yield (
-                f"{count_text(behind, 'sentence')};",
-                f"tokens nearest to their own are counted in the {paged}: {told}.",
-            )
+            counted = f"tokens nearest to their own are counted in the {paged}: {told}."
+            yield "Sentences", f"{behind:,}; {counted}"
         else:
-            yield f"{count_text(own.sentences, 'sentence')},", f"tokens ({told})."
+            yield "Sentences", f"{own.sentences:,}, with tokens: {told}."
     elif cosine:
-        yield f"{count_text(behind, 'sentence')}", "with states of their tokens."
+        yield "Sentences", f"{behind:,}."
     yield "State", f"after the layer; bands are 95{THIN}% intervals over sentences."
 
 
@@ -211,6 +209,7 @@ def _sentences(results: StackResults) -> str:
     return count_text(max(found, default=0), "sentence")
 
 
+PER_CENT = f"{THIN}%"
 KIND_COLUMNS = (
     (COSINE, "cosine to input", number),
     (KEPT, "neighbours kept", whole_percent),
@@ -261,7 +260,11 @@ def _kind_cell(
     last = numbers.estimates.at(layer)
     most = np.nanmax([each.estimates.value[layer] for each in column])
     linked = numbers.linked(written(last.value), layer)
-    ends = "" if np.isnan(last.low) else f"[{written(last.low)}, {written(last.high)}]"
+    ends = (
+        ""
+        if np.isnan(last.low)
+        else f"[{', '.join(written(end).removesuffix(PER_CENT) for end in (last.low, last.high))}]"
+    )
     return HeatCell(linked.text, amount_class(last.value, 0.0, float(most)), linked, ends)
 
 

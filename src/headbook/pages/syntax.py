@@ -235,8 +235,9 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
         return
     reporting = int(sample.half.sum())
     yield (
-        count_text(len(sample.half), "sentence"),
-        f"with their trees: {len(sample.half) - reporting:,} choose head and rule, "
+        "Sentences",
+        f"{len(sample.half):,}, with their trees: {len(sample.half) - reporting:,} choose head "
+        "and rule, "
         f"{reporting:,} report.",
     )
     yield (

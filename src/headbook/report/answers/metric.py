@@ -138,16 +138,16 @@ def head_metric_scope(results: StackResults, metric: HeadMetric) -> tuple[tuple[
         return ()
     value = numbers.heads
     heads = count_text(int((~np.isnan(value.value)).sum()), "head")
-    sentences = count_text(results.study.manifest.counts["sentences"], "sentence")
+    term, count = "Sentences", results.study.manifest.counts["sentences"]
     about = "all of them"
     if metric.source is Source.RANDOM:
-        sentences, about = count_text(int(value.sentences.max()), "sequence"), "of random tokens"
+        term, count, about = "Sequences", int(value.sentences.max()), "of random tokens"
     elif metric.source is not Source.ALL:
         about = f"of which {sample_size(results):,}, chosen by a hash of their content, count"
     known = not np.isnan(numbers.uniform.value).all()
     compared = "uniform attention on the same sentences. " if known else "nothing else. "
     return (
-        (sentences, f"{about}; {VIEWS[numbers.view]}."),
+        (term, f"{count:,}, {about}; {VIEWS[numbers.view]}."),
         ("Compared with", f"{compared}Largest of {heads}, not tested."),
     )
 
@@ -208,6 +208,5 @@ def token_metric_scope(
     if found is None:
         return ()
     _, space, _, numbers = found
-    sentences = count_text(int(numbers.sentences.max()), "sentence")
     compared = f", against {SPACES[space]}" if space else ""
-    return ((sentences, f"mean over tokens{compared}."),)
+    return (("Sentences", f"{int(numbers.sentences.max()):,}, mean over tokens{compared}."),)
