@@ -38,8 +38,9 @@
     ". STUDY is the folder that headbook collect has written, or build with --keep-study.";
   /** @type {Choices["asPdf"]} */
   const asPdf = (command) => {
-    const note = make("span", { class: "made" });
-    note.append("As PDF with LaTeX and BibTeX: ", make("code", {}, command), STUDY);
+    const note = make("details", { class: "made" }), text = make("span");
+    text.append("With LaTeX and BibTeX: ", make("code", {}, command), STUDY);
+    note.append(make("summary", {}, "PDF"), text);
     return note;
   };
 

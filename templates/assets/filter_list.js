@@ -7,7 +7,7 @@
   const many = (amount) => amount.toLocaleString("en-US");
   /** @type {(input: HTMLInputElement) => void} */
   const start = (input) => {
-    const lines = all(`#${input.dataset.find} > li`).map((line) => ({
+    const lines = all(`#${input.dataset.find} li`).map((line) => ({
       line,
       text: folded(line.textContent),
     }));

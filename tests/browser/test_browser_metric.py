@@ -78,7 +78,7 @@ def test_another_choice_has_its_numbers_files_address_and_citation(
     entry = page.locator(f"{MAP} pre").inner_text()
     assert entry.startswith(f"@misc{{headbook-attention-to-self-{label}-{view},")
     assert f"Attention to kinds of tokens, {label}, of every head" in entry
-    command = page.locator(f"{MAP} .made code").inner_text()
+    command = page.locator(f"{MAP} .made code").text_content() or ""
     options = dict(zip(*[iter(shlex.split(command)[3:])] * 2, strict=True))
     names = write_figures(
         encoder_site.stored, tmp_path / "figures", [options["--only"]], label=options["--label"],
@@ -127,7 +127,7 @@ def test_fills_of_a_choice_are_those_that_the_page_would_have(
 
 def test_the_list_of_metrics_follows_what_is_typed(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / "metrics/index.html")
-    lines = page.locator("#metrics > li")
+    lines = page.locator("#metrics li")
     every = lines.count()
     page.get_by_label("Find a metric").fill("entropy")
     expect(page.get_by_role("status").first).to_have_text(re.compile(rf"^\d+ of {every} metrics$"))

@@ -52,7 +52,9 @@ def numbers_of(site: Path, page: Path) -> list[Linked]:
         assert match, f"{page}: {link.attributes['href']} names no line"
         table, line, on, fragment = match.groups()
         assert (f"{on}.html", fragment) == (page.relative_to(site).as_posix(), table)
-        found.append(Linked(link.attributes.get("aria-label") or link.text(), table, int(line)))
+        # Labels have the narrow spaces of pages, which `Node.text` has made plain.
+        label = link.attributes.get("aria-label", "").replace("\u202f", " ")
+        found.append(Linked(label or link.text(), table, int(line)))
     return found
 
 
@@ -91,6 +93,8 @@ def holds(row: dict[str, str], text: str, loss: float) -> bool:
     values = [as_number(value) for value in row.values()]
     if "baseline_value" in row and as_number(row["baseline_value"]):
         values.append(as_number(row["value"]) / as_number(row["baseline_value"]))
+    if row.get("metric") == "vocabulary_rank":  # mean log10(1 + rank), printed as a rank
+        values.append(10 ** as_number(row["value"]) - 1)
     numbers = np.array([*values, *(-value for value in values)])
     scales = {**SCALES, "% of the loss": loss / 100}
     matches = [*NUMBER.finditer(text)]

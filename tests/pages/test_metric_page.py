@@ -11,19 +11,27 @@ from headbook.charts.metric import MAX_LAYERS, heads_plot
 from headbook.charts.plots import PlotMark
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import AttentionMetric, HeadMetric, LayerwiseMetric
-from headbook.pages.metric import metric_pages, metrics_page, moved_metrics, study_metrics
+from headbook.pages.metric import (
+    is_measured,
+    metric_pages,
+    metrics_page,
+    moved_metrics,
+    study_metrics,
+)
 from headbook.pages.metrics import heads
 from headbook.pages.metrics.heads import HeadSection
 from headbook.pages.metrics.states import StateSection
 from headbook.pages.parts.page import plain_text
-from headbook.pages.parts.table import HeatCell, WordsCell
+from headbook.pages.parts.table import HeatCell, NumberCell
+from headbook.report import relation_tests
 from headbook.report.answers.metric import (
     head_metric_answer,
     head_metric_scope,
     token_metric_answer,
 )
-from headbook.report.findings.head_numbers import HeadMetricNumbers, cell_number
+from headbook.report.findings.head_numbers import HeadMetricNumbers, cell_number, drawn_numbers
 from headbook.report.results import StackResults, stack_results
+from headbook.report.wording import percent
 from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey
 from headbook.site.registry import moved_pages
 from html_pages import elements, html_of, text_of
@@ -100,15 +108,16 @@ def test_the_answer_names_layers_only_if_their_intervals_are_apart() -> None:
     )
     alike = distances(np.array([[1.0, 4.0], [2.0, 3.3]]), spread=3.0)
     assert answer(alike, DISTANCE) == (
-        "No clear difference between layers; most in L0·H1, 4.00 tokens."
+        "No clear difference between layers; most in L0·H1, 4.00 tokens; uniform attention: 5.00 "
+        "tokens."
     )
     one = distances(np.array([[1.0, 4.0]]))
-    assert answer(one, DISTANCE) == "Most in L0·H1, 4.00 tokens."
+    assert answer(one, DISTANCE) == "Most in L0·H1, 4.00 tokens; uniform attention: 5.00 tokens."
     none = distances(np.full((2, 2), np.nan))
     assert answer(none, DISTANCE) == "Not measured in this model."
     assert head_metric_scope(none, DISTANCE) == ()
     scope = dict(head_metric_scope(clear, DISTANCE))
-    assert scope["100 sentences"] == "all of them; all keys."
+    assert scope["Sentences"] == "100, all of them; all keys."
     assert "Largest of 6 heads, not tested." in scope["Compared with"]
 
 
@@ -118,7 +127,27 @@ def test_of_several_labels_the_one_that_is_drawn_answers() -> None:
         HeadKey(metric.id, RAW, label): Fake([[share, 0.1], [0.2, 0.3]], 0.05)
         for label, share in (("previous", 0.9), ("next", 0.4))
     }
-    assert answer(fake_results(keys), metric) == ("Previous: most in L0·H0, 90.0 %; others below.")
+    found = answer(fake_results(keys), metric)
+    assert found == "Previous: most in L0·H0, 90.0 %; uniform attention: 5.0 %."
+
+
+def test_a_relation_is_held_against_the_best_surface_rule(encoder_site: Site) -> None:
+    """Without a test of the relation against uniform attention."""
+    found = stack_results(encoder_site.study)["self"]
+    metric = head_metric(ids.RELATION_ACCURACY)
+    numbers = drawn_numbers(found, metric)
+    tests = relation_tests.tests_of_stack(found)
+    assert numbers is not None
+    assert tests is not None
+    parts = head_metric_answer(found, metric)
+    if numbers.label in tests.labels:
+        rule = float(tests.at_rule.value[tests.labels.index(numbers.label)])
+        assert "best surface rule" in plain_text(parts)
+        assert percent(rule) in plain_text(parts)
+    else:
+        assert "best surface rule" not in plain_text(parts)
+    alone = fake_results({HeadKey(metric.id, SinkView.NOSINK, "obj:to_head"): Fake([[0.9]], 0.2)})
+    assert "uniform attention: 20.0 %" in answer(alone, metric)
 
 
 COSINE = METRICS[ids.COSINE_TO_INPUT]
@@ -186,7 +215,8 @@ def test_every_head_stands_on_the_page_with_its_value(any_site: Site) -> None:
                         assert cell.text == cell_number(value, share=page.share)
                         seen += 1
             assert len(section.maps[0].table.rows) == len(stack.attention_layers)
-    assert seen > 100
+    stacks = [results.stack for results in found.values()]
+    assert seen >= sum(len(stack.attention_layers) * stack.n_heads for stack in stacks)
 
 
 def test_the_highest_head_of_a_label_is_framed_and_said(encoder_site: Site) -> None:
@@ -284,16 +314,24 @@ def test_unknown_numbers_make_an_empty_plot() -> None:
 
 
 def test_the_list_holds_every_metric_with_its_question(any_site: Site) -> None:
-    metrics = study_metrics(stack_results(any_site.study))
-    page = metrics_page(metrics)
+    results = stack_results(any_site.study)
+    metrics = study_metrics(results)
+    page = metrics_page(metrics, results)
     html = html_of(any_site.folder / "metrics/index.html")
     text = text_of(html)
-    assert page.amount == len(metrics)
+    assert page.amount + len(page.missing) == len(metrics)
+    for listed in page.missing:
+        assert not is_measured(results, listed.metric)
+    for _, group in page.groups:
+        for listed in group:
+            assert is_measured(results, listed.metric)
+            assert isinstance(listed.metric, HeadMetric) == bool(listed.heat_map)
+            assert not listed.heat_map or (any_site.folder / listed.heat_map).exists()
     for metric in metrics:
         assert metric.title in text
         assert metric.question in text
     linked = [e.attributes["href"] for e in elements(html.partition('id="metrics"')[2], "a")]
-    for address in linked[: len(metrics)]:
+    for address in linked:
         file, _, fragment = address.removeprefix("../").partition("#")
         assert (any_site.folder / file).exists()
         assert not fragment or f'id="{fragment}"' in html_of(any_site.folder / file)
@@ -308,11 +346,10 @@ def test_tables_of_layers_lead_to_their_rows(encoder_site: Site) -> None:
     layers = encoder_site.study.layers
     for row in section.layers.rows:
         cell = row.cells[0]
-        assert isinstance(cell, WordsCell)
-        number = cell.parts[0]
-        assert not isinstance(number, str)
+        assert isinstance(cell, NumberCell)
+        assert cell.number is not None
         matching = pd.Series(True, layers.index)
-        for column, value in number.row:  # type: ignore[union-attr]
+        for column, value in cell.number.row:
             matching &= layers[column].fillna("") == value
         assert matching.sum() == 1
 

@@ -313,7 +313,7 @@ def syntax_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
     relations = tests[(tests["claim"] == "relation") & (tests["split"] == "held_out")]
     clear = relations[(relations["p"] < 0.05) & (relations["difference_low"] > 0)]
     text = main.text()
-    if match := re.search(r"in (?:(\w+) of )?([\d,]+) relations and directions", text):
+    if match := re.search(r"in (?:(?:any|(\w+)) of )?([\d,]+) relations and directions", text):
         above = spelt(match[1]) if match[1] else 0
         yield "relations", (above, spelt(match[2])), (len(clear), len(relations))
     if match := re.search(r"All numbers of ([\d,]+) relations", text):

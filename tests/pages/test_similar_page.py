@@ -360,7 +360,7 @@ def test_each_head_without_a_double_has_the_distance_to_its_nearest(study: Study
     for row in table:
         for name in heads_of_pair(row):
             nearest[name] = min(nearest.get(name, math.inf), row["value"])
-    alone = sorted(nearest.keys() - grouped, key=lambda name: -nearest[name])
+    alone = sorted(nearest.keys() - grouped, key=lambda name: (-nearest[name], name))
     assert [head.link.text for head in section.alone] == alone[:15]
     for head in section.alone:
         assert head.number is not None
@@ -575,3 +575,17 @@ def test_names_of_heads_are_those_of_their_places(study: Study) -> None:
     for one, other in both[SinkView.RAW].closest(99):
         apart = value(study, "raw", names[one], names[other])
         assert both[SinkView.RAW].value[one, other] == pytest.approx(apart, abs=1e-12)
+
+
+def test_groups_of_nearly_even_heads_come_last_and_are_counted(study: Study) -> None:
+    section = section_of(study)
+    assert [group.even for group in section.groups] == sorted(g.even for g in section.groups)
+    for group in section.groups:
+        assert group.even == all(head.even for head in group.heads)
+    (results,) = stack_results(study).values()
+    matrix = in_layers([0] * 7, [[0, 1], [2, 3], [4, 5]])
+    assert "evenly" not in similar_answer(results, matrix)
+    two = similar_answer(results, matrix, 2)
+    assert two.endswith("; in two of them, heads attend nearly evenly.")
+    assert similar_answer(results, matrix, 3).endswith("in all groups, heads attend nearly evenly.")
+    assert len(two.split()) <= 30

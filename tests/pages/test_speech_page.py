@@ -25,7 +25,13 @@ from headbook.pages import speech
 from headbook.pages.head_parts.sections import tag_rows
 from headbook.pages.parts.page import plain_text
 from headbook.pages.speech import SpeechPage, TagRatios, speech_page
-from headbook.report.answers.speech import Direction, ratio_to_uniform, tag_name, word_class
+from headbook.report.answers.speech import (
+    Direction,
+    frequent_tags,
+    ratio_to_uniform,
+    tag_name,
+    word_class,
+)
 from headbook.report.claims.table import tests_table
 from headbook.report.findings.finding import head_link
 from headbook.report.head_types import sink_remark
@@ -388,3 +394,15 @@ def test_the_page_as_written_has_the_tables_and_leads_to_heads(encoder_site: Sit
     assert {grid.head.href for grid in stack.grids if grid.head} <= links
     index = html_of(encoder_site.folder / "index.html")
     assert [link.attributes["href"] for link in elements(index, "a")].count("speech.html") == 2
+
+
+def test_lines_near_uniform_attention_step_back(study: Study) -> None:
+    """The strong ones are those whose last number is farthest from 1."""
+    found = stack_results(study)["self"]
+    tags = frequent_tags(found, Direction.RECEIVED)
+    lines = speech._lines(found, tags)
+    ends = {line.name: abs(np.log2(line.values[-1])) for line in lines}
+    strong = {line.name for line in lines if not line.faint}
+    assert len(strong) == min(speech.MOST_STRONG, len(lines))
+    assert all(ends[name] >= ends[line.name] for name in strong for line in lines if line.faint)
+    assert ("Strong lines" in speech._caption(tags, lines)) == (len(lines) > len(strong))

@@ -40,6 +40,7 @@ from headbook.report.wording import (
     number,
     percent,
     rule_phrase,
+    whole_percent,
     whole_points,
 )
 from headbook.report.wording import number_word as in_words
@@ -213,6 +214,8 @@ def test_lines_of_the_figure_have_the_numbers_of_the_tests(
         assert row.points.text == f"{whole_points(ranked.margin.value[n])} points"
         assert ("label", ranked.labels[n]) in row.points.row
         assert row.rule == rule_phrase(ranked.rule[n])
+        assert row.head.href == f"heads/L{ranked.head[n][0]:02}-H{ranked.head[n][1]:02}.html"
+        assert row.accuracy == whole_percent(ranked.accuracy.value[n])
         assert ('class="mk o"' in row.svg) == (not ranked.claimed[n])
         query, key = row.example
         ends = {tuple(pair) for words in corpus() for pair in pairs_of(words, relation, direction)}
@@ -398,6 +401,9 @@ def test_long_figures_are_folded_and_tables_cut(
     monkeypatch.setattr(syntax, "MOST_CELLS", 3 * tiny.LAYERS)
     (stack,) = syntax_page(stack_results(study)).stacks
     assert (len(stack.rows), len(stack.more)) == (4, 6 - len(stack.claimed))
+    monkeypatch.setattr(syntax, "MOST_WEAK_ROWS", 2)
+    (weak,) = syntax_page(stack_results(study)).stacks
+    assert len(weak.rows) == (4 if weak.claimed else 2)
     printed = {
         f"{relation}:{direction}"
         for table, direction in zip(stack.margins, DIRECTIONS, strict=False)

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from chosen_relations import chosen_tests
-from chosen_results import NO_ESTIMATES, fake_results
-from headbook.report.answers.syntax import claimed_heads, syntax_answer
+from chosen_results import NO_ESTIMATES, Fake, fake_results
+from headbook.report.answers.syntax import aligned_head, claimed_heads, syntax_answer
 from headbook.report.findings.finding import Link, Parts
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import ENDS
 from headbook.report.results import StackResults
+from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 
 LABELS = ("case:to_head", "obj:to_head", "det:to_dependent")
@@ -81,10 +82,45 @@ def test_a_head_with_two_relations_counts_once() -> None:
 
 def test_nothing_is_claimed_without_a_small_p() -> None:
     assert answer(three([0.05, 0.2, 0.9])) == (
-        "No head clearly does: in 3 relations and directions, none attends to the right word "
-        "clearly more often than the best rule of word order and part of speech."
+        "No head clearly beats the best rule of word order and word class in any of 3 "
+        "relations and directions."
     )
-    assert answer(three([0.2] * 3), "encoder").startswith("No encoder head clearly does: ")
+    assert answer(three([0.2] * 3), "encoder").startswith("No encoder head clearly beats ")
+    one = chosen_tests(LABELS[:1], HEADS[:1], [0.8], [0.4], [0.2])
+    assert answer(one).endswith("word class in the relation tested.")
+
+
+def with_trees(uas: list[list[float]], chain: float = 0.4, excess: float = 0.1) -> StackResults:
+    """Results with scores of dependency trees, linking neighbours, and weight on dependencies."""
+    trees = {
+        HeadKey("dependency_trees", SinkView.NOSINK, "uas"): Fake(uas),
+        HeadKey("dependency_trees", SinkView.NOSINK, "chain"): Fake([[chain] * 2] * 2),
+        HeadKey("dependency_excess", SinkView.NOSINK, "surface"): Fake([[excess, 0.0]] * 2),
+    }
+    return fake_results(trees, stack="encoder")
+
+
+def test_trees_of_heads_are_named_if_they_beat_linking_neighbours() -> None:
+    nothing = three([0.9] * 3)
+    two = syntax_answer(with_trees([[0.6, 0.1], [0.2, 0.7]]), nothing)
+    assert words(two).endswith(
+        "directions; two heads’ trees match dependencies better than linking neighbours."
+    )
+    assert len(words(two).split()) <= MAX_WORDS
+    (link,) = [part for part in two if isinstance(part, Link)]
+    assert link.href == "syntax.html#trees-encoder"
+    one = words(syntax_answer(with_trees([[0.6, 0.1], [0.2, 0.3]]), nothing))
+    assert "; one head’s trees match dependencies" in one
+    none = words(syntax_answer(with_trees([[0.4, 0.1], [0.2, 0.3]]), nothing))
+    assert none.endswith("relations and directions.")
+
+
+def test_weight_on_dependencies_is_told_apart_from_relations() -> None:
+    aligned = aligned_head(with_trees([[0.6, 0.1]] * 2))
+    assert words(aligned).startswith("By weight, encoder L0·H0")
+    assert "that is no relation" in words(aligned)
+    assert aligned_head(with_trees([[0.6, 0.1]] * 2, excess=-0.1)) == ()
+    assert aligned_head(results()) == ()
 
 
 @pytest.mark.parametrize("margin", [[-0.2, 0.05, 0.0], [0.4, 0.3, 0.2]])
@@ -94,10 +130,10 @@ def test_nothing_is_claimed_of_a_preference_for_a_class(margin: list[float]) -> 
     if margin[0] > 0:
         assert found == (
             "No head clearly does: in three of 3 relations and directions one beats the best rule "
-            "of word order and part of speech, perhaps by preferring a word class."
+            "of word order and word class, perhaps by preferring a word class."
         )
     else:
-        assert "none attends to the right word" in found
+        assert found.startswith("No head clearly beats ")
     too_few = answer(three([0.01] * 3, others=20))
     assert too_few.endswith("perhaps by preferring a word class.")
 

@@ -13,6 +13,7 @@ from headbook.report.wording import visible
 
 # Pixels of figures in papers.
 PAGE_WIDTH = 500  # from which on two panels stand beside each other
+MOST_BESIDE = 4  # panels from which on two stand beside each other on a page
 GAP = 20  # between panels
 TITLE_HEIGHT = 18  # of the line of a title
 LINE_HEIGHT = 15  # of each line below a title
@@ -35,7 +36,7 @@ class PlotPanel(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PanelPlot(Plot):
-    """Plots side by side: two to four on a page, two or one in papers.
+    """Plots side by side: two or three on a page, four in two lines; two or one in papers.
 
     Attributes:
         panels: from left to right.
@@ -51,7 +52,8 @@ class PanelPlot(Plot):
             f'<p class="panel-measure">{escape(visible(measure))}</p>{plot.svg}</div>'
             for title, measure, plot in self.panels
         )
-        return f'<div class="grid{len(self.panels)}">{parts}</div>'
+        beside = len(self.panels) if len(self.panels) < MOST_BESIDE else 2
+        return f'<div class="grid{beside}">{parts}</div>'
 
     def drawn(self, width: float) -> tuple[float, str]:
         """Return height and elements of all plots at a width in pixels, without links."""

@@ -32,6 +32,7 @@ from headbook.report.wording import visible
 AXIS_WIDTHS = (0, 46, 60, 120)  # pixels of the column of the axis
 LABEL_WIDTHS = (0, 20, 60, 100, 130, 160, 200)  # pixels of the column of labels
 LABEL_DISTANCE = 18.0  # pixels between the labels of two lines
+FAR_LABEL = 3.0  # pixels between a line's end and its label from which a stroke connects them
 HIT_RADIUS = 11.0  # pixels around a mark with a link that a pointer hits
 MARK_RADIUS = 4.6
 MIN_PAGE_PIXELS = 500  # of a plot in papers; a narrower one is as wide as a column
@@ -118,9 +119,10 @@ class Plot:
         )
         side = f'{height} width="100%" aria-hidden="true"'
         return (
-            f'<div class="plot yw{self.axis_width} lw{self.label_width}">'
+            f'<div class="plot yw{self.axis_width} lw{self.label_width}" role="group" '
+            f'aria-label="{escape(visible(self.caption))}">'
             f"<svg {side}>{self.axis}</svg>"
-            f'<svg class="pl" {height} role="group" aria-label="{escape(visible(self.caption))}">'
+            f'<svg class="pl" {height}>'
             f"{''.join(self.behind)}"
             f'<svg width="100%" {height} {view} overflow="visible">{curves}</svg>{marks}</svg>'
             f"<svg {side}>{self.labels}</svg></div>"
@@ -211,7 +213,7 @@ def printed_style(*, narrow: bool) -> str:
         f".rise{{stroke:{PRINTED_INK};stroke-width:5;opacity:0.28}}.rise.weak{{stroke-width:2}}"
         f".iv.weak{{stroke:{STRONG};stroke-dasharray:3 3}}.at-wide{hidden}{{display:none}}"
         f".halo{{paint-order:stroke;stroke:{PRINTED_PAPER};stroke-width:4}}"
-        ".ln{fill:none;stroke-width:2.4}.thin{fill:none;opacity:0.34}.bd{opacity:0.13}"
+        ".ln{fill:none;stroke-width:2.4}.ln.faint{stroke-width:1.3;opacity:0.5}.thin{fill:none;opacity:0.34}.bd{opacity:0.13}"
     ]
     for name, colour in colours.items():
         rules.append(
@@ -311,6 +313,7 @@ class Series(NamedTuple):
         texts: numbers as text, by layer.
         hrefs: address of the row behind each number; empty for marks without links.
         thin: whether it is one of many lines without a label.
+        faint: whether its line steps back behind others, which have the same colour.
         hollow: whether its numbers are not supported.
     """
 
@@ -323,6 +326,7 @@ class Series(NamedTuple):
     hrefs: Sequence[str] = ()
     thin: bool = False
     hollow: bool = False
+    faint: bool = False
 
 
 def layer_plot(
@@ -405,11 +409,14 @@ def end_labels(ends: Sequence[tuple[float, str]], scale: Scale) -> str:
     if not ends:
         return ""
     wanted = np.array([y for y, _ in ends])
-    limits = (scale.top - LABEL_DISTANCE / 2, scale.height - scale.bottom + 4)
+    limits = (scale.top - LABEL_DISTANCE / 2, scale.height - scale.bottom)
     spread = spread_values(wanted, LABEL_DISTANCE, limits)
-    return "".join(
-        element.replace("{y}", f"{y + 4:.1f}") for (_, element), y in zip(ends, spread, strict=True)
-    )
+    parts = []
+    for (end, element), y in zip(ends, spread, strict=True):
+        if element and abs(y - end) > FAR_LABEL:
+            parts.append(f'<line class="ld" x1="-8" x2="8" y1="{end:.1f}" y2="{y:.1f}"/>')
+        parts.append(element.replace("{y}", f"{y + 4:.1f}"))
+    return "".join(parts)
 
 
 def _band_and_line(line: Series, places: Sequence[float], scale: Scale) -> Iterator[PlotCurve]:
@@ -420,7 +427,7 @@ def _band_and_line(line: Series, places: Sequence[float], scale: Scale) -> Itera
         upper = [(places[index], scale(float(line.high[index]))) for index in with_interval]
         lower = [(places[index], scale(float(line.low[index]))) for index in with_interval]
         yield PlotCurve((*upper, *reversed(lower)), f"bd c-{line.kind}", closed=True)
-    style = "thin" if line.thin else "ln"
+    style = "thin" if line.thin else "ln faint" if line.faint else "ln"
     points = tuple((places[index], scale(float(line.values[index]))) for index in known)
     yield PlotCurve(points, f"{style} c-{line.kind}")
 

@@ -69,8 +69,12 @@ def _line(style: str, ends: tuple[float, float], y: tuple[float, float]) -> str:
     )
 
 
-def _relation_marks(line: RelationLine, y: float) -> list[str | PlotMark]:
-    """Draw interval, distance, rule and head of one relation at a height."""
+def _relation_marks(line: RelationLine, y: float, *, named: bool = False) -> list[str | PlotMark]:
+    """Draw interval, distance, rule and head of one relation at a height.
+
+    Args:
+        named: whether head and accuracy stand beside the marks.
+    """
     value, rule, low, high = line.accuracy.value, line.rule, line.accuracy.low, line.accuracy.high
     weak = "" if line.supported else " weak"
     parts: list[str | PlotMark] = [_line("gl", (0, 1), (y, y))]
@@ -80,12 +84,11 @@ def _relation_marks(line: RelationLine, y: float) -> list[str | PlotMark]:
     parts.append(_line(f"rl{weak}", (rule, rule), (y - 9, y + 9)))
     dot = mark("model", _x(value), y, hollow=not line.supported, radius=DOT_RADIUS)
     parts.append(PlotMark(dot, "c-model", line.href, line.label, _x(value), y))
-    parts += _relation_label(line, y + 4)
-    return parts
+    return [*parts, *_relation_label(line, y + 4)] if named else parts
 
 
 def _relation_label(line: RelationLine, y: float) -> list[str]:
-    """Write head and accuracy beside the dot, where wide and narrow plots have a free place."""
+    """Write head and accuracy beside all marks, where wide and narrow plots have a free place."""
     style = "b halo" if line.supported else "s halo"
     words = f"{line.head} {whole_percent(line.accuracy.value)}"
     places = [_label_place(line, len(words) / letters) for letters in (WIDE_LETTERS, FEW_LETTERS)]
@@ -102,12 +105,14 @@ def _label_place(line: RelationLine, width: float) -> tuple[float, int]:
     Args:
         width: share that the label covers.
     """
-    value, rule = line.accuracy.value, line.rule
-    if value >= rule:
-        return (value, 11) if value + width < 1 else (rule, -11)
-    if value > width:
-        return value, -11
-    return (value, 11) if rule - value > width else (rule, 11)
+    ends = (line.accuracy.value, line.rule, line.accuracy.low, line.accuracy.high)
+    left, right = np.nanmin(ends), np.nanmax(ends)
+    if right + width < 1:
+        return float(right), 11
+    if left > width:
+        return float(left), -11
+    value = line.accuracy.value
+    return (value, 11) if value + width < 1 else (value, -11)
 
 
 def relation_row(line: RelationLine, root: str) -> str:
@@ -120,10 +125,7 @@ def relation_row(line: RelationLine, root: str) -> str:
         part if isinstance(part, str) else _linked(part, root)
         for part in _relation_marks(line, ROW_HEIGHT / 2)
     )
-    label = escape(visible(line.name))
-    return (
-        f'<svg class="pl" height="{ROW_HEIGHT:.0f}" role="group" aria-label="{label}">{marks}</svg>'
-    )
+    return f'<svg class="pl" height="{ROW_HEIGHT:.0f}">{marks}</svg>'
 
 
 def _linked(part: PlotMark, root: str) -> str:
@@ -166,7 +168,7 @@ def relation_plot(name: str, caption: str, lines: Sequence[RelationLine]) -> Plo
         style = "b s" if line.supported else "s"
         points = f"{whole_points(line.accuracy.value - line.rule)} points"
         marks += [text(line.name, "0", y - 14, style), text(points, "100%", y - 14, f"{style} end")]
-        marks += _relation_marks(line, y)
+        marks += _relation_marks(line, y, named=True)
     height = PRINTED_HEIGHT * len(lines) + 20
     ticks = _share_ticks(height - 6)
     frame = pd.DataFrame(rows)

@@ -1,10 +1,14 @@
 """The page on citing and reusing a site, and the page for wrong addresses."""
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
 from headbook.pages.parts.page import Page
-from headbook.study.manifest import Manifest
+from headbook.study.manifest import Manifest, ModelFacts
+
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")  # of a model, with or without an owner
+COMMIT = re.compile(r"[0-9a-f]{40}")  # revision of a model of the hub
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,12 +19,16 @@ class AboutPage(Page):
         bibtex: BibTeX entry of this site.
         date: date of the numbers.
         annotators: tools that tagged and parsed the texts.
+        hub: address of the model on the Hugging Face hub; empty for a model of a folder or file.
+        has_url: whether the entry has the address of the site.
     """
 
     template: ClassVar[str] = "about.html"
     bibtex: str
     date: str
     annotators: tuple[str, ...]
+    hub: str
+    has_url: bool
 
 
 def about_page(manifest: Manifest, bibtex: str) -> AboutPage:
@@ -32,7 +40,16 @@ def about_page(manifest: Manifest, bibtex: str) -> AboutPage:
         bibtex=bibtex,
         date=manifest.created,
         annotators=tuple(manifest.annotators.values()),
+        hub=hub_address(manifest.model),
+        has_url="url = {" in bibtex,
     )
+
+
+def hub_address(model: ModelFacts) -> str:
+    """Return the address of a model on the Hugging Face hub; empty for a folder or a file."""
+    if HUB_NAME.fullmatch(model.name) and COMMIT.fullmatch(model.revision):
+        return f"https://huggingface.co/{model.name}/tree/{model.revision}"
+    return ""
 
 
 @dataclass(frozen=True, kw_only=True)

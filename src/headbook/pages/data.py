@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from headbook.pages.parts.page import AnalysisPage, Sentence
 from headbook.report.answers.data import NumberExample
-from headbook.report.wording import count_text, size_text
+from headbook.report.wording import count_text, number_word, size_text
 from headbook.study.tables import Table
 
 DescribedFile = tuple[str, Mapping[str, str]]  # content of a file, and its columns
@@ -103,7 +103,7 @@ def data_page(
         description="Every number of this site as a file, with the meaning of each column.",
         answer=_answer(row),
         scope=(
-            ("Files", f"{count_text(len(listed), 'table')}, each as CSV and Parquet."),
+            ("Files", _formats(listed)),
             ("Without scripts", WITHOUT_SCRIPTS),
         ),
         row=row,
@@ -145,6 +145,15 @@ def _answer(row: ExampleRow | None) -> Sentence:
     """Return the answer of the page, with a number as an example if there is one."""
     example: Sentence = (", such as ", row.example.number, ",") if row else ()
     return ("From one row of one table: click a number", *example, " and its row opens.")
+
+
+def _formats(tables: Sequence[DataFile]) -> str:
+    """Return how many tables there are, and how many of them are too large for CSV."""
+    plain = [t for t in tables if any(".csv" in href for href, _ in t.files)]
+    count, others = count_text(len(tables), "table"), len(tables) - len(plain)
+    if not others:
+        return f"{count}, each as CSV and Parquet."
+    return f"{count} as Parquet, all but {number_word(others)} also as CSV."
 
 
 def _size(file: Path) -> str:

@@ -63,6 +63,7 @@ class TravelSection(StackSection):
         similarity: similarity of every two layers.
         outliers: dimensions that make tokens alike.
         outlier_title: title of that table.
+        n_sentences: number of sentences behind the table of kinds, with the noun.
         numbers: all numbers of states.
     """
 
@@ -76,6 +77,7 @@ class TravelSection(StackSection):
     similarity: PageTable | None
     outliers: PageTable | None
     outlier_title: str
+    n_sentences: str
     numbers: tuple[PageTable, ...]
 
     @property
@@ -154,12 +156,19 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
     behind = int(cosine.estimates.sentences.max()) if cosine else 0
     if own:
         counts = [
-            f"{shares.events[-1]:,.0f} {WORD_CLASS_NAMES[kind]}"
+            f"{shares.events[-1]:,.0f} of {WORD_CLASS_NAMES[kind]}"
+            if kind != "all"
+            else f"{shares.events[-1]:,.0f} of text"
             for kind, shares in own.shares.items()
-            if kind in word_classes(results)[:2]
+            if kind in word_classes(results)[:2] and kind != "special"
         ]
-        more = f"; cosine: {behind:,}" if cosine and behind != own.sentences else ""
-        yield "Sentences", f"{own.sentences:,} with a page ({', '.join(counts)}){more}."
+        told = ", ".join(counts)
+        if cosine and behind != own.sentences:
+            paged = f"{own.sentences:,} whose pages show all heads"
+            counted = f"tokens nearest to their own are counted in the {paged}: {told}."
+            yield "Sentences", f"{behind:,}; {counted}"
+        else:
+            yield "Sentences", f"{own.sentences:,}, with tokens: {told}."
     elif cosine:
         yield "Sentences", f"{behind:,}."
     yield "State", f"after the layer; bands are 95{THIN}% intervals over sentences."
@@ -180,10 +189,20 @@ def _section(results: StackResults) -> TravelSection:
         similarity=state_space.layer_similarity(results, sums) if sums else None,
         outliers=state_space.outlier_table(results, sums) if sums else None,
         outlier_title=state_space.outlier_title(sums) if sums else "",
+        n_sentences=_sentences(results),
         numbers=tuple(state_space.number_tables(sums)) if sums else (),
     )
 
 
+def _sentences(results: StackResults) -> str:
+    """Return how many sentences the averages over tokens are of, with the noun."""
+    metrics = (COSINE, KEPT, RANK, MIXING)
+    numbers = (token_numbers(results, metric, "all") for metric in metrics)
+    found = [int(each.estimates.sentences.max()) for each in numbers if each]
+    return count_text(max(found, default=0), "sentence")
+
+
+PER_CENT = f"{THIN}%"
 KIND_COLUMNS = (
     (COSINE, "cosine to input", number),
     (KEPT, "neighbours kept", whole_percent),
@@ -220,21 +239,25 @@ def _kinds_table(
             )
             head = words_cell(TAG_NAMES[tag], style=f"cl c-{class_of_tag(tag)}")
             rows.append(Row(head, (words_cell(f"{count:,.0f}", style="few"), *cells)))
-    titles = ("words", "n", *(title for _, title, _ in columns))
+    titles = ("words", "tokens", *(title for _, title, _ in columns))
     return PageTable(titles, tuple(rows), style="heat") if rows else None
 
 
 def _kind_cell(
     numbers: TokenNumbers | None, column: list[TokenNumbers], written: Written
 ) -> HeatCell:
-    """Return the number of a kind after the last layer; the largest of the column is darkest."""
+    """Return the number of a kind after the last layer; the largest has the strongest colour."""
     if numbers is None or np.isnan(numbers.estimates.value[-1]):
         return HeatCell(MISSING, "q0")
     layer = len(numbers.estimates.value) - 1
     last = numbers.estimates.at(layer)
     most = np.nanmax([each.estimates.value[layer] for each in column])
     linked = numbers.linked(written(last.value), layer)
-    ends = "" if np.isnan(last.low) else f"[{written(last.low)}, {written(last.high)}]"
+    ends = (
+        ""
+        if np.isnan(last.low)
+        else f"[{', '.join(written(end).removesuffix(PER_CENT) for end in (last.low, last.high))}]"
+    )
     return HeatCell(linked.text, amount_class(last.value, 0.0, float(most)), linked, ends)
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from headbook.metrics import all_metrics
 from headbook.metrics.base import (
@@ -16,19 +16,27 @@ from headbook.metrics.base import (
     PairMetric,
     Source,
 )
+from headbook.pages.geometry_parts.state_space import layer_similarity
 from headbook.pages.metrics.anchors import AnchorSection, anchor_sections
+from headbook.pages.metrics.figures import figure_name
 from headbook.pages.metrics.heads import HeadSection, head_section
 from headbook.pages.metrics.states import StateSection, layer_section, token_section
 from headbook.pages.parts.page import AnalysisPage, Page, Sentence, gap_text
+from headbook.pages.parts.table import PageTable
+from headbook.pages.similar import nearest_pairs
 from headbook.report.answers.metric import (
+    NOT_MEASURED,
     head_metric_answer,
     head_metric_scope,
+    pair_metric_answer,
     token_metric_answer,
     token_metric_scope,
+    token_series,
 )
 from headbook.report.findings.finding import sample_size
+from headbook.report.findings.head_numbers import drawn_numbers
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import count_text, is_share
+from headbook.report.wording import STACKS, capital, count_text, is_share
 from headbook.schema import TokenKey
 from headbook.study.corpus_sums import PairColumn
 from headbook.study.state_geometry import CKA
@@ -51,6 +59,7 @@ class MetricPage(AnalysisPage):
         file: name of the table that holds its numbers.
         anchors: tokens of heads by stack, if the metric is a token for each head.
         sections: results by stack.
+        tables: tables of numbers of two heads, or of two layers, each with its title.
         remarks: missing numbers with their reasons.
     """
 
@@ -64,6 +73,7 @@ class MetricPage(AnalysisPage):
     file: str
     anchors: tuple[AnchorSection, ...]
     sections: tuple[Section, ...]
+    tables: tuple[tuple[str, PageTable], ...]
     remarks: tuple[str, ...]
 
     @property
@@ -116,7 +126,7 @@ def _page(results: Results, metric: Metric, variants: Sequence[Metric]) -> Metri
         title=metric.question or metric.title,
         description=metric.summary,
         topic=metric.title,
-        answer=_answer(first, metric),
+        answer=_answer(results, first, metric),
         scope=_scope(first, metric),
         metric=metric,
         variants=tuple(variants),
@@ -125,6 +135,7 @@ def _page(results: Results, metric: Metric, variants: Sequence[Metric]) -> Metri
         file=_file(metric),
         anchors=tuple(anchor_sections(results)) if isinstance(metric, AnchorMetric) else (),
         sections=tuple(section for section in made.values() if section),
+        tables=tuple(_pair_tables(results, metric)),
         remarks=tuple(
             gap_text(gap)
             for name, result in results.items()
@@ -144,20 +155,36 @@ def _section(results: StackResults, metric: Metric, variants: Sequence[Metric]) 
     return layer_section(results, metric) if isinstance(metric, LayerMetric) else None
 
 
-def _answer(results: StackResults | None, metric: Metric) -> Sentence:
+def _pair_tables(results: Results, metric: Metric) -> Iterator[tuple[str, PageTable]]:
+    """Yield the nearest pairs of heads, or the similarity of every two layers, by stack."""
+    for name, result in results.items():
+        where = f", {STACKS[name]}" if len(results) > 1 else ""
+        sums = result.study.corpus_sums.geometry.get(name)
+        if isinstance(metric, PairMetric):
+            table, title = nearest_pairs(result), f"Nearest pairs of heads{where}"
+        elif isinstance(metric, LayerPairMetric) and sums is not None:
+            table, title = layer_similarity(result, sums), f"Every two layers{where}"
+        else:
+            continue
+        if table is not None:
+            yield title, table
+
+
+def _answer(results: Results, first: StackResults | None, metric: Metric) -> Sentence:
     """Return the answer of a page, from the first stack that has numbers."""
     if isinstance(metric, PairMetric):
-        return ("Each number is of two heads; the most alike pairs have a page of their own.",)
+        answers = (pair_metric_answer(result) for result in results.values())
+        return next((each for each in answers if each != NOT_MEASURED), NOT_MEASURED)
     if isinstance(metric, AnchorMetric):
         return ("Each head has a token instead of a number; they are listed below.",)
     if isinstance(metric, LayerMetric | LayerPairMetric):
         return ("Each number is of the states of a layer; they have a page of their own.",)
-    if results is None:
-        return ("Not measured in this model.",)
+    if first is None:
+        return NOT_MEASURED
     if isinstance(metric, HeadMetric):
-        return head_metric_answer(results, metric)
+        return head_metric_answer(first, metric)
     assert isinstance(metric, LayerwiseMetric)
-    return token_metric_answer(results, metric)
+    return token_metric_answer(first, metric)
 
 
 def _scope(results: StackResults | None, metric: Metric) -> tuple[tuple[str, str], ...]:
@@ -214,12 +241,27 @@ def _bounds(metric: Metric) -> str:
     return f"{low:g} to {top}" if not math.isinf(high) else f"{low:g}, {top}"
 
 
+class ListedMetric(NamedTuple):
+    """A metric of the list.
+
+    Attributes:
+        metric: definition of the metric.
+        href: address that shows it, from the site's root.
+        heat_map: address of the heat map of all heads as PDF; empty without one.
+    """
+
+    metric: Metric
+    href: str
+    heat_map: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class MetricsPage(Page):
     """The list of all metrics, which can be searched.
 
     Attributes:
-        groups: sections with their metrics, each with the address that shows it.
+        groups: sections with their metrics.
+        missing: metrics without numbers in this study.
         amount: number of metrics.
     """
 
@@ -227,21 +269,46 @@ class MetricsPage(Page):
     scripts = ("filter_list",)
     styles = ("plots", "maps", "analysis", "metric")
     contents = False
-    groups: tuple[tuple[str, tuple[tuple[Metric, str], ...]], ...]
+    groups: tuple[tuple[str, tuple[ListedMetric, ...]], ...]
+    missing: tuple[ListedMetric, ...]
     amount: int
 
 
-def metrics_page(metrics: Sequence[Metric]) -> MetricsPage:
+def is_measured(results: Results, metric: Metric) -> bool:
+    """Return whether any stack has numbers of a metric."""
+    if isinstance(metric, HeadMetric):
+        return any(drawn_numbers(result, metric) for result in results.values())
+    if isinstance(metric, LayerwiseMetric):
+        return any(next(token_series(result, metric), None) for result in results.values())
+    return True
+
+
+def metrics_page(metrics: Sequence[Metric], results: Results) -> MetricsPage:
     """Return the list of the study's metrics."""
-    groups: dict[str, list[tuple[Metric, str]]] = {}
+    groups: dict[str, list[ListedMetric]] = {}
+    missing = []
     for metric in metrics:
         address = page_address(metric, metrics)
         fragment = f"#{metric.id}" if address != f"metrics/{metric.id}.html" else ""
-        groups.setdefault(metric.section, []).append((metric, f"{address}{fragment}"))
+        listed = ListedMetric(metric, f"{address}{fragment}", _heat_map(results, metric))
+        if is_measured(results, metric):
+            groups.setdefault(metric.section, []).append(listed)
+        else:
+            missing.append(listed)
     return MetricsPage(
         path="metrics/index.html",
         title="Metrics",
         description="Every number of this site: what it means, its unit and its source.",
-        groups=tuple((name, tuple(each)) for name, each in groups.items()),
-        amount=len(metrics),
+        groups=tuple((capital(name), tuple(each)) for name, each in groups.items()),
+        missing=tuple(missing),
+        amount=len(metrics) - len(missing),
     )
+
+
+def _heat_map(results: Results, metric: Metric) -> str:
+    """Return the address of the heat map of a metric as PDF, in the first stack that has one."""
+    if not isinstance(metric, HeadMetric):
+        return ""
+    found = (drawn_numbers(result, metric) for result in results.values())
+    numbers = next((each for each in found if each is not None), None)
+    return f"figures/{figure_name(numbers)}.pdf" if numbers else ""

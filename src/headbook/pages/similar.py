@@ -1,7 +1,7 @@
 """The page of similar heads: groups of near doubles, nearest pairs, and an ordered matrix."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -14,13 +14,13 @@ from headbook.metrics import ids
 from headbook.pages.parts.atlas import MANY_HEADS, map_style
 from headbook.pages.parts.nearest_heads import nats_text
 from headbook.pages.parts.page import AnalysisPage, StackSection
-from headbook.pages.parts.table import HeatCell
+from headbook.pages.parts.table import HeatCell, PageTable, Row, words_cell
 from headbook.report.answers.similar import similar_answer
 from headbook.report.claims.heads import MEAN_OF_PAIRS
 from headbook.report.families import first_position_is_sink, sink_tokens
 from headbook.report.findings.finding import Link, head_link
 from headbook.report.head_facts import type_words
-from headbook.report.head_types import head_types
+from headbook.report.head_types import OffSinkType, head_types
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, study_of
 from headbook.report.similar_heads import (
@@ -56,12 +56,14 @@ class SimilarHead:
         link: name and address.
         style: classes of its map.
         kind: type in words; empty if it was not measured.
+        even: whether it attends nearly evenly outside the sink.
         number: distance to its nearest head; None where the page prints none.
     """
 
     link: Link
     style: str
     kind: str
+    even: bool = False
     number: LinkedNumber | None = None
 
 
@@ -72,12 +74,17 @@ class DoublesCard:
     Attributes:
         heads: heads of the group.
         number: largest distance in the group.
-        kind: types of the heads in words, the most frequent first.
+        kind: type of most heads in words; ``several types`` if there is no such type.
     """
 
     heads: tuple[SimilarHead, ...]
     number: LinkedNumber
     kind: str
+
+    @property
+    def even(self) -> bool:
+        """Whether all heads attend nearly evenly, and are alike for that alone."""
+        return all(head.even for head in self.heads)
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,11 @@ class PairLine:
 
     heads: tuple[SimilarHead, SimilarHead]
     cells: tuple[HeatCell, ...]
+
+    @property
+    def even(self) -> bool:
+        """Whether both heads attend nearly evenly, and are alike for that alone."""
+        return all(head.even for head in self.heads)
 
 
 @dataclass(frozen=True)
@@ -116,7 +128,7 @@ class SimilarSection(StackSection):
     Attributes:
         views: names of the views that were compared, the one of the groups first.
         cropped: whether maps leave out the first position, which belongs to the sink.
-        groups: groups of near doubles, the tightest first.
+        groups: groups of near doubles, the tightest first, those of nearly even heads last.
         pairs: nearest pairs, in columns.
         matrix: distances of all heads.
         means: mean distance within a layer, and between layers.
@@ -169,15 +181,17 @@ def similar_page(results: Mapping[str, StackResults]) -> SimilarPage:
     first, matrices = next(iter(compared.items()))
     matrix = matrices[compared_view(matrices)]
     model = study_of(results).manifest.model.name
+    sections = tuple(_section(results[name], each) for name, each in compared.items())
+    n_even = sum(group.even for group in sections[0].groups)
     return SimilarPage(
         path="similar.html",
         title="Which heads attend alike?",
         description=f"Near doubles among the heads of {model}, the nearest pairs, and the "
         "divergence of every two heads.",
         topic="Similar heads",
-        answer=(similar_answer(results[first], matrix),),
+        answer=(similar_answer(results[first], matrix, n_even),),
         scope=tuple(_scope(results[first], matrices)),
-        sections=tuple(_section(results[name], each) for name, each in compared.items()),
+        sections=sections,
     )
 
 
@@ -201,13 +215,14 @@ def _section(results: StackResults, matrices: Matrices) -> SimilarSection:
         PairLine((heads[one], heads[other]), _cells(matrices, one, other))
         for one, other in matrix.closest(NEAREST_PAIRS)
     ]
+    groups = [_card(matrix, view, heads, each.heads, each.pair) for each in matrix.doubles]
     starts = [*range(0, len(lines), PAIRS_IN_COLUMN), len(lines)]
     missing = np.setdiff1d(np.arange(len(heads)), matrix.complete).tolist()
     return SimilarSection(
         stack=results.stack.name,
         views=tuple(VIEWS[each] for each in _views(matrices)),
         cropped=view is SinkView.RENORM and first_position_is_sink(results),
-        groups=tuple(_card(matrix, view, heads, each.heads, each.pair) for each in matrix.doubles),
+        groups=tuple(sorted(groups, key=lambda group: group.even)),
         pairs=tuple(tuple(lines[start:end]) for start, end in pairwise(starts)),
         matrix=_ordered(results, matrix),
         means=tuple(_means(results, matrix, view)),
@@ -229,7 +244,8 @@ def _heads(results: StackResults, matrix: HeadDistanceMatrix) -> list[SimilarHea
     for head in matrix.heads:
         kind = types.get((head.layer, head.head))
         style = map_style(results.stack, head.layer, head.head)
-        heads.append(SimilarHead(head_link(head), style, type_words(kind) if kind else ""))
+        even = kind is not None and kind.rest is OffSinkType.UNIFORM
+        heads.append(SimilarHead(head_link(head), style, type_words(kind) if kind else "", even))
     return heads
 
 
@@ -259,6 +275,21 @@ def _cells(matrices: Matrices, one: int, other: int) -> tuple[HeatCell, ...]:
     return tuple(cells)
 
 
+def nearest_pairs(results: StackResults) -> PageTable | None:
+    """Return the nearest pairs of heads of a stack in all views; None if none were compared."""
+    matrices = results.cached(head_distances)
+    if not matrices:
+        return None
+    matrix = matrices[compared_view(matrices)]
+    links = [head_link(head) for head in matrix.heads]
+    rows = tuple(
+        Row(words_cell(links[one], " and ", links[other]), _cells(matrices, one, other))
+        for one, other in matrix.closest(NEAREST_PAIRS)
+    )
+    titles = ("pair", *(VIEWS[view] for view in _views(matrices)))
+    return PageTable(titles, rows, style="heat pairs-of-heads")
+
+
 def _card(
     matrix: HeadDistanceMatrix,
     view: SinkView,
@@ -267,9 +298,10 @@ def _card(
     pair: tuple[int, int],
 ) -> DoublesCard:
     kinds = [heads[index].kind.removesuffix(" + sink") for index in members]
-    most = sorted(dict.fromkeys(filter(None, kinds)), key=lambda kind: -kinds.count(kind))
+    most = max(kinds, key=kinds.count)
+    kind = most if 2 * kinds.count(most) > len(kinds) else "several types" * any(kinds)
     of_group = tuple(heads[index] for index in sorted(members))
-    return DoublesCard(of_group, _number(matrix, view, *pair), " / ".join(most[:2]))
+    return DoublesCard(of_group, _number(matrix, view, *pair), kind)
 
 
 def _means(
@@ -295,7 +327,7 @@ def _alone(
     pairs.sort(key=lambda pair: -matrix.value[pair])
     for index, other in pairs[:MOST_ALONE]:
         head = heads[index]
-        yield SimilarHead(head.link, head.style, head.kind, _number(matrix, view, index, other))
+        yield replace(head, number=_number(matrix, view, index, other))
 
 
 def _ordered(results: StackResults, matrix: HeadDistanceMatrix) -> OrderedMatrix:

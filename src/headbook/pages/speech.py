@@ -53,6 +53,7 @@ MOST_LINES = 14  # parts of speech in the figure
 MOST_LINKED = 150  # marks of the figure up to which each is a link to its row
 MOST_TABLE_CELLS = 400  # cells of a table by layer
 MOST_CELLS = 720  # cells of heads with numbers, of all stacks together
+MOST_STRONG = 4  # lines of the figure that are drawn at full strength: the farthest from 1x
 MOST_GRIDS = 18  # parts of speech of a stack that are shown by head
 TICKS = (1 / 8, 1 / 4, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)  # ratios on the axis
 HEIGHT = 430.0  # pixels of the figure
@@ -252,29 +253,15 @@ def _cell(
 def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
     """Draw attention received by layer, a line for each part of speech."""
     layers = [*results.stack.attention_layers]
-    numbers = {tag: layer_ratios(results, Direction.RECEIVED, tag) for tag in tags}
-    values = np.concatenate([each.value[layers] for each in numbers.values()])
-    linked = len(values) <= MOST_LINKED
+    series = _lines(results, tags)
+    values = np.concatenate([line.values for line in series])
     known = values[values > 0]
     low, high = min(known.min(initial=1.0), 0.8) / 1.05, max(known.max(initial=1.0), 1.25) * 1.05
     scale = Scale(float(low), float(high), HEIGHT, top=16, log=True)
-    series = [
-        Series(
-            tag_name(tag).replace("conjunctions", "conj."),
-            word_class(tag),
-            each.value[layers],
-            each.low[layers],
-            each.high[layers],
-            [f"{number(value)}×" for value in each.value[layers].tolist()],
-            [received_number(results, tag, layer, "").href for layer in layers] if linked else (),
-            hollow=bool(np.isnan(each.low[layers]).all()),
-        )
-        for tag, each in numbers.items()
-    ]
     nothing = np.full(len(layers), np.nan)
     plot = layer_plot(
         f"speech-{results.stack.name}",
-        _caption(tags, hollow=any(line.hollow for line in series)),
+        _caption(tags, series),
         [line._replace(low=nothing, high=nothing) for line in series],
         [str(layer) for layer in layers],
         scale=scale,
@@ -286,15 +273,47 @@ def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
     return replace(plot, rows=plot.rows.assign(low=intervals[0], high=intervals[1]))
 
 
-def _caption(tags: Sequence[str], *, hollow: bool) -> str:
+def _lines(results: StackResults, tags: Sequence[str]) -> list[Series]:
+    """Return a line for each part of speech; lines near uniform attention step back."""
+    layers = [*results.stack.attention_layers]
+    linked = len(layers) * len(tags) <= MOST_LINKED
+    series = []
+    for tag in tags:
+        each = layer_ratios(results, Direction.RECEIVED, tag)
+        hrefs = [received_number(results, tag, layer, "").href for layer in layers]
+        series.append(
+            Series(
+                tag_name(tag).replace("conjunctions", "conj."),
+                word_class(tag),
+                each.value[layers],
+                each.low[layers],
+                each.high[layers],
+                [f"{number(value)}×" for value in each.value[layers].tolist()],
+                hrefs if linked else (),
+                hollow=bool(np.isnan(each.low[layers]).all()),
+            )
+        )
+    strong = sorted(series, key=_end_distance, reverse=True)[:MOST_STRONG]
+    return [line._replace(faint=all(line is not each for each in strong)) for line in series]
+
+
+def _caption(tags: Sequence[str], series: Sequence[Series]) -> str:
     """Return the caption of the figure of attention received by layer."""
-    weak = " Hollow: too few sentences for an interval." * hollow
+    weak = " Hollow: too few sentences for an interval." * any(line.hollow for line in series)
+    strong = " Strong lines: farthest from 1× in the last layer." * any(s.faint for s in series)
     return (
         "Attention that words of a kind receive as keys, all heads of a layer, as a multiple of "
         "uniform attention (dashed); log scale. ● content words, ■ function words, ▲ punctuation"
         f"{', ○ other words' if any(word_class(tag) == 'other' for tag in tags) else ''}. Kinds "
-        f"with at least {FEW_WORDS} words{', the most frequent' * (len(tags) == MOST_LINES)}.{weak}"
+        f"with at least {FEW_WORDS} words{', the most frequent' * (len(tags) == MOST_LINES)}."
+        f"{strong}{weak}"
     )
+
+
+def _end_distance(line: Series) -> float:
+    """Return how far the last known ratio of a line is from 1, in octaves."""
+    known = line.values[line.values > 0]
+    return float(abs(np.log2(known[-1]))) if len(known) else 0.0
 
 
 def _grids(results: StackResults, tags: Sequence[str], *, with_numbers: bool) -> Iterator[HeadGrid]:

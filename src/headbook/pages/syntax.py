@@ -28,6 +28,7 @@ from headbook.pages.parts.relations import (
 )
 from headbook.pages.parts.table import PageTable
 from headbook.report.answers.syntax import (
+    aligned_head,
     seldom_relations,
     split_words,
     syntax_answer,
@@ -36,6 +37,7 @@ from headbook.report.answers.syntax import (
 from headbook.report.claims.heads import BEST_TREE, JOINT_TREE
 from headbook.report.claims.relations import BEST_OF_LAYER
 from headbook.report.findings import HELD_OUT
+from headbook.report.findings.finding import Link, head_link
 from headbook.report.linked_rows import LinkedNumber, relation_number
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests, tests_of_stack
@@ -58,14 +60,17 @@ from headbook.study.manifest import Manifest, MissingPart
 from headbook.study.sentence_data import HeadName
 
 MOST_ROWS = 24  # relations before the others are folded
+MOST_WEAK_ROWS = 8  # relations in the figure if none is claimed
 MOST_CELLS = 450  # cells of the tables by layer, of all stacks together
 MANY_LAYERS = 12  # layers beyond which the tables by layer are one below the other
 METRICS = (METRIC, ids.RELATION_ACCURACY_FAR, *TREES)
 CAPTION = (
     "Share of words whose strongest other word is the right one: best head (dot) and best surface "
-    "rule (tick). Bars are 95 % intervals. Arrows run from query to key. Sorted by difference in "
-    "points."
+    "rule (tick), a rule of word order and word class. Bars are 95 % intervals. Arrows run "
+    "from query to key. Sorted by difference in points."
 )
+OBLIQUE = "An oblique is a noun that belongs to a verb by a preposition or case: sit in the garden."
+OBLIQUE_RELATION = "obl"
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,8 @@ class RelationRow:
     Attributes:
         line: marks of the row.
         relation: name of the relation in the annotation.
+        head: the best head.
+        accuracy: share of the words that it finds.
         example: a query and its key from a sentence with a page; empty without one.
         points: difference of head and rule, with its unit.
         rule: the best rule in words.
@@ -82,6 +89,8 @@ class RelationRow:
 
     line: RelationLine
     relation: str
+    head: Link
+    accuracy: str
     example: tuple[str, ...]
     points: LinkedNumber
     rule: str
@@ -158,6 +167,8 @@ class SyntaxStack(StackSection):
         trees: scores of induced trees by layer.
         numbers: all numbers of the tests; None if no relation was tested.
         worked: the computation for the first relation, in words.
+        aligned: the head that aligns most with dependencies by weight; empty without one.
+        terms: explanation of relations whose names are no everyday words.
         seldom: relations with too few sentences for a test.
     """
 
@@ -174,6 +185,8 @@ class SyntaxStack(StackSection):
     numbers: PageTable | None
     worked: str
     seldom: str
+    aligned: Sentence = ()
+    terms: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,8 +235,9 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
         return
     reporting = int(sample.half.sum())
     yield (
-        count_text(len(sample.half), "sentence"),
-        f"with their trees: {len(sample.half) - reporting:,} choose head and rule, "
+        "Sentences",
+        f"{len(sample.half):,}, with their trees: {len(sample.half) - reporting:,} choose head "
+        "and rule, "
         f"{reporting:,} report.",
     )
     yield (
@@ -257,14 +271,15 @@ def _stack(results: StackResults, most_cells: int) -> SyntaxStack:
     rows = {n: _row(results, tests, n, examples) for n in order}
     others = [rows[n] for n in order if not tests.claimed[n]]
     claimed = [rows[n] for n in order if tests.claimed[n]]
+    most = MOST_ROWS if claimed else min(MOST_ROWS, MOST_WEAK_ROWS)
     best = np.nanmax(tests.layer_margin.value, axis=0)
     listed = [*map(int, np.argsort(-best, kind="stable")[: max(1, most_cells // len(layers))])]
     return SyntaxStack(
         stack=name,
         plot=relation_plot(f"syntax-{name}", CAPTION, [row.line for row in (*claimed, *others)]),
         claimed=tuple(claimed),
-        rows=tuple(others[:MOST_ROWS]),
-        more=tuple(others[MOST_ROWS:]),
+        rows=tuple(others[:most]),
+        more=tuple(others[most:]),
         example=example_of(results, tests) if claimed else None,
         margins=tuple(_margin_tables(results, tests, listed)),
         left_out=len(order) - len(listed),
@@ -274,6 +289,8 @@ def _stack(results: StackResults, most_cells: int) -> SyntaxStack:
         numbers=relation_table(results, tests),
         worked=worked_example(results, tests, order[0]),
         seldom=seldom_relations(results, tests.labels),
+        aligned=aligned_head(results) if trees else (),
+        terms=OBLIQUE if any(row.relation == OBLIQUE_RELATION for row in rows.values()) else "",
     )
 
 
@@ -301,7 +318,13 @@ def _row(
         arrow_words(label), head_name(head), accuracy, rule, claimed, words, points.href
     )
     return RelationRow(
-        line, relation_of(label)[0], examples.get(label, ()), points, rule_phrase(tests.rule[n])
+        line=line,
+        relation=relation_of(label)[0],
+        head=head_link(head),
+        accuracy=whole_percent(accuracy.value),
+        example=examples.get(label, ()),
+        points=points,
+        rule=rule_phrase(tests.rule[n]),
     )
 
 
@@ -357,12 +380,16 @@ def margin_legend(margins: NDArray[np.float64]) -> MarginLegend | None:
     return MarginLegend(whole_points(low), fills, f"{whole_points(high)} points")
 
 
+BEST_BINARY = "best binary tree"  # the highest score that trees of two branches can reach
 TREE_TITLES = {
     ids.DEPENDENCY_TREES: (
         "Dependency trees from the best head of each layer",
-        "undirected attachment",
+        "words linked to a word that they depend on, or that depends on them (UAS)",
     ),
-    ids.PHRASE_TREES: ("Phrase trees from all heads of a layer together", "bracket F1"),
+    ids.PHRASE_TREES: (
+        "Phrase trees from all heads of a layer together",
+        "agreement of phrases (bracket F1; 100 %: all the same)",
+    ),
 }
 
 
@@ -378,7 +405,7 @@ def _tree_plots(results: StackResults) -> Iterator[TreeFigure]:
         baselines = [(plain[0].score.value, plain[0].name.removesuffix(" trees"))]
         if TREES[metric].ceiling:
             best = results.split(HELD_OUT, metric, VIEW, TREES[metric].ceiling)
-            baselines.append((best.at(points[0].layer, 0).value, "ceiling"))
+            baselines.append((best.at(points[0].layer, 0).value, BEST_BINARY))
         others = [f"{tree.name} {percent(tree.score.value)}" for tree in plain[1:]]
         beaten = "every tree without attention" if others else plain[0].name
         note = f"Filled: the interval lies above that of {beaten}" + (

@@ -30,6 +30,11 @@ from headbook.study.token_sums import PATH_STATES, TokenTypeSums
 
 MAX_TYPES = 120  # rows of the table of all stacks together; the file has all types
 MAX_LAYERS, MAX_LAYERS_HALF = 12, 7  # columns of tables of types, and of those of half a page
+# Marks that tokenizers put before vocabulary tokens, as pages print them, with their meaning.
+TOKEN_MARKS = {
+    "##": "## before a vocabulary token: a subword token that continues a word.",
+    "␣": "␣ before a vocabulary token: a space, so that the token begins a word.",
+}
 MIN_OCCURRENCES = 3  # occurrences of a type in the tables of nearest and farthest types
 MAX_EXTREME = 16  # rows of each of these tables
 
@@ -43,6 +48,8 @@ class WordSection(StackSection):
         levels: words at each number of shared tokens after all layers.
         compared: words with the nearest tokens of two occurrences, after the layers ``layers``.
         layers: layers of that list.
+        marks: meaning of marks of vocabulary tokens in that list; empty without marks.
+        path_marks: meaning of marks in the tables ``far`` and ``near``; empty without marks.
         far, near: vocabulary tokens whose states leave their embedding farthest, and least.
         types: the most frequent vocabulary tokens; None without any.
         n_types: number of all vocabulary tokens of the corpus.
@@ -53,6 +60,8 @@ class WordSection(StackSection):
     levels: tuple[tuple[int, tuple[LevelWord, ...]], ...]
     compared: tuple[ComparedWord, ...]
     layers: tuple[int, ...]
+    marks: str
+    path_marks: str
     far: PageTable | None
     near: PageTable | None
     types: PageTable | None
@@ -131,8 +140,8 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
     pages = len({sentence for sentence, _ in found.nearest})
     yield (
         "Words",
-        f"of one token: {len(found.words):,} occur in at least two of "
-        f"{count_text(pages, 'sentence')} with a page.",
+        f"of one token: {len(found.words):,} occur in at least two of the "
+        f"{count_text(pages, 'sentence')} whose pages show all heads.",
     )
     yield "Nearest", f"by cosine to {SPACES[found.space]}, state after the layer."
 
@@ -161,18 +170,36 @@ def _section(results: StackResults, max_types: int) -> WordSection:
     sums = results.study.corpus_sums.types.get(results.stack.name)
     types = sums if sums is not None and len(sums.ids) else None
     far, near = _extremes(results, types) if types else (None, None)
+    compared = tuple(compared_words(results, found)) if found else ()
     return WordSection(
         stack=results.stack.name,
         plot=shared_plot(results, found) if found else None,
         levels=levels(found) if found else (),
-        compared=tuple(compared_words(results, found)) if found else (),
+        compared=compared,
         layers=tuple(compared_layers(results)),
+        marks=token_marks(nearest_texts(compared)),
+        path_marks=token_marks([row.name for t in (far, near) if t for row in t.rows]),
         far=far,
         near=near,
         types=_frequent(types, max_types) if types else None,
         n_types=len(types.ids) if types else 0,
         state=STATES[drawn_state(types)] if types else "",
     )
+
+
+def nearest_texts(compared: Sequence[ComparedWord]) -> list[str]:
+    """Return the vocabulary tokens that the list of compared words names."""
+    return [cell.text for w in compared for o in w.occurrences for cell in o.cells]
+
+
+def token_marks(texts: Sequence[str]) -> str:
+    """Return what the marks at the beginning of vocabulary tokens mean; empty without marks."""
+    meanings = [meaning for mark, meaning in TOKEN_MARKS.items() if _is_marked(texts, mark)]
+    return " ".join(meanings)
+
+
+def _is_marked(texts: Sequence[str], mark: str) -> bool:
+    return any(text.startswith(mark) and len(text) > len(mark) for text in texts)
 
 
 def _extremes(

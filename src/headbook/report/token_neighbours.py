@@ -124,12 +124,14 @@ class RecurringWord(NamedTuple):
     Attributes:
         text: the word in the text's own spelling.
         kind: class of most of its occurrences; ``all`` if no word is annotated.
+        tag: part of speech of most of its occurrences; empty if no word is annotated.
         cells: its occurrences, one of each sentence.
         shared: mean number of vocabulary tokens that two occurrences share. *Shape:* ``(layer,)``.
     """
 
     text: str
     kind: str
+    tag: str
     cells: tuple[Cell, ...]
     shared: Floats
 
@@ -269,18 +271,23 @@ def _recurring_words(
     classes = token_classes(results)
     annotated = any(kind in CLASSES_OF_WORDS for kind in classes.values())
     words = []
-    occurrences: dict[str, dict[int, Cell]] = {}
+    occurrences: dict[str, dict[int, WholeWord]] = {}
     for word in whole_words(results):
         if word.cell in places:
-            occurrences.setdefault(word.text, {}).setdefault(word.cell[0], word.cell)
+            occurrences.setdefault(word.text, {}).setdefault(word.cell[0], word)
     for text, by_sentence in occurrences.items():
-        cells = tuple(by_sentence.values())
-        counts = Counter(classes[cell] for cell in cells)
-        kind = max(counts, key=lambda each: counts[each], default="") if annotated else "all"
+        cells = tuple(word.cell for word in by_sentence.values())
+        kind = _most([classes[cell] for cell in cells]) if annotated else "all"
         if len(cells) >= MIN_SENTENCES and kind in {"all", *CLASSES_OF_WORDS}:
+            tag = _most([word.tag for word in by_sentence.values()])
             shared = mean_shared(nearest[[places[cell] for cell in cells]])
-            words.append(RecurringWord(text, kind, cells, shared))
+            words.append(RecurringWord(text, kind, tag, cells, shared))
     return tuple(sorted(words, key=lambda word: (-len(word.cells), word.text)))
+
+
+def _most(names: Sequence[str]) -> str:
+    """Return the most frequent of several names, of equally frequent ones the first."""
+    return Counter(names).most_common(1)[0][0]
 
 
 def _class_means(words: Sequence[RecurringWord]) -> Estimates:

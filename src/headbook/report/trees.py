@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import SELECTION, Estimate, Estimates
+from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
 from headbook.metrics import ids
 from headbook.report.results import StackResults, heads_by_value
 from headbook.schema import SinkView
+from headbook.study.sentence_data import HeadName
 
 VIEW = SinkView.NOSINK
 PLAIN_NAMES = {
@@ -109,6 +110,23 @@ def best_heads_of_layers(results: StackResults, metric: str) -> dict[int, int]:
     for layer, head in heads_by_value(trusted):
         best.setdefault(layer, head)
     return dict(sorted(best.items()))
+
+
+def heads_with_better_trees(results: StackResults, metric: str) -> list[HeadName]:
+    """Return the heads whose trees score clearly above every tree without attention.
+
+    The best head of each layer is chosen on the selection split; intervals are those of the
+    held-out split.
+    """
+    if not results.has_value(metric, VIEW, TREES[metric].own):
+        return []
+    above = heads_above_plain_trees(results, metric, HELD_OUT)
+    best = best_heads_of_layers(results, metric)
+    return [
+        HeadName(results.stack.name, layer, head)
+        for layer, head in best.items()
+        if above[layer, head]
+    ]
 
 
 def _scores(results: StackResults, metric: str, label: str, split: int | None) -> Estimates:

@@ -135,7 +135,7 @@ PAGES = (
     ),
     PageEntry(
         "metrics/index.html", "All metrics", MenuPlace.ANALYSES,
-        lambda results: metrics_page(study_metrics(results)),
+        lambda results: metrics_page(study_metrics(results), results),
         keywords=f"definitions formulas glossary {FILES}",
         within=("metrics/",),
     ),

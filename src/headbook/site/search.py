@@ -12,6 +12,7 @@ from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_figures
 from headbook.pages.metric import MetricPage
 from headbook.pages.parts.page import AnalysisPage, Page, plain_text
+from headbook.report.answers import metric as metric_answers
 from headbook.report.families import kinds_of
 from headbook.report.head_types import NOT_MEASURED, head_types
 from headbook.report.results import StackResults, study_of
@@ -219,12 +220,12 @@ def _words(title: str, path: str, note: str) -> list[str]:
 
 
 def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
-    """Return the questions of pages that answer some, each with its answer.
+    """Yield the questions of pages that answer some, each with its answer.
 
     Pages of single metrics come last: five answers are shown at first.
     """
     for page in sorted(pages, key=lambda page: isinstance(page, MetricPage)):
-        if isinstance(page, AnalysisPage):
+        if isinstance(page, AnalysisPage) and page.answer != metric_answers.NOT_MEASURED:
             yield _words(page.title, page.path, plain_text(page.answer))
             for question in page.questions:
                 address = f"{page.path}#{question.id}"

@@ -45,6 +45,7 @@ class SpaceLine(NamedTuple):
 
 
 ANY_TWO = SpaceLine("any two", "baseline", StateColumn(ANISOTROPY, "raw"))
+RANK_MEASURE = f"effective rank of {MINIBATCH} tokens: dimensions that their states fill evenly"
 PANELS = (
     ("Two tokens of different sentences", "mean cosine (anisotropy)", (
         SpaceLine("unchanged", "model", StateColumn(ANISOTROPY, "raw")),
@@ -58,7 +59,7 @@ PANELS = (
         SpaceLine("own sentence", "model", StateColumn(ids.INTRA_SENTENCE_SIMILARITY, "raw")),
         ANY_TWO,
     )),
-    ("Dimensions in use", f"effective rank of {MINIBATCH} tokens", (
+    ("Dimensions in use", RANK_MEASURE, (
         SpaceLine("rank", "model", StateColumn(ids.EFFECTIVE_RANK, "")),
     )),
 )  # fmt: skip
@@ -99,7 +100,8 @@ def space_plot(results: StackResults, sums: GeometrySums) -> PanelPlot | None:
     caption = (
         f"States of {behind}, special tokens left out. Dashed: any two tokens of different "
         f"sentences. Dotted: without the {THREE} dimensions that add most to their cosine, and "
-        "with every dimension standardised. Bands: 95 % intervals, jackknife over sentences."
+        "with every dimension standardised. Bands: 95 % intervals, from leaving out each sentence "
+        "in turn (jackknife)."
     )
     return panel_plot(f"geometry-space-{stack}", caption, panels)
 
@@ -118,7 +120,7 @@ def _panel(title: str, series: Sequence[Series], sums: GeometrySums) -> Plot:
     scale = Scale(low, high, HEIGHT)
     names = short_names(len(sums.weights))
     return layer_plot(
-        "", title, series, names, scale=scale, ticks=ticks, label_width=130, n_marked=MAX_MARKED
+        "", title, series, names, scale=scale, ticks=ticks, label_width=160, n_marked=MAX_MARKED
     )
 
 

@@ -10,7 +10,7 @@ from headbook.analysis.accumulators import Estimates
 from headbook.analysis.arrays import Floats
 from headbook.charts import Figure, Plot, heat_map
 from headbook.charts.axes import UNIFORM
-from headbook.charts.plots import Scale, Series, even_ticks, layer_plot
+from headbook.charts.plots import LABEL_DISTANCE, Scale, Series, even_ticks, layer_plot
 from headbook.metrics import ids
 from headbook.metrics.base import ChartKind, HeadMetric, Metric, Source
 from headbook.pages.parts.baselines import baseline_title
@@ -27,6 +27,7 @@ MOST_DRAWN = 24  # labels that pages offer: those with most observations
 # its intervals overlap those of any heads; another metric is the ratio to uniform attention.
 LENGTH_DEPENDENT = {ids.ATTENTION_DISTANCE}
 CURVE_HEIGHT = 260  # pixels
+UNIT_TOP = 28  # pixels above the highest value of a curve with a unit, which stands there
 
 
 def head_figures(
@@ -83,11 +84,17 @@ def heat_figure(numbers: HeadMetricNumbers) -> Figure:
         figure_name(numbers),
         caption,
         rows,
-        title=f"{metric.title.lower()} ({metric.unit})" if metric.unit else metric.title.lower(),
+        title=_legend(metric, label),
         domain=domain(rows["value"].to_numpy(), metric.limits),
         show={"view": str(view), "label": label_name(label)},
         share=numbers.share,
     )
+
+
+def _legend(metric: HeadMetric, label: str) -> str:
+    """Return the title of the legend of a heat map: the label, or the metric if it has none."""
+    name = label_name(label) if label else metric.title.lower()
+    return f"{name} ({metric.unit})" if metric.unit else name
 
 
 def _rows(
@@ -158,10 +165,12 @@ def curves(
     def tick(value: float) -> str:
         return f"{100 * value:.10g}\u202f%" if share else f"{value:,.10g}"
 
+    unit = unit or metric.unit
+    height = max(CURVE_HEIGHT, LABEL_DISTANCE * (len(series) + 1) + UNIT_TOP + 26)
+    scale = Scale(low, high, height, top=UNIT_TOP) if unit else Scale(low, high, height)
     return layer_plot(
-        name, caption, series, points,
-        scale=Scale(low, high, CURVE_HEIGHT), ticks=even_ticks(low, high, tick, 4),
-        label_width=200, unit=unit or metric.unit, root=root,
+        name, caption, series, points, scale=scale, ticks=even_ticks(low, high, tick, 4),
+        label_width=200, unit=unit, root=root,
     )  # fmt: skip
 
 

@@ -93,9 +93,17 @@ def _beside(
         numbers = results.tokens(other, state, space, "all")
         numbers = numbers or results.tokens(other, state, EmbeddingSpace.RAW, "all")
         if numbers is not None:
-            title = all_metrics()[other].title.lower().removeprefix("neighbours ")
+            title = _short(all_metrics()[other].title)
             kind = "control" if "another" in title or "random" in title else "baseline"
             yield title, kind, numbers
+
+
+def _short(title: str) -> str:
+    """Return the title of a metric beside another one, for the end of a line."""
+    name = title.lower().partition(":")[0]
+    for start in ("attention rollout ", "neighbours ", "shared "):
+        name = name.removeprefix(start)
+    return name
 
 
 def _where(state: ResidualPoint, space: EmbeddingSpace | None) -> str:

@@ -1,7 +1,7 @@
 """Words that occur in several sentences: curves of shared neighbours, levels, nearest tokens."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ MAX_COMPARED = 8  # words whose nearest tokens are listed
 MAX_LAYERS = 6  # layers for which nearest tokens are listed
 AROUND = 4  # tokens of context on either side
 N_NAMED = 5  # nearest tokens in a note
+NAMING = {"NOUN", "PROPN", "VERB", "ADJ"}  # parts of speech whose words are listed, if any recurs
 ORDER = ("content", "function", "punctuation", "all")
 
 
@@ -95,7 +96,10 @@ def drawn_words(found: SharedNeighbours) -> list[RecurringWord]:
 
 
 def shared_plot(results: StackResults, found: SharedNeighbours) -> Plot:
-    """Return the curves of shared neighbours: words, classes, and two different words."""
+    """Return the curves of shared neighbours: classes, and two different words.
+
+    The rows of the figure have a line for each word, too; lines of all words would hide the others.
+    """
     n_layers, missing = results.stack.n_layers, np.full(results.stack.n_layers, np.nan)
     lines = [
         Series(word.text, _role(word.kind), word.shared, missing, missing, [], thin=True)
@@ -111,20 +115,28 @@ def shared_plot(results: StackResults, found: SharedNeighbours) -> Plot:
         )  # fmt: skip
     texts = [*map(short, found.different.tolist())]
     lines.append(Series("different words", "baseline", found.different, missing, missing, texts))
-    drawn, all_words = len(drawn_words(found)), len(found.words)
-    which = f"the {drawn} words in most sentences" if drawn < all_words else "one word each"
-    classes = " ● content, ■ function words, ▲ punctuation." if "all" not in found.means else ""
-    caption = (
-        f"Of the ten nearest vocabulary tokens ({SPACES[found.space]}), those that two occurrences "
-        f"of a word share, by layer. Thin lines: {which}, mean over pairs of sentences; thick: "
-        f"mean over words, with 95 % intervals over words; dashed: {DIFFERENT}.{classes}"
-    )
     ticks = [(float(n), str(n)) for n in range(0, N_NEAREST + 1, 2)]
-    return layer_plot(
-        f"tokens-shared-{results.stack.name}", caption, lines, [*map(str, range(n_layers))],
+    plot = layer_plot(
+        f"tokens-shared-{results.stack.name}", _caption(found), lines, [*map(str, range(n_layers))],
         scale=Scale(0, N_NEAREST, HEIGHT, TOP, BOTTOM), ticks=ticks, label_width=160,
         n_marked=MAX_MARKED,
     )  # fmt: skip
+    return replace(plot, curves=tuple(c for c in plot.curves if not c.style.startswith("thin")))
+
+
+def _caption(found: SharedNeighbours) -> str:
+    drawn, all_words = len(drawn_words(found)), len(found.words)
+    which = f"the {drawn} words in most sentences" if drawn < all_words else "each word"
+    classes = (
+        " ● Content words: tagged as noun, verb, adjective, adverb, numeral or interjection; "
+        "■ function words, ▲ punctuation."
+    )
+    return (
+        f"Of the ten nearest vocabulary tokens ({SPACES[found.space]}), those that two occurrences "
+        f"of a word share. Left: means over words by layer, with 95 % intervals over words; "
+        f"dashed: {DIFFERENT}. Right: {which}, mean over pairs of sentences."
+        f"{classes * ('all' not in found.means)}"
+    )
 
 
 def _role(kind: str) -> str:
@@ -154,13 +166,17 @@ def _level_word(word: RecurringWord) -> LevelWord:
 
 
 def compared_words(results: StackResults, found: SharedNeighbours) -> Iterator[ComparedWord]:
-    """Yield the words of content that share the fewest nearest tokens, or of all without tags."""
+    """Yield the words of content that share the fewest nearest tokens, or of all without tags.
+
+    Adverbs and numerals are listed only if no noun, verb or adjective recurs.
+    """
     kind = "content" if "content" in found.means else "all"
     words = [
         word
         for word in found.words
         if word.kind == kind and word.text.isalpha() and not np.isnan(word.shared[-1])
     ]
+    words = [word for word in words if word.tag in NAMING] or words
     words.sort(key=lambda word: (word.shared[-1], -len(word.cells), word.text))
     for word in words[:MAX_COMPARED]:
         one, other = found.least_similar(word)
@@ -187,8 +203,8 @@ def _occurrence(
     number, position = cell
     text = results.study.sentence_data.sentences[number - 1].texts[results.stack.queries]
     start, end = text.spans[position]
-    first = max(0, position - AROUND)
-    last = min(len(text.spans) - 1, position + AROUND)
+    first = word_edge(text.words, max(0, position - AROUND), -1)
+    last = word_edge(text.words, min(len(text.spans) - 1, position + AROUND), 1)
     before, after = text.spans[first][0], max(end, text.spans[last][1])
     shared = found.shared(cell, other)
     return WordOccurrence(
@@ -201,6 +217,22 @@ def _occurrence(
             for layer in compared_layers(results)
         ),
     )
+
+
+def word_edge(words: Sequence[int], position: int, step: int) -> int:
+    """Return the first or last token of the word of a token.
+
+    Args:
+        words: number of the word of each token; -1 outside of words.
+        step: -1 for the first token of the word, 1 for the last.
+    """
+    while (
+        0 <= position + step < len(words)
+        and words[position] >= 0
+        and words[position + step] == words[position]
+    ):
+        position += step
+    return position
 
 
 def _nearest(

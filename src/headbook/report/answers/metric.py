@@ -1,16 +1,25 @@
 """Answers of the pages of metrics: where a number is largest, without a test."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from headbook.analysis.accumulators import Estimates
+from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric, LayerwiseMetric, Source
-from headbook.report.findings.finding import Parts, sample_size, sentence_start
-from headbook.report.findings.head_numbers import COSINE, HeadMetricNumbers, drawn_numbers
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.findings.finding import Parts, head_link, sample_size, sentence_start
+from headbook.report.findings.head_numbers import (
+    COSINE,
+    HeadMetricNumbers,
+    Place,
+    drawn_numbers,
+)
+from headbook.report.linked_rows import LinkedNumber, relation_number, uniform_row
+from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import relation_words
 from headbook.report.results import StackResults
+from headbook.report.similar_heads import compared_view, head_distances
 from headbook.report.wording import (
     DIRECTIONS,
     SPACES,
@@ -21,9 +30,10 @@ from headbook.report.wording import (
     is_share,
     label_name,
     number,
+    percent,
     with_unit,
 )
-from headbook.schema import EmbeddingSpace, ResidualPoint, relation_of
+from headbook.schema import EmbeddingSpace, HeadKey, ResidualPoint, relation_of
 
 NOT_MEASURED: Parts = ("Not measured in this model.",)
 
@@ -40,8 +50,7 @@ def head_metric_answer(results: StackResults, metric: HeadMetric) -> Parts:
     if numbers is None:
         return NOT_MEASURED
     if len(results.drawable(numbers.metric)) > 1:
-        phrase = capital(label_phrase(numbers.label))
-        return _best(numbers, f"{phrase}: most in ", "; others below.")
+        return _best(numbers, f"{capital(label_phrase(numbers.label))}: most in ")
     layers = [n for n in results.stack.attention_layers if not np.isnan(numbers.layers.value[n])]
     extremes = apart(numbers.layers, layers) if metric.has_layer_value else None
     if extremes is None:
@@ -58,12 +67,32 @@ def head_metric_answer(results: StackResults, metric: HeadMetric) -> Parts:
     )
 
 
-def _best(numbers: HeadMetricNumbers, start: str, end: str = ".") -> Parts:
-    """Return the head with the highest value as a sentence with a beginning and an end."""
+def _best(numbers: HeadMetricNumbers, start: str) -> Parts:
+    """Return the head with the highest value as a sentence with a beginning, and its baseline."""
     place = numbers.best()
     text = numbers.printed(numbers.at(place).value)
     start = sentence_start(numbers.results, start)
-    return start, numbers.link(place), ", ", numbers.head_number(place, text), end
+    linked = numbers.head_number(place, text)
+    return start, numbers.link(place), ", ", linked, *_baseline(numbers, place)
+
+
+def _baseline(numbers: HeadMetricNumbers, place: Place) -> Parts:
+    """Return the end of a sentence: what the best head of a relation, or any head, is held against.
+
+    A relation that was tested has the best surface rule, other numbers have uniform attention.
+    """
+    results, metric, view, label = numbers
+    tests = results.cached(tests_of_stack) if metric.id == ids.RELATION_ACCURACY else None
+    if tests is not None and label in tests.labels:
+        n = tests.labels.index(label)
+        rule = relation_number(results, tests, n, percent(float(tests.at_rule.value[n])))
+        return "; the best surface rule, on held-out sentences: ", rule, "."
+    even = float(numbers.uniform.value[place[0]])
+    if math.isnan(even):
+        return (".",)
+    key = HeadKey(metric.id, view, label)
+    linked = uniform_row(results, key, place[0], numbers.printed(even))
+    return "; uniform attention: ", linked, "."
 
 
 def apart(numbers: Estimates, layers: Sequence[int]) -> tuple[int, int] | None:
@@ -75,6 +104,33 @@ def apart(numbers: Estimates, layers: Sequence[int]) -> tuple[int, int] | None:
     return (low, high) if numbers.low[high] > numbers.high[low] else None
 
 
+def pair_metric_answer(results: StackResults) -> Parts:
+    """Return the two heads of a stack that are nearest to each other."""
+    matrices = results.cached(head_distances)
+    if not matrices:
+        return NOT_MEASURED
+    view = compared_view(matrices)
+    matrix = matrices[view]
+    ((one, other),) = matrix.closest(1)
+    first, second = sorted((matrix.heads[one], matrix.heads[other]))
+    row = (
+        ("stack", first.stack), ("layer", first.layer), ("head", first.head),
+        ("other_layer", second.layer), ("other_head", second.head),
+        ("metric", ids.HEAD_DISTANCE), ("view", str(view)),
+    )  # fmt: skip
+    linked = LinkedNumber(f"{float(matrix.value[one, other]):.3f}", "pairs", row)
+    start = sentence_start(results, "Least in ")
+    return (
+        start,
+        head_link(first),
+        " and ",
+        head_link(second),
+        ": ",
+        linked,
+        " nats, of at most 0.69.",
+    )
+
+
 def head_metric_scope(results: StackResults, metric: HeadMetric) -> tuple[tuple[str, str], ...]:
     """Return what a head metric was measured on, and what it is compared with."""
     numbers = drawn_numbers(results, metric)
@@ -82,16 +138,16 @@ def head_metric_scope(results: StackResults, metric: HeadMetric) -> tuple[tuple[
         return ()
     value = numbers.heads
     heads = count_text(int((~np.isnan(value.value)).sum()), "head")
-    sentences = count_text(results.study.manifest.counts["sentences"], "sentence")
+    term, count = "Sentences", results.study.manifest.counts["sentences"]
     about = "all of them"
     if metric.source is Source.RANDOM:
-        sentences, about = count_text(int(value.sentences.max()), "sequence"), "of random tokens"
+        term, count, about = "Sequences", int(value.sentences.max()), "of random tokens"
     elif metric.source is not Source.ALL:
         about = f"of which {sample_size(results):,}, chosen by a hash of their content, count"
     known = not np.isnan(numbers.uniform.value).all()
     compared = "uniform attention on the same sentences. " if known else "nothing else. "
     return (
-        (sentences, f"{about}; {VIEWS[numbers.view]}."),
+        (term, f"{count:,}, {about}; {VIEWS[numbers.view]}."),
         ("Compared with", f"{compared}Largest of {heads}, not tested."),
     )
 
@@ -152,6 +208,5 @@ def token_metric_scope(
     if found is None:
         return ()
     _, space, _, numbers = found
-    sentences = count_text(int(numbers.sentences.max()), "sentence")
     compared = f", against {SPACES[space]}" if space else ""
-    return ((sentences, f"mean over tokens{compared}."),)
+    return (("Sentences", f"{int(numbers.sentences.max()):,}, mean over tokens{compared}."),)

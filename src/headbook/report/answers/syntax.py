@@ -7,12 +7,19 @@ import numpy as np
 
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
-from headbook.report.findings.finding import Link, Parts, head_link
+from headbook.report.findings.finding import (
+    Link,
+    Parts,
+    choose_head,
+    head_link,
+    metric_link,
+)
 from headbook.report.linked_rows import relation_number
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import arrow_words, best_head_of_relation, ends_of, points_text
 from headbook.report.results import StackResults
+from headbook.report.trees import heads_with_better_trees
 from headbook.report.wording import (
     NUMBER_WORDS,
     capital,
@@ -27,7 +34,7 @@ from headbook.schema import relation_of
 from headbook.study.sentence_data import HeadName
 
 MAX_WORDS = 30  # of an answer
-RULE = "the best rule of word order and part of speech"
+RULE = "the best rule of word order and word class"
 
 
 def syntax_answer(results: StackResults, tests: RelationTests | None) -> Parts:
@@ -48,15 +55,49 @@ def syntax_answer(results: StackResults, tests: RelationTests | None) -> Parts:
         )
     if tests.claimed.any():
         return _claimed(results, tests)
-    start = f"No {_kind(results)}head clearly does: in "
     n_above, n_tested = int(tests.above_rule.sum()), len(tests.labels)
     tested = f"{n_tested} relation{'s and directions' * (n_tested > 1)}"
     if n_above:
         return (
-            f"{start}{number_word(n_above)} of {tested} one beats "
-            f"{RULE}, perhaps by preferring a word class.",
+            f"No {_kind(results)}head clearly does: in {number_word(n_above)} of {tested} one "
+            f"beats {RULE}, perhaps by preferring a word class.",
         )
-    return (f"{start}{tested}, none attends to the right word clearly more often than {RULE}.",)
+    where = f"any of {tested}" if n_tested > 1 else "the relation tested"
+    start = f"No {_kind(results)}head clearly beats {RULE} in {where}"
+    trees = _better_trees(results)
+    return (f"{start}; ", *trees) if trees else (f"{start}.",)
+
+
+def _better_trees(results: StackResults) -> Parts:
+    """Return the end of a sentence on heads with better dependency trees than linking neighbours.
+
+    A tree is a weaker test than a relation: any word at either end of a dependency counts.
+    """
+    count = len(heads_with_better_trees(results, ids.DEPENDENCY_TREES))
+    if not count:
+        return ()
+    trees = f"{number_word(count)} {'heads’' if count > 1 else 'head’s'} trees"
+    return (
+        Link(trees, f"syntax.html#trees-{results.stack.name}"),
+        " match dependencies better than linking neighbours.",
+    )
+
+
+def aligned_head(results: StackResults) -> Parts:
+    """Return the head that gives dependencies most weight above a surface baseline, if any does.
+
+    Weight on dependencies supports no claim of a relation, which readers of other pages are told.
+    """
+    best = choose_head(results, ids.DEPENDENCY_EXCESS, VIEW, "surface")
+    if best is None or not best.value.low > 0:
+        return ()
+    return (
+        "By weight, ",
+        head_link(best.head),
+        f"{best.tied} aligns most with dependencies, beyond ",
+        metric_link(ids.DEPENDENCY_EXCESS, "what parts of speech and distances explain"),
+        "; that is no relation, since its strongest word need not be the right one.",
+    )
 
 
 def _claimed(results: StackResults, tests: RelationTests) -> Parts:
