@@ -13,7 +13,7 @@ from headbook.pages.head_parts.tokens import KINDS
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import stack_results
-from headbook.report.wording import number, number_word, ordinal, percent
+from headbook.report.wording import interval_text, number, number_word, ordinal, percent
 from headbook.schema import Side
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import HeadName, Ranking
@@ -101,7 +101,8 @@ def test_the_flow_is_that_of_the_table(encoder_site: Site) -> None:
             classes = {"query_class": names.get(query, ""), "key_class": names.get(key, "")}
             [row] = rows[(rows[[*classes]] == classes).all(axis=1)].to_dict("records")
             assert numbers.startswith(f"{percent(row['share'])} of its attention between words, ")
-            assert f", {number(row['ratio'])} times the mean head" in numbers
+            ends = f" {interval_text(row['low'], row['high'])}".rstrip()
+            assert f", {number(row['ratio'])} times{ends} the mean head, " in numbers
             assert numbers.endswith(f", {row['n_sentences']} sentences")
 
 

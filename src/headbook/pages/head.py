@@ -19,7 +19,7 @@ from headbook.pages.head_parts.sections import (
     tag_rows,
     token_similarity_maps,
 )
-from headbook.pages.head_parts.standing import Strip, strips
+from headbook.pages.head_parts.standing import Strip, strips, strips_text
 from headbook.pages.head_parts.tokens import FromTo, TopTokens, from_to, top_tokens
 from headbook.pages.parts.atlas import map_style, mean_maps
 from headbook.pages.parts.baselines import (
@@ -94,7 +94,8 @@ class HeadPage(Page):
         flow: what it attends from and to; None if it was not measured.
         offsets: attention by offset, or None.
         exemplars: sentences with its attention.
-        strips: where it stands among all heads.
+        strips: where it stands among all heads, and ``strips_text`` by which metrics; both empty
+            if no metric ranks the head.
         alike: by view the heads nearest to it, empty where heads were not compared; ``near`` are
             the nearest as pictures.
         relations: those that it serves most above uniform attention; empty without trees.
@@ -139,6 +140,7 @@ class HeadPage(Page):
     offsets: Offsets | None
     exemplars: Exemplars
     strips: tuple[Strip, ...]
+    strips_text: str
     relations: tuple[ShareWithBaseline, ...]
     contributions: tuple[ShareWithBaseline, ...]
     ablated: AblationSection | None
@@ -191,6 +193,7 @@ def _page(
     views = (VIEWS[view] for view in SinkView)
     columns = ("Metric", *views, "uniform attention", *baselines, "percentile")
     listed = count_text(study.manifest.counts["sentences"], "sentence")
+    found_strips = strips(results, head)
     return HeadPage(
         path=head_page(head),
         title=f"Head {name}",
@@ -216,7 +219,8 @@ def _page(
         flow=from_to(results, head),
         offsets=offset_section(results, head),
         exemplars=exemplars_of(results, head, exemplars),
-        strips=strips(results, head),
+        strips=found_strips,
+        strips_text=strips_text(results, head, len(found_strips)),
         contributions=tuple(output_shares(results, head)),
         ablated=ablation_section(results, head),
         tags=tuple(tag_rows(results, head)),

@@ -199,10 +199,11 @@ def _flow_title(flow: Flow) -> str:
         return ""
     ends = " → ".join(class_name(tag) for tag in (flow.query, flow.key) if tag)
     side = "" if flow.query and flow.key else "from " if flow.query else "to "
+    ends_text = f" {interval_text(flow.low, flow.high)}".rstrip()
     return (
         f"{side}{ends}: {percent(flow.share)} of its attention between words, "
-        f"{number(flow.ratio)} times the mean head {interval_text(flow.low, flow.high)}".rstrip()
-        + f", {count_text(flow.sentences, 'sentence')}"
+        f"{number(flow.ratio)} times{ends_text} the mean head, "
+        f"{count_text(flow.sentences, 'sentence')}"
     )
 
 
