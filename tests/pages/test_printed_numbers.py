@@ -57,7 +57,6 @@ EXEMPT = (
     Exempt(CONSTANTS, r"margin[^:;]*: [\d.]+ (?:× 10⁻³|% of the loss)|equal shares: [\d.]+ %"),
     Exempt(CONSTANTS, r"at least \d+ times|weights under 10%"),
     Exempt(CONSTANTS, r"full colour from (?:a weight of )?0\.5|surely at least 0\.3"),
-    Exempt(CONSTANTS, r"^(?:90|75) % ", "text"),  # names of quantiles
     Exempt(TICKS, r"^(?:layer )?[−+]?\d[\d.]* ?%?$", "text"),
 )
 APART = {
@@ -97,7 +96,11 @@ HINTS = (
     Hint("", r"the mean of all heads »", {"role": ("baseline",)}),
     Hint("What the model loses", "^[≈ ]*»", {"table": ("importance",)}),
     Hint("xemplars", "", {"table": ("exemplars",)}),
-    Hint("xemplars", "^(?:strongest|⁂|median)", {"table": ("tests",), "metric": ("exemplars",)}),
+    Hint(
+        "xemplars",
+        "^(?:strongest|top tenth|top quarter|median)",
+        {"table": ("tests",), "metric": ("exemplars",)},
+    ),
     Hint("Similar heads", "", {"table": ("pairs",)}),
     Hint("Tokens that change most", "", {"table": ("effect_tokens",)}),
     Hint("Top tokens", "", {"table": ("top_tokens",)}),
