@@ -38,7 +38,14 @@ from headbook.pages.parts.table import (
 from headbook.report.answers.head_numbers import RoleSentence
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.class_flows import flows_of_stack
-from headbook.report.families import FIRST_TOKEN, Family, families, family_names, sink_tokens
+from headbook.report.families import (
+    FIRST_TOKEN,
+    Family,
+    families,
+    family_names,
+    in_page_words,
+    sink_tokens,
+)
 from headbook.report.head_types import HeadType, head_types, share_of_head, sink_remark
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
@@ -245,7 +252,7 @@ def _family_text(results: StackResults, family: Family) -> str:
 def _type_text(head_type: HeadType) -> str:
     """Return the type of a head as a sentence, with the types that it is close to."""
     border = f"; {head_type.near}" if head_type.near else ""
-    return f"Type by shares of attention: {head_type.name}{border}."
+    return in_page_words(f"Type by shares of attention: {head_type.name}{border}.")
 
 
 def _sink(results: StackResults, head: HeadName) -> Sentence:

@@ -251,7 +251,7 @@ def _symbols() -> Iterator[tuple[str, str]]:
     yield (
         "What it does",
         "type of the attention that is left when the sink is masked and rows are renormalised: "
-        f"nearly evenly (normalised entropy of at least {even}), the same keys from every query, "
+        f"nearly evenly (normalised entropy of at least {even}), the same words from everywhere, "
         f"or at least {half} at one distance, within three tokens, or on other occurrences of the "
         "token; else the two largest parts. Shares are corrected for uniform attention: "
         "(share − u) / (1 − u), with u its share.",

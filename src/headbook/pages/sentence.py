@@ -19,8 +19,8 @@ from headbook.pages.parts.sentence_maps import has_exact_maps, neuron_files, rea
 from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words_cell
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.parts.token_paths import MOST_TOKENS, drawn_metrics
+from headbook.report.answers.head_roles import head_roles
 from headbook.report.results import StackResults, study_of
-from headbook.report.roles import roles_by_head
 from headbook.report.word_attention import n_words, word_names
 from headbook.report.wording import (
     MISSING,
@@ -359,7 +359,7 @@ def _start(
     token = sentence.texts[stack.queries].pieces[query]
     row, pieces = known[head][query].astype(int), sentence.texts[stack.keys].pieces
     keys = [int(key) for key in np.argsort(-row, kind="stable")[:RANKED] if row[key]]
-    summary = roles_by_head(results)[head].short
+    summary = head_roles(results)[head].plain
     return FirstPanel(
         stack=stack.name,
         head=f"{head.layer}.{head.head}",

@@ -100,7 +100,7 @@ TYPE_WORDS = {
     OffSinkType.SAME: "other occurrences of the token",
     OffSinkType.WINDOW: "within three tokens",
     OffSinkType.UNIFORM: "nearly evenly",
-    OffSinkType.KEYS: "same keys from every query",
+    OffSinkType.KEYS: "same words from everywhere",
     OffSinkType.OWN: "own sentence",
     OffSinkType.NOT_MEASURED: NOT_MEASURED,
     OffSinkType.NONE: "nothing else",
@@ -117,7 +117,7 @@ def type_words(head_type: HeadType) -> str:
             words = f"the token {abs(head_type.offset)} positions {side}"
         case OffSinkType.KEYS if shares.keys:
             best = max(shares.keys, key=lambda kind: shares.keys[kind])
-            words = f"same keys: {KEY_NAMES[best]}" if best != "other" else words
+            words = f"same words from everywhere: {KEY_NAMES[best]}" if best != "other" else words
         case OffSinkType.MIXED:
             parts = " + ".join(PART_NAMES[part] for part in shares.largest[:2])
             words = parts or "nothing clear"

@@ -8,7 +8,7 @@ from headbook.analysis.arrays import Floats
 from headbook.charts import images
 from headbook.charts.theme import ink_steps, rgba_ramp
 from headbook.pages.parts.page import StackSection
-from headbook.report.families import kinds_of, letters_of, style_of
+from headbook.report.families import in_page_words, kinds_of, letters_of, style_of
 from headbook.report.head_types import HeadType, Place
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, head_name, head_page
@@ -179,7 +179,9 @@ def _tile(head: HeadName, found: HeadType | None, href: str) -> Tile:
     name = head_name(head)
     if found is None:
         return Tile(name, href, name, "", "")
-    return Tile(name, href, f"{name}, {found.name}", letters_of(found), style_of(found))
+    return Tile(
+        name, href, f"{name}, {in_page_words(found.name)}", letters_of(found), style_of(found)
+    )
 
 
 def _legend(types: Mapping[Place, HeadType | None]) -> Iterator[LegendLine]:
