@@ -22,8 +22,9 @@ PARTS = {
     ),
     ("encoder", "heads.html"): (".minis a", "table.finding", "ul.questions", "figure.chart svg"),
     ("encoder", "heads/L00-H01.html"): (
-        ".mean img",
-        "figure.chart svg",
+        ".mean .map",
+        ".flows",
+        ".byoffset svg",
         ".exemplar .text",
         ".strips svg.strip",
         ".histogram svg",
@@ -57,7 +58,7 @@ PARTS = {
     ("pair", "index.html"): (".claims", "table.wall", "ul.who svg", "ul.later"),
     ("pair", "alignment.html"): ("table.aligned", "figure.alignment svg", "figure.alignment img"),
     ("pair", "heads/cross-L00-H01.html"): (
-        ".mean img",
+        ".mean .map",
         ".looking .text",
         ".looked .text",
     ),

@@ -1,7 +1,7 @@
 """The page of one sentence: texts and trees, all maps, the work panel, nearest tokens."""
 
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, wo
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.parts.token_paths import MOST_TOKENS, drawn_metrics
 from headbook.report.answers.head_roles import head_roles
+from headbook.report.families import present_families
 from headbook.report.results import StackResults, study_of
 from headbook.report.word_attention import n_words, word_names
 from headbook.report.wording import (
@@ -165,19 +166,33 @@ class SentenceTree:
 
 
 def sentence_tree(text: StoredText, name: str) -> SentenceTree | None:
-    """The tree of a text as it was annotated; None without one.
+    """Return the tree of a text as it was annotated; None without a relation to draw.
 
     Args:
         name: of the drawing, unique on its page.
     """
-    if not text.heads:
-        return None
     names = word_names(text)
     cut = max(0, len(names) - MOST_WORDS)
     names = names[:MOST_WORDS]
+    if not any(_has_head(text, word, len(names)) for word in range(len(names))):
+        return None
     caption = "Dependency tree: arrows from head to dependent, with the relation."
     table = PageTable(COLUMNS, tuple(_rows(text, names)), "The tree word by word.")
     return SentenceTree(_drawn(text, name, caption, names), table, cut)
+
+
+def _has_head(text: StoredText, word: int, n_words: int) -> bool:
+    """Check whether a word has a syntactic head among the first words of its text."""
+    return word < len(text.heads) and 0 <= text.heads[word] < n_words and text.heads[word] != word
+
+
+def tree_absent(text: StoredText) -> str:
+    """Return why a text has no tree, as a sentence; empty if it has one."""
+    if sentence_tree(text, "tree") is not None:
+        return ""
+    if any(_has_head(text, word, n_words(text)) for word in range(n_words(text))):
+        return f"Dependency tree: no relation holds between the first {MOST_WORDS} words."
+    return "Dependency tree: the text has no dependencies (CoNLL-U input, or --annotator)."
 
 
 def _drawn(text: StoredText, name: str, caption: str, words: tuple[str, ...]) -> Drawing:
@@ -254,6 +269,7 @@ class FirstPanel:
 
     Attributes:
         stack, head: as scripts write them.
+        rule: why the page begins with the head and the token, in words.
         name, href, summary: the head, its page, and what it does.
         query: position of the token.
         token: the same in letters.
@@ -264,6 +280,7 @@ class FirstPanel:
 
     stack: str
     head: str
+    rule: str
     name: str
     href: str
     summary: str
@@ -322,9 +339,10 @@ def cited_map_rows(found: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMa
 def start(
     results: StackResults, sentence: StoredSentence, maps: NDArray[np.uint8] | None
 ) -> FirstPanel | None:
-    """The head and the query that a page begins with; None without maps.
+    """Return the head and the query that a page begins with; None without maps.
 
-    The strongest exemplar that the sentence is, else the largest weight between two words.
+    They have the largest weight between two tokens off the sink, among the heads that have the
+    sentence among their exemplars, else among all heads; between two different ones if there are.
 
     Args:
         maps: as in `headbook.study.sentence_data.SentenceData`.
@@ -337,15 +355,26 @@ def start(
         known = {HeadName(stack.name, *cell): maps[cell] for cell in places}
     if not known:
         return None
-    exemplars = [exemplar for group in found.values() for exemplar in group]
-    if exemplars:
-        best = min(exemplars, key=lambda e: (e.ranking is not Ranking.STRONGEST, e.rank, -e.score))
-        return _start(results, sentence, known, best.head, best.query)
-    keys = sentence.texts[results.stack.keys].sink(causal=results.stack.causal)
-    largest = {head: np.where(keys, 0, cells) for head, cells in known.items()}
+    left_out = _not_two_words(results, sentence)
+    largest = {head: np.where(left_out, 0, known[head]) for head in found or known}
+    if not any(cells.any() for cells in largest.values()):
+        largest = {head: known[head] for head in largest}
     head = max(largest, key=lambda each: int(largest[each].max()))
-    query, _ = divmod(int(largest[head].argmax()), len(keys))
-    return _start(results, sentence, known, head, query)
+    query, _ = divmod(int(largest[head].argmax()), left_out.shape[1])
+    exemplified = "the heads that have this sentence among their exemplars"
+    rule = (
+        "At first: the largest weight between two words, among "
+        f"{exemplified if found else 'all heads'}."
+    )
+    return _start(results, sentence, known, head, query, rule=rule)
+
+
+def _not_two_words(results: StackResults, sentence: StoredSentence) -> NDArray[np.bool_]:
+    """Return the mask of weights from special tokens, to the sink, or from a token to itself."""
+    stack = results.stack
+    special = np.array(sentence.texts[stack.queries].special, bool)
+    mask = special[:, None] | sentence.texts[stack.keys].sink(causal=stack.causal)[None, :]
+    return mask if stack.crosses else mask | np.eye(len(mask), dtype=bool)
 
 
 def _start(
@@ -354,6 +383,8 @@ def _start(
     known: Mapping[HeadName, NDArray[np.uint8]],
     head: HeadName,
     query: int,
+    *,
+    rule: str,
 ) -> FirstPanel:
     stack = results.stack
     token = sentence.texts[stack.queries].pieces[query]
@@ -363,6 +394,7 @@ def _start(
     return FirstPanel(
         stack=stack.name,
         head=f"{head.layer}.{head.head}",
+        rule=rule,
         name=head_name(head),
         href=head_page(head),
         summary=summary,
@@ -431,6 +463,7 @@ class StackOfSentence:
         cut: how many tokens it leaves out.
         entries: the vocabulary tokens nearest to the first chosen token; None without any.
         sources: what last states are made of; None where it was not measured.
+        families: classes and names of the families of the stack's heads.
         proposals: the passage as rules divide it into sentences; none for a single sentence.
     """
 
@@ -453,6 +486,7 @@ class StackOfSentence:
     cut: int
     entries: Entries | None
     sources: Sources | None
+    families: tuple[tuple[str, str], ...]
     proposals: tuple[ProposedEnds, ...]
 
 
@@ -500,6 +534,7 @@ def stack_of(
         cut=max(0, len(queries.pieces) - MOST_TOKENS),
         entries=entries(near, begun.query if begun else 0),
         sources=sources(_rollouts(study, stack, sentence), queries),
+        families=tuple(present_families(results)),
         proposals=proposals(results, queries, study.sentence_data.ends.get(place)),
     )
 
@@ -576,6 +611,7 @@ class SentencePage(Page):
         name: of its data; what follows from it is named ``0001-paths``.
         data: script with the maps' numbers.
         paths, entries: scripts with the paths of its tokens and what is nearest to them.
+        absent: what the page does not show, and why or with which option it does.
     """
 
     template: ClassVar[str] = "sentence.html"
@@ -592,6 +628,7 @@ class SentencePage(Page):
     data: str
     paths: str
     entries: str
+    absent: tuple[str, ...]
 
 
 def sentence_pages(
@@ -609,7 +646,7 @@ def sentence_pages(
         before = chosen[position - 1].number if position else None
         after = chosen[position + 1].number if position + 1 < len(chosen) else None
         rows, near = tokens(sentence.number), nearest(sentence.number)
-        stacks = (stack_of(result, sentence, rows, near) for result in results.values())
+        stacks = tuple(stack_of(result, sentence, rows, near) for result in results.values())
         name = sentence_file(sentence.number)
         yield SentencePage(
             path=sentence_page(sentence.number),
@@ -621,12 +658,24 @@ def sentence_pages(
             next=sentence_page(after) if after else None,
             metadata=tuple(_metadata(sentence)),
             texts=tuple(_texts(sentence)),
-            stacks=tuple(stacks),
+            stacks=stacks,
             name=name,
             data=f"data/sentences/{name}.js",
             paths=f"data/sentences/{name}-paths.js",
             entries=f"data/sentences/{name}-entries.js",
+            absent=tuple(dict.fromkeys(_absent(sentence, stacks))),
         )
+
+
+def _absent(sentence: StoredSentence, stacks: Iterable[StackOfSentence]) -> Iterator[str]:
+    """Yield what the page of a sentence does not show, a sentence each."""
+    if not sentence.listed:
+        yield "Maps of all heads and paths of tokens: --sentence-pages chooses more sentences."
+    for stack in stacks:
+        if stack.exact and stack.untraced:
+            yield f"Steps from queries and keys to weights: {stack.untraced}."
+    for text in sentence.texts.values():
+        yield from filter(None, [tree_absent(text)])
 
 
 def _metadata(sentence: StoredSentence) -> Iterator[tuple[str, str]]:

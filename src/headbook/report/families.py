@@ -5,7 +5,7 @@ whose type could not be measured has no family.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -103,6 +103,14 @@ def family_names(results: StackResults) -> Mapping[Family, str]:
         Family.SPREAD: "Spread nearly evenly",
         Family.SINK: sink_name,
     }
+
+
+def present_families(results: StackResults) -> Iterator[tuple[str, str]]:
+    """Yield the class of the colour and the name of each family that has a head of a stack."""
+    names, present = family_names(results), {*families(results).values()}
+    for family in Family:
+        if family in present:
+            yield f"f-{family}", names[family]
 
 
 @dataclass(frozen=True)
