@@ -25,6 +25,7 @@ LAYER_RATIO = "overview: layer"  # claim in the table of tests
 MOVES = {  # target: what changes, and how a ratio of changes is read
     AblationTarget.EMBEDDING: ("the sentence vector moves", "far"),
     AblationTarget.STATE: ("the last states move", "far"),
+    AblationTarget.KL: ("its predictions change", "much"),
     AblationTarget.LOSS: ("the loss rises", "much"),
     AblationTarget.MASKED_LOSS: ("the loss rises", "much"),
 }
