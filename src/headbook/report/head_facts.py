@@ -1,14 +1,11 @@
 """The facts that the list of heads shows: what a head does, its best relation, and its verdict."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
-from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
 from headbook.report.ablation import head_changes, short_verdict
+from headbook.report.answers.head_roles import head_roles
 from headbook.report.families import Family, families, family_names, first_position_is_sink
 from headbook.report.head_types import (
     KEY_NAMES,
@@ -20,12 +17,9 @@ from headbook.report.head_types import (
     share_of_head,
 )
 from headbook.report.linked_rows import LinkedNumber, claim_number, head_number
-from headbook.report.relation_counts import METRIC, VIEW, words_of
+from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import (
-    HeadRelation,
-    HeadRelations,
-    head_relations,
     points_text,
     relation_words,
 )
@@ -44,6 +38,7 @@ KEY_KINDS = {
     "same_token": "other occurrences of the token",
     "same_word": "other subword tokens of the word",
 }
+NEXT_WORD = "next_word"  # kind of the role sentence that names the next word of a class
 MIN_SHARE_ABOVE_UNIFORM = 0.01  # a smaller excess of attention names no kind of key
 
 
@@ -74,11 +69,12 @@ class HeadFacts:
         family: family of the head; None if its type was not measured.
         label: family by name, with the type and further evidence on the role.
         attends_to: the kind of key outside the sink whose attention is furthest above uniform.
-        relation: the relation that is claimed for the head, else the one that it finds best.
+        relation: the relation that is claimed for the head; empty without one.
         beats: whether the relation is claimed: the head beats the best surface rule family-wise,
             and does more than prefer a class of words.
         verdict: verdict by ablation; empty for heads that were not replaced.
-        has_role: whether the head has a clear role; see `has_clear_role`.
+        has_role: whether the head has a clear role: that of `has_clear_role`, or the next or
+            previous word of a class, which it finds more often than any fixed offset does.
     """
 
     head: HeadName
@@ -144,12 +140,11 @@ def head_facts(results: StackResults) -> tuple[HeadFacts, ...]:
 
 
 def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
-    relations, verdicts = _best_relations(results), _verdicts(results)
+    verdicts = _verdicts(results)
     facts = []
     for head in heads_of(results.stack):
         cell, role = (head.layer, head.head), results.cached(roles_by_head)[head]
         claimed = _claimed_relation(results, head)
-        best = relations.at(*cell) if relations else None
         facts.append(
             HeadFacts(
                 head=head,
@@ -158,10 +153,10 @@ def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
                 family=families(results).get(cell),
                 label=_label(results, head, role),
                 attends_to=_attends_to(results, head),
-                relation=claimed or (_unclaimed_relation(best) if best else Fact()),
+                relation=claimed or Fact(),
                 beats=claimed is not None,
                 verdict=Fact(short_verdict(verdicts.get(head, ""))),
-                has_role=has_clear_role(role),
+                has_role=has_clear_role(role) or head_roles(results)[head].kind == NEXT_WORD,
             )
         )
     return tuple(facts)
@@ -182,8 +177,12 @@ def _label(results: StackResults, head: HeadName, role: Role) -> Fact:
         return Fact()
     family = families(results).get((head.layer, head.head))
     name = family_names(results)[family] if family else NOT_MEASURED
-    claims = [role.claim(kind) for kind in ("rule", "class", "repetition")]
-    further = [claim.short for claim in claims if claim is not None]
+    sentence = head_roles(results)[head]
+    if sentence.kind == NEXT_WORD:
+        further = [sentence.plain[:1].lower() + sentence.plain[1:].removesuffix(".")]
+    else:
+        claims = [role.claim(kind) for kind in ("rule", "class", "repetition")]
+        further = [claim.short for claim in claims if claim is not None]
     return Fact(name, "; ".join([type_words(role.type), *further]))
 
 
@@ -224,24 +223,3 @@ def _claimed_relation(results: StackResults, head: HeadName) -> Fact | None:
             split=HELD_OUT_SPLIT, layer=head.layer, head=head.head,
         ),
     )  # fmt: skip
-
-
-def _unclaimed_relation(best: HeadRelation) -> Fact:
-    rule = f"not clearly above {rule_phrase(best.rule)}"
-    return Fact(relation_words(best.label), rule, best.accuracy.value)
-
-
-def _best_relations(results: StackResults) -> HeadRelations | None:
-    """Return the best relation of every head; None if the study lacks the strongest words."""
-    words = words_of(results)
-    if not words:
-        return None
-    return head_relations(*words, np.stack([*_uniform_accuracies(results, words[0].labels)], -1))
-
-
-def _uniform_accuracies(results: StackResults, labels: tuple[str, ...]) -> Iterator[Floats]:
-    for label in labels:
-        if results.has_value(METRIC, VIEW, label):
-            yield results.uniform(METRIC, VIEW, label).value
-        else:
-            yield np.full(results.stack.n_layers, math.nan)
