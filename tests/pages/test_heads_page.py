@@ -18,7 +18,10 @@ from headbook.pages.parts.head_list import (
     list_data,
     number_columns,
 )
-from headbook.report import ablation
+from headbook.report import ablation, relation_tests
+from headbook.report import head_facts as facts_module
+from headbook.report.answers.head_numbers import RoleSentence
+from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.heads import RANKINGS
 from headbook.report.families import families, family_names
 from headbook.report.findings import SELECTION
@@ -29,7 +32,6 @@ from headbook.report.head_facts import (
     type_words,
 )
 from headbook.report.head_types import head_types, share_of_head
-from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, stack_results
 from headbook.schema import SinkView
 from headbook.study.ablation_tables import EFFECT
@@ -265,7 +267,7 @@ def test_facts_follow_from_types_and_kinds_of_keys(any_site: Site) -> None:
 def test_only_claimed_relations_stand_in_the_list(any_site: Site) -> None:
     """With the accuracy on the held-out half; other heads have none."""
     for r in stack_results(any_site.study).values():
-        tests = r.cached(tests_of_stack)
+        tests = r.cached(relation_tests.tests_of_stack)
         claimed = set()
         if tests is not None:
             claimed = {tuple(map(int, tests.head[n])) for n in np.flatnonzero(tests.claimed)}
@@ -274,3 +276,20 @@ def test_only_claimed_relations_stand_in_the_list(any_site: Site) -> None:
             assert bool(facts.relation.word) == facts.beats == (cell in claimed)
     titles = page_of(any_site).facts
     assert ("relation" in titles) == any(line.facts.beats for line in page_of(any_site).lines)
+
+
+def test_the_next_word_of_a_class_is_a_clear_role(
+    encoder_site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is found more often than at any fixed offset, as the page of the head says."""
+    (results,) = stack_results(encoder_site.study).values()
+    with_role = {facts.head: facts.has_role for facts in head_facts(results)}
+    found = RoleSentence("next_word", ("Attends to the next noun.",))
+    first = next(head for head, has_role in with_role.items() if not has_role)
+    roles = {**head_roles(results), first: found}
+    monkeypatch.setattr(facts_module, "head_roles", lambda _: roles)
+    (fresh,) = stack_results(encoder_site.study).values()
+    for facts in head_facts(fresh):
+        assert facts.has_role == (with_role[facts.head] or facts.head == first)
+        if facts.head == first:
+            assert facts.label.detail.endswith("; attends to the next noun")

@@ -14,8 +14,10 @@ import tiny
 from headbook.pages import sentence
 from headbook.pages.parts.token_paths import drawn_metrics
 from headbook.pages.sentence import ENTRIES, SentencePage, sentence_pages
+from headbook.pages.sentences import sentences_page
+from headbook.report.families import families
 from headbook.report.results import stack_results
-from headbook.report.wording import number
+from headbook.report.wording import head_name, number
 from headbook.study.exemplars import ExemplarChoice, most_cited
 from headbook.study.sentence_data import UINT8_STEPS, HeadName, Ranking
 from html_pages import data_file, text
@@ -125,6 +127,23 @@ def test_the_page_of_a_cited_sentence_has_the_maps_of_its_heads(hundreds: Path) 
         assert data["places"] == [[h.layer, h.head] for h in sorted(by_head)]
         assert stack.start is not None
         assert stack.start.head in {c.head for c in stack.cited}
+
+
+def test_the_list_of_sentences_marks_maps_of_some_heads_and_the_strongest_exemplars(
+    encoder_site: Site,
+) -> None:
+    results = stack_results(encoder_site.study)
+    page, data = sentences_page(results), encoder_site.study.sentence_data
+    assert [line.listed for line in page.lines] == [s.listed for s in data.paged]
+    of_heads = families(results["self"])
+    for line in page.lines:
+        own = {e.head for e in data.exemplars
+               if e.index == line.number - 1 and e.ranking is Ranking.STRONGEST}  # fmt: skip
+        shown = [name for _, heads in line.families for name in heads.split(", ")]
+        known = [head for head in own if (head.layer, head.head) in of_heads]
+        assert sorted(shown) == sorted(map(head_name, known))
+    styles = {style for line in page.lines for style, _ in line.families}
+    assert {style for style, _ in page.families} == styles
 
 
 def test_a_sentence_that_no_head_cites_begins_with_the_largest_weight_of_all_heads(
