@@ -25,10 +25,9 @@ PARTS = {
         ".mean .map",
         ".flows",
         ".byoffset svg",
-        ".exemplar .text",
+        ".strongest .exemplar .text",
         ".strips svg.strip",
-        ".histogram svg",
-        "table.top-tokens",
+        "details.more > summary",
     ),
     ("encoder", "metrics/attention_distance.html"): (".plot .pl", "table.all-heads", "math"),
     ("encoder", "metrics/attention_to.html"): (
@@ -59,8 +58,8 @@ PARTS = {
     ("pair", "alignment.html"): ("table.aligned", "figure.alignment svg", "figure.alignment img"),
     ("pair", "heads/cross-L00-H01.html"): (
         ".mean .map",
-        ".looking .text",
-        ".looked .text",
+        ".strongest .looking .text",
+        ".strongest .looked .text",
     ),
     ("pair", "sentences/0001.html"): (".maps img", "[data-others] li"),
 }
