@@ -86,7 +86,7 @@ def _counted(results: StackResults, special: NDArray[np.bool_], n_keys: int) -> 
     if not results.stack.crosses:
         np.fill_diagonal(counted, val=False)
     if results.stack.causal:
-        counted &= np.tri(*counted.shape, dtype=bool)
+        counted &= np.tril(np.ones_like(counted))
     return counted
 
 

@@ -44,7 +44,7 @@ from headbook.study.token_sums import (
 )
 
 LABEL_TOKENS = {QUERY: 3, KEY: 2}  # tokens below the name of a class
-NOTE_LETTERS = 26  # letters for which there is room below the name of a class
+NOTE_LETTERS = 20  # letters for which there is room below the name of a class
 MOST_ROWS = 8
 COLUMNS = ("ratio to uniform", "to the mean head", "mean attention", "count", "sentences")
 KINDS = {
