@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -20,8 +21,6 @@ from headbook.pages.parts.head_list import (
 )
 from headbook.report import ablation, relation_tests
 from headbook.report import head_facts as facts_module
-from headbook.report.answers.head_numbers import RoleSentence
-from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.heads import RANKINGS
 from headbook.report.families import families, family_names
 from headbook.report.findings import SELECTION
@@ -284,12 +283,12 @@ def test_the_next_word_of_a_class_is_a_clear_role(
     """It is found more often than at any fixed offset, as the page of the head says."""
     (results,) = stack_results(encoder_site.study).values()
     with_role = {facts.head: facts.has_role for facts in head_facts(results)}
-    found = RoleSentence("next_word", ("Attends to the next noun.",))
+    found = SimpleNamespace(supported=True, target=SimpleNamespace(phrase="the next noun"))
     first = next(head for head, has_role in with_role.items() if not has_role)
-    roles = {**head_roles(results), first: found}
-    monkeypatch.setattr(facts_module, "head_roles", lambda _: roles)
+    tests = {(first.layer, first.head): found}
+    monkeypatch.setattr(facts_module, "next_word_tests", lambda _: tests)
     (fresh,) = stack_results(encoder_site.study).values()
     for facts in head_facts(fresh):
         assert facts.has_role == (with_role[facts.head] or facts.head == first)
         if facts.head == first:
-            assert facts.label.detail.endswith("; attends to the next noun")
+            assert "; attends to the next noun" in facts.label.detail

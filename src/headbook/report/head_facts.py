@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from headbook.metrics import ids
 from headbook.report.ablation import head_changes, short_verdict
-from headbook.report.answers.head_roles import head_roles
 from headbook.report.families import Family, families, family_names, first_position_is_sink
 from headbook.report.head_types import (
     KEY_NAMES,
@@ -17,6 +16,7 @@ from headbook.report.head_types import (
     share_of_head,
 )
 from headbook.report.linked_rows import LinkedNumber, claim_number, head_number
+from headbook.report.next_word_tests import next_word_tests
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import (
@@ -38,7 +38,6 @@ KEY_KINDS = {
     "same_token": "other occurrences of the token",
     "same_word": "other subword tokens of the word",
 }
-NEXT_WORD = "next_word"  # kind of the role sentence that names the next word of a class
 MIN_SHARE_ABOVE_UNIFORM = 0.01  # a smaller excess of attention names no kind of key
 
 
@@ -156,7 +155,7 @@ def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
                 relation=claimed or Fact(),
                 beats=claimed is not None,
                 verdict=Fact(short_verdict(verdicts.get(head, ""))),
-                has_role=has_clear_role(role) or head_roles(results)[head].kind == NEXT_WORD,
+                has_role=has_clear_role(role) or bool(_next_word(results, head)),
             )
         )
     return tuple(facts)
@@ -177,13 +176,18 @@ def _label(results: StackResults, head: HeadName, role: Role) -> Fact:
         return Fact()
     family = families(results).get((head.layer, head.head))
     name = family_names(results)[family] if family else NOT_MEASURED
-    sentence = head_roles(results)[head]
-    if sentence.kind == NEXT_WORD:
-        further = [sentence.plain[:1].lower() + sentence.plain[1:].removesuffix(".")]
-    else:
-        claims = [role.claim(kind) for kind in ("rule", "class", "repetition")]
-        further = [claim.short for claim in claims if claim is not None]
+    next_word = _next_word(results, head)
+    kinds = ("class", "repetition") if next_word else ("rule", "class", "repetition")
+    claims = [role.claim(kind) for kind in kinds]
+    further = [next_word] if next_word else []
+    further += [claim.short for claim in claims if claim is not None]
     return Fact(name, "; ".join([type_words(role.type), *further]))
+
+
+def _next_word(results: StackResults, head: HeadName) -> str:
+    """Return that a head attends to the next word of a class, if its test supports that."""
+    test = next_word_tests(results).get((head.layer, head.head))
+    return f"attends to {test.target.phrase}" if test is not None and test.supported else ""
 
 
 def _attends_to(results: StackResults, head: HeadName) -> Fact:
