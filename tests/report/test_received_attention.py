@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headbook.report.received_attention import (
+from headbook.report.answers.received_attention import (
     MIN_QUERIES,
     received_exemplars,
     strongest_received,

@@ -11,7 +11,11 @@ from headbook.charts.theme import rgba_ramp
 from headbook.pages.parts.sentence_maps import has_queries_keys
 from headbook.pages.parts.text import Token, running_text
 from headbook.report.answers.head_roles import head_roles
-from headbook.report.received_attention import Received, queries_by_weight, received_exemplars
+from headbook.report.answers.received_attention import (
+    Received,
+    queries_by_weight,
+    received_exemplars,
+)
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     MISSING,
