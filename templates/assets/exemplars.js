@@ -75,17 +75,17 @@
   /* What the address asks for. */
   const restore = async () => {
     const wanted = switches.place();
-    for (const { instance, element, open } of instances) {
-      if (instance.id === wanted.at) {
-        let section = element.closest("details");
-        while (section) {
-          section.open = true;
-          section = section.parentElement ? section.parentElement.closest("details") : null;
-        }
-        await open(wanted);
-        element.scrollIntoView({ block: "start" });
-      }
+    /* A sentence may stand on the page twice, by two rankings: the first one opens. */
+    const found = instances.find(({ instance }) => instance.id === wanted.at);
+    if (!found) return;
+    const { element, open } = found;
+    let section = element.closest("details");
+    while (section) {
+      section.open = true;
+      section = section.parentElement ? section.parentElement.closest("details") : null;
     }
+    await open(wanted);
+    element.scrollIntoView({ block: "start" });
   };
   document.addEventListener("DOMContentLoaded", () => {
     all(".exemplar").forEach(startExemplar);

@@ -8,7 +8,7 @@
   const WORDS = {
     class: "What it does",
     verdict: "Verdict",
-    relation: "Best relation",
+    relation: "Relation",
     looks: "Most attention to",
   };
   /** @type {WordName[]} */

@@ -22,12 +22,12 @@ PARTS = {
     ),
     ("encoder", "heads.html"): (".minis a", "table.finding", "ul.questions", "figure.chart svg"),
     ("encoder", "heads/L00-H01.html"): (
-        ".mean img",
-        "figure.chart svg",
-        ".exemplar .text",
+        ".mean .map",
+        ".flows",
+        ".byoffset svg",
+        ".strongest .exemplar .text",
         ".strips svg.strip",
-        ".histogram svg",
-        "table.top-tokens",
+        "details.more > summary",
     ),
     ("encoder", "metrics/attention_distance.html"): (".plot .pl", "table.all-heads"),
     ("encoder", "metrics/attention_to.html"): (
@@ -57,9 +57,9 @@ PARTS = {
     ("pair", "index.html"): (".claims", "table.wall", "ul.who svg", "ul.later"),
     ("pair", "alignment.html"): ("table.aligned", "figure.alignment svg", "figure.alignment img"),
     ("pair", "heads/cross-L00-H01.html"): (
-        ".mean img",
-        ".looking .text",
-        ".looked .text",
+        ".mean .map",
+        ".strongest .looking .text",
+        ".strongest .looked .text",
     ),
     ("pair", "sentences/0001.html"): (".maps img", "[data-others] li"),
 }

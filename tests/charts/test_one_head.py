@@ -9,6 +9,8 @@ from headbook.charts.one_head import (
     BASE,
     GAP,
     HEIGHT,
+    MIN_GROUND_SHARE,
+    MIN_NUMBER_DISTANCE,
     EffectScale,
     FlowNode,
     FlowRibbon,
@@ -56,6 +58,23 @@ def test_what_stands_out_is_drawn_last_and_bears_its_ratio() -> None:
     assert svg.count('class="node hi"') == 1
     assert "a &lt;1&gt;" in svg
     assert "<caption>" not in svg
+
+
+def test_small_flows_are_drawn_only_if_they_stand_out_and_ratios_do_not_touch() -> None:
+    small = MIN_GROUND_SHARE / 2
+    queries = node("a", 0.5), node("b", 0.5)
+    keys = node("x", 1 - 2 * small), node("y", 2 * small)
+    ribbons = [
+        FlowRibbon("a", "x", 0.5 - small, "2.0×", "", True),
+        FlowRibbon("b", "x", 0.5 - small, "3.0×", "", True),
+        FlowRibbon("a", "y", small, "", "", False),
+        FlowRibbon("b", "y", small, "9.0×", "", True),
+    ]
+    svg = flow_picture("flow", "caption", queries, keys, ribbons).svg
+    assert re.findall(r'<path class="([^"]*)"', svg) == ["flow hi"] * 3
+    places = [float(y) for y in re.findall(r'class="x" x="[^"]*" y="([^"]*)"', svg)]
+    assert len(places) == 2  # the third flow is too thin to bear its ratio
+    assert abs(places[0] - places[1]) >= MIN_NUMBER_DISTANCE
 
 
 def test_tokens_stand_below_a_class_where_there_is_room() -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from headbook.charts.heads import MARGIN, RangeStrip, ranking_histogram
 from headbook.pages.head import HeadPage, head_pages
+from headbook.pages.head_parts import standing
 from headbook.pages.head_parts.tokens import KINDS
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import stack_results
-from headbook.report.wording import number, number_word, ordinal, percent
+from headbook.report.wording import interval_text, number, number_word, ordinal, percent
 from headbook.schema import Side
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import HeadName, Ranking
@@ -101,7 +102,8 @@ def test_the_flow_is_that_of_the_table(encoder_site: Site) -> None:
             classes = {"query_class": names.get(query, ""), "key_class": names.get(key, "")}
             [row] = rows[(rows[[*classes]] == classes).all(axis=1)].to_dict("records")
             assert numbers.startswith(f"{percent(row['share'])} of its attention between words, ")
-            assert f", {number(row['ratio'])} times the mean head" in numbers
+            ends = f" {interval_text(row['low'], row['high'])}".rstrip()
+            assert f", {number(row['ratio'])} times{ends} the mean head, " in numbers
             assert numbers.endswith(f", {row['n_sentences']} sentences")
 
 
@@ -185,6 +187,27 @@ def test_strips_are_the_most_extreme_metrics(pages: list[HeadPage], encoder_site
         ranks = [int(part[1] or 1) + count[part[2] or number_word(0)] / 2 for part in parts if part]
         assert ranks == sorted(ranks)
         assert len({s.title for s in page.strips}) == 6
+
+
+def test_only_metrics_on_which_a_head_stands_out_have_strips(
+    pages: list[HeadPage], encoder_site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among the first of all heads, ties counted; without any, a sentence says so."""
+    results = stack_results(encoder_site.study)["self"]
+    for page in pages:
+        assert page.strips_text.startswith("By metrics on which it is among the three highest")
+    for most in (1, 0.5):
+        monkeypatch.setattr(standing, "MAX_RANK", most)
+        for page in pages:
+            found = standing.strips(results, name_of(page))
+            assert all(strip.place.startswith(("highest", "lowest")) for strip in found)
+            assert all("tied" not in strip.place for strip in found)
+    assert not found
+    monkeypatch.setattr(standing, "MAX_RANK", 3)
+    text = standing.strips_text(results, name_of(pages[0]), 0)
+    assert re.fullmatch(
+        r"On none of \d+ metrics is it among the three highest or lowest of 8 heads\.", text
+    )
 
 
 def test_a_strip_has_a_hairline_a_head_and_its_dot_in_place() -> None:

@@ -18,6 +18,7 @@ from headbook.charts.ablation import (
     effect_ticks,
     group_plot,
 )
+from headbook.charts.one_head import EffectScale
 from headbook.pages.head_parts.effect import ablation_section
 from headbook.pages.importance import (
     ImportancePage,
@@ -382,7 +383,7 @@ def test_the_overview_says_what_can_go_and_whether_sinks_are_dead(study: Study) 
     assert parts[0].startswith("Of 2 heads replaced one at a time, one changes the output and one")
     assert parts[1].startswith("Not dead: without three heads")
     assert parts[2].startswith("Of all heads, 10.0")
-    assert parts[3].startswith("Largest change: 2.")
+    assert parts[3].startswith("Largest change of the loss of the next token: 2.")
     unsure = ablation_results(np.tile(np.resize([0.05, 0, 0, 0, 0], SENTENCES)[:, None], (1, 2)))
     unknown = steps([np.nan] * 4).assign(high=np.nan)
     none = overview(
@@ -536,16 +537,13 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
         assert isinstance(change, NumberCell)
         assert verdict == words_cell(verdict_words)
         assert without.value is not None
-        assert without.value.text == change.text
-        what = f"% of the loss {change.interval}: change of the loss of the next token; "
+        assert without.value.text == f"{change.text} % of the loss"
+        what = f"{change.interval}: change of the predictions (KL divergence); "
         assert without.what.startswith(what)
         assert without.what.endswith(f"largest of {len(heads_of(stack.stack))} heads")
         assert without.verdict == verdict_words
-        # An axis of effects needs two above 0.
-        above = study.importance.query(
-            "metric == 'ablation_effect' and target == 'loss' and replacement == 'mean'"
-        )["value"]
-        assert (without.picture is not None) == ((above > 0).sum() > 1)
+        effects = head_changes(study.corpus_sums.ablation)["value"].to_numpy(np.float64)
+        assert (without.picture is None) == (EffectScale.of(effects) is None)
         mine = table[table["head"] == head.head]
         assert mine["change"].is_monotonic_decreasing
         listed = mine[(mine["rank"] <= 5) | (mine["rank"] > 10)]
@@ -559,7 +557,7 @@ def test_heads_that_back_each_other_up_are_named(study: Study) -> None:
     ablation = study.corpus_sums.ablation
     assert ablation is not None
     one, other = ablation.heads
-    pairs = study.head_groups.query("metric == 'interaction' and target == 'loss'")
+    pairs = study.head_groups.query("metric == 'interaction' and target == 'kl'")
     for sign in (1, -1):
         known = pairs.assign(value=sign * 0.1, low=sign * 0.1 - 0.05, high=sign * 0.1 + 0.05)
         remarks = backed_up(known, ablation)

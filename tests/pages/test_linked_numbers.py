@@ -89,7 +89,12 @@ def as_number(text: str) -> float:
 
 
 def holds(row: dict[str, str], text: str, loss: float) -> bool:
-    """Check whether a row holds every estimate in a text, to the digits printed."""
+    """Check whether a row holds every estimate in a text, to the digits printed.
+
+    Numbers in cells have their unit in the heading of the column: per cent, thousandths, or per
+    cent of the loss.
+    """
+    text = text.replace("\u202f", " ").replace("\xa0", " ")
     values = [as_number(value) for value in row.values()]
     if "baseline_value" in row and as_number(row["baseline_value"]):
         values.append(as_number(row["value"]) / as_number(row["baseline_value"]))
@@ -99,9 +104,13 @@ def holds(row: dict[str, str], text: str, loss: float) -> bool:
     scales = {**SCALES, "% of the loss": loss / 100}
     matches = [*NUMBER.finditer(text)]
     exact = [match for match in matches if "." in match[1] or (match[2] or "").strip() in SCALES]
+    in_cell = len(matches) == 1 and not matches[0][2]
     return bool(matches) and all(
-        rounds_to(numbers, match[1], scales.get((match[2] or "").strip(), 1.0)).any()
+        rounds_to(numbers, match[1], scale).any()
+        if not in_cell
+        else any(rounds_to(numbers, match[1], each).any() for each in {1.0, *scales.values()})
         for match in exact or matches[-1:]
+        for scale in (scales.get((match[2] or "").strip(), 1.0),)
     )
 
 

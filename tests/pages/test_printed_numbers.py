@@ -55,9 +55,8 @@ EXEMPT = (
     Exempt(CONSTANTS, r"\(95 %, all [a-z ]+ together\)"),
     Exempt(CONSTANTS, r"threshold 40 %|± 0\.002|0 to 0\.69 nats|top [15] %|cosine ≥ 0\.9"),
     Exempt(CONSTANTS, r"margin[^:;]*: [\d.]+ (?:× 10⁻³|% of the loss)|equal shares: [\d.]+ %"),
-    Exempt(CONSTANTS, r"at least \d+ times|weights under 10%"),
+    Exempt(CONSTANTS, r"at least \d+ times|weights under 10%|flows below 2\.5 %"),
     Exempt(CONSTANTS, r"full colour from (?:a weight of )?0\.5|surely at least 0\.3"),
-    Exempt(CONSTANTS, r"^(?:90|75) % ", "text"),  # names of quantiles
     Exempt(TICKS, r"^(?:layer )?[−+]?\d[\d.]* ?%?$", "text"),
 )
 APART = {
@@ -76,7 +75,7 @@ HINTS = (
     Hint("", OTHERS, {"role": ("baseline",)}),
     Hint("uniform attention$|uniform$|its accuracy$", "", {"role": ("baseline",)}),
     Hint("", r"\bsink \(»", {"metric": ("sink_share",)}),
-    Hint("", r"»[\d.]+ times ", {"metric": ("pos_received_ratio",)}),
+    Hint("", r"»[\d.]+ times (?!.{0,20}the mean head)", {"metric": ("pos_received_ratio",)}),
     Hint("", r"median of heads »", {"claim": ("median of all heads",)}),
     Hint("", "Neighbouring tokens.*»", {"metric": ("attention_to",)}),
     Hint("famil(?:y|ies) / ", r"^L\d+·H\d+, strongest", {"table": ("exemplars",)}),
@@ -97,7 +96,11 @@ HINTS = (
     Hint("", r"the mean of all heads »", {"role": ("baseline",)}),
     Hint("What the model loses", "^[≈ ]*»", {"table": ("importance",)}),
     Hint("xemplars", "", {"table": ("exemplars",)}),
-    Hint("xemplars", "^(?:strongest|⁂|median)", {"table": ("tests",), "metric": ("exemplars",)}),
+    Hint(
+        "xemplars",
+        "^(?:strongest|top tenth|top quarter|median)",
+        {"table": ("tests",), "metric": ("exemplars",)},
+    ),
     Hint("Similar heads", "", {"table": ("pairs",)}),
     Hint("Tokens that change most", "", {"table": ("effect_tokens",)}),
     Hint("Top tokens", "", {"table": ("top_tokens",)}),

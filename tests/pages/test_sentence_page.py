@@ -1,6 +1,7 @@
 """Which sentences have a page, and what stands there without scripts and in its data."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import tiny
 from headbook.pages import sentence
 from headbook.pages.parts.token_paths import drawn_metrics
 from headbook.pages.sentence import ENTRIES, SentencePage, sentence_pages
+from headbook.pages.sentences import sentences_page
+from headbook.report.families import families
 from headbook.report.results import stack_results
-from headbook.report.wording import number
+from headbook.report.wording import head_name, number
 from headbook.study.exemplars import ExemplarChoice, most_cited
 from headbook.study.sentence_data import UINT8_STEPS, HeadName, Ranking
 from html_pages import data_file, text
@@ -126,7 +129,34 @@ def test_the_page_of_a_cited_sentence_has_the_maps_of_its_heads(hundreds: Path) 
         assert stack.start.head in {c.head for c in stack.cited}
 
 
-def test_the_panel_begins_with_the_strongest_exemplar_that_the_sentence_is(
+def test_the_list_of_sentences_marks_maps_of_some_heads_and_the_strongest_exemplars(
+    encoder_site: Site,
+) -> None:
+    results = stack_results(encoder_site.study)
+    page, data = sentences_page(results), encoder_site.study.sentence_data
+    assert [line.listed for line in page.lines] == [s.listed for s in data.paged]
+    of_heads = families(results["self"])
+    for line in page.lines:
+        own = {e.head for e in data.exemplars
+               if e.index == line.number - 1 and e.ranking is Ranking.STRONGEST}  # fmt: skip
+        shown = [name for _, heads in line.families for name in heads.split(", ")]
+        known = [head for head in own if (head.layer, head.head) in of_heads]
+        assert sorted(shown) == sorted(map(head_name, known))
+    styles = {style for line in page.lines for style, _ in line.families}
+    assert {style for style, _ in page.families} == styles
+
+
+def test_a_sentence_that_no_head_cites_begins_with_the_largest_weight_of_all_heads(
+    encoder_site: Site,
+) -> None:
+    study = encoder_site.study
+    uncited = replace(study, sentence_data=replace(study.sentence_data, exemplars=()))
+    (stack,) = next(iter(sentence_pages(stack_results(uncited)))).stacks
+    assert stack.start is not None
+    assert stack.start.rule.endswith("among all heads.")
+
+
+def test_the_panel_begins_with_the_largest_weight_of_heads_that_cite_the_sentence(
     encoder_site: Site,
 ) -> None:
     """Before any script: its map, the keys of its query, and heads by what they give from there."""
@@ -134,17 +164,24 @@ def test_the_panel_begins_with_the_strongest_exemplar_that_the_sentence_is(
     (stack,) = page.stacks
     assert stack.start is not None
     own = [e for e in study.sentence_data.exemplars if e.index == page.number - 1]
-    best = min(own, key=lambda e: (e.ranking is not Ranking.STRONGEST, e.rank, -e.score))
-    assert stack.start.head == f"{best.head.layer}.{best.head.head}"
-    assert stack.start.query == best.query
     maps = study.sentence_data.maps["self", page.number - 1]
     [text] = study.sentence_data.sentences[page.number - 1].texts.values()
-    row = maps[best.head.layer, best.head.head, best.query] / UINT8_STEPS
+    words = np.flatnonzero(~np.array(text.special))
+    weights = {
+        (head, int(query)): max(int(maps[head.layer, head.head, query, key])
+                                for key in words if key != query)
+        for head in {e.head for e in own} for query in words
+    }  # fmt: skip
+    layer, number_of_head = map(int, stack.start.head.split("."))
+    head, query = HeadName("self", layer, number_of_head), stack.start.query
+    assert weights[head, query] == max(weights.values()) > 0
+    assert "among the heads that have this sentence among their exemplars" in stack.start.rule
+    row = maps[layer, number_of_head, query] / UINT8_STEPS
     values = [float(line.value) for line in stack.start.ranked]
     assert values == [round(float(v), 3) for v in np.sort(row)[::-1] if v][: len(values)]
     left_out = np.array(text.special)
-    left_out[best.query] = True
-    most = np.where(left_out, 0, maps[:, :, best.query] / UINT8_STEPS).max(-1).max()
+    left_out[query] = True
+    most = np.where(left_out, 0, maps[:, :, query] / UINT8_STEPS).max(-1).max()
     assert float(stack.start.others[0].value) == round(float(most), 3)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headbook.charts import language
-from headbook.pages.sentence import MOST_WORDS, SentenceTree, sentence_tree
+from headbook.pages.sentence import MOST_WORDS, SentenceTree, sentence_tree, tree_absent
 from headbook.schema import Side
 from headbook.study.sentence_data import StoredText
 from html_pages import elements, html_of, written_html
@@ -117,11 +117,26 @@ def test_long_texts_are_cut() -> None:
     tree = made(stored_text([(f"w{i}", i - 1, "dep") for i in range(n)]))
     assert (len(tree.table.rows), tree.cut) == (MOST_WORDS, 7)
     assert len(arcs(tree)) == MOST_WORDS - 1
-    assert made(stored_text([("w", -1, "root")])).cut == 0
+    assert made(stored_text([("v", 1, "dep"), ("w", -1, "root")])).cut == 0
 
 
 def test_there_is_no_tree_without_annotation() -> None:
-    assert sentence_tree(replace(of_gold(TREES[0]), heads=(), relations=()), "tree") is None
+    bare = replace(of_gold(TREES[0]), heads=(), relations=())
+    assert sentence_tree(bare, "tree") is None
+    assert "no dependencies" in tree_absent(bare)
+    assert tree_absent(of_gold(TREES[0])) == ""
+
+
+def test_a_long_text_without_a_relation_in_its_first_words_has_no_empty_tree() -> None:
+    """But the reason, as a sentence; one relation there is a tree."""
+    n = MOST_WORDS + 7
+    words = [(f"w{i}", n - 1, "dep") for i in range(n - 1)] + [("w", -1, "root")]
+    far = stored_text(words)
+    assert sentence_tree(far, "tree") is None
+    assert f"the first {MOST_WORDS} words" in tree_absent(far)
+    near = stored_text([("w0", 1, "dep"), *words[1:]])
+    assert made(near).cut == n - MOST_WORDS
+    assert not tree_absent(near)
 
 
 def test_words_cannot_leave_the_picture() -> None:
@@ -147,4 +162,7 @@ def test_pages_of_annotated_sentences_have_their_tree(encoder_site: Site) -> Non
 def test_pages_without_a_tree_have_none(pair_site: Site) -> None:
     text = pair_site.study.sentence_data.sentences[0].texts[Side.SOURCE]
     assert not text.heads
-    assert "tree-" not in html_of(pair_site.folder / "sentences/0001.html")
+    html = html_of(pair_site.folder / "sentences/0001.html")
+    assert "tree-" not in html
+    assert 'class="tree"' not in html
+    assert "Dependency tree: the text has no dependencies" in html

@@ -1,14 +1,26 @@
 """Families of heads: every type has one, and the families of a site count its heads once."""
 
+from headbook.charts.theme import TYPE_COLOURS
 from headbook.report.families import (
     FAMILY_OF_TYPE,
+    STYLE_OF_SHARE,
+    TYPE_STYLES,
     Family,
     families,
     family_names,
     family_of,
+    in_page_words,
     sink_tokens,
+    style_of,
 )
-from headbook.report.head_types import UNGROUPED_TYPES, OffSinkType, head_types
+from headbook.report.head_types import (
+    NO_SHARE,
+    UNGROUPED_TYPES,
+    HeadType,
+    OffSinkType,
+    TypeShares,
+    head_types,
+)
 from headbook.report.results import stack_results
 from sites import Site
 
@@ -40,3 +52,18 @@ def test_the_last_family_names_the_tokens_of_the_model(
     )
     name = family_names(encoder)[Family.SINK]
     assert name == ("Mixed and others" if mixed else "[CLS] and [SEP] only")
+
+
+def test_types_have_one_name_on_pages() -> None:
+    """Names of tables have page words, and the colour of a type is that of its family."""
+    names = [str(rest) for rest in FAMILY_OF_TYPE if rest]
+    assert in_page_words("sink (40 %) + near-uniform") == "sink (40 %) + nearly evenly"
+    for name in names:
+        assert "-" not in in_page_words(name), name
+    assert {*STYLE_OF_SHARE.values()} <= {*TYPE_STYLES}
+    assert {style.shade for style in TYPE_STYLES.values()} - {"unmeasured"} <= {*TYPE_COLOURS}
+    for rest, family in FAMILY_OF_TYPE.items():
+        assert (
+            style_of(HeadType(TypeShares(NO_SHARE), sink=False, some_sink=False, rest=rest))
+            == f"f-{family}"
+        )

@@ -124,12 +124,12 @@ INDUCTION, DUPLICATE = HeadKey("induction_score", RAW, ""), HeadKey("duplicate_s
             "Attends from every word to the same words.",
         ),
         (studied(column=0.148, spread=0.1), "mixed", ""),
-        (studied(entropy=0.85), "near_uniform", "Attends nearly equally to all words."),
+        (studied(entropy=0.85), "near_uniform", "Attends nearly evenly to all words."),
         (studied(entropy=0.81, spread=0.5), "mixed", ""),
         (
             studied(parts={**ONE, "previous": 0.25, "next": 0.25, "near": 0.25}),
             "nearby",
-            "Attends to tokens at most three away.",
+            "Attends to nearby words, within three tokens.",
         ),
         (
             studied(sink=0.95, norm=0.3),
@@ -189,7 +189,7 @@ def test_what_was_not_measured_is_said() -> None:
         ),
         (
             studied(entropy=0.9, sink=0.7, causal=True),
-            "Attends mostly to the first token, otherwise nearly equally to all words.",
+            "Attends mostly to the first token, otherwise nearly evenly to all words.",
         ),
     ],
 )

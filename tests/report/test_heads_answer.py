@@ -37,7 +37,7 @@ def facts_of(roles: int, **families: int) -> list[HeadFacts]:
     [
         (
             facts_of(3, spread=40, nearby=20, broadcast=9),
-            "Three of 72 heads have a clear role; most others spread their attention almost evenly "
+            "Three of 72 heads have a clear role; most others spread their attention nearly evenly "
             "or attend to nearby words.",
         ),
         (
@@ -137,6 +137,6 @@ def test_every_type_has_words() -> None:
     }
     assert {rest: type_words(kind) for rest, kind in kinds.items()} == {
         OffSinkType.OFFSET: "the token 2 positions ahead + sink",
-        OffSinkType.KEYS: "same keys: content words + sink",
+        OffSinkType.KEYS: "same words from everywhere: content words + sink",
         OffSinkType.MIXED: "tokens 2–3 away + next token + sink",
     }

@@ -139,7 +139,7 @@ def test_the_largest_family_comes_first_and_evenly_spread_heads_last() -> None:
     )
     (claim,) = family_claim(fake_results(typed([[SPREAD] * 5 + [MIXED] * 3])))
     assert plain_text(claim.sentence) == (
-        "In layer 0, five heads attend nearly equally to all words; L0·H0 most (entropy 0.95)."
+        "In layer 0, five heads attend nearly evenly to all words; L0·H0 most (entropy 0.95)."
     )
 
 

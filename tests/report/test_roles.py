@@ -127,7 +127,7 @@ def test_a_head_without_a_relation_is_named_by_the_rule_that_explains_it() -> No
     ):
         assert named_by(rule, agreement, mean).claim("rule") is None
     near = named_by("offset:1", 0.7, 0.2, **window)  # more exact than the window
-    assert near.short.endswith("three tokens away, and mostly attends to the next word")
+    assert near.short.endswith("within three tokens, and mostly attends to the next word")
 
 
 def test_a_relation_stands_before_a_rule() -> None:

@@ -20,9 +20,10 @@ from headbook.report.wording import visible
 WIDTH, HEIGHT = 480.0, 312.0
 LEFT, RIGHT, NODE = 158.0, 326.0, 9.0  # places of both columns of nodes, and their width
 GAP = 6.0  # between the nodes of a column
-MIN_RIBBON = 0.8  # height below which a flow is not drawn
+MIN_GROUND_SHARE = 0.025  # share below which a flow that does not stand out is not drawn
 MIN_RIBBON_NUMBER = 6.0  # height from which on a flow bears its ratio
 MAX_RIBBON_NUMBERS = 4
+MIN_NUMBER_DISTANCE = 14.0  # from one ratio to the next, so that they do not touch
 MIN_TOKENS_HEIGHT = 27.0  # height of a node from which on its tokens stand below its name
 MAX_TOKENS_LETTERS = 24
 
@@ -83,7 +84,8 @@ def flow_picture(
     """Draw attention from classes of queries on the left to classes of keys on the right.
 
     Heights are shares of the attention; flows and classes of which the head has clearly more than
-    the mean head have the colour of its family.
+    the mean head have the colour of its family. Other flows are grey, and drawn from a share of
+    `MIN_GROUND_SHARE` on: threads of dozens of small flows would hide the rest.
     """
     scale = (HEIGHT - GAP * (max(len(queries), len(keys)) - 1)) / max(
         sum(node.share for node in queries), sum(node.share for node in keys)
@@ -92,10 +94,6 @@ def flow_picture(
     drawn = [*_ribbons(queries, keys, ribbons, boxes, scale)]
     ground = [path for path, ribbon, _ in drawn if not ribbon.stands_out]
     above = [path for path, ribbon, _ in drawn if ribbon.stands_out]
-    numbered = sorted(
-        ((ribbon.share, number) for _, ribbon, number in drawn if number and ribbon.stands_out),
-        reverse=True,
-    )[:MAX_RIBBON_NUMBERS]
     nodes = [
         part
         for side, of_side, box in zip((0, 1), (queries, keys), boxes, strict=True)
@@ -105,7 +103,7 @@ def flow_picture(
     svg = (
         f'<svg class="flows" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" role="img" '
         f'aria-label="{escape(visible(caption))}">{"".join([*ground, *above])}'
-        f"{''.join(number for _, number in numbered)}{''.join(nodes)}</svg>"
+        f"{''.join(_ratios(drawn))}{''.join(nodes)}</svg>"
     )
     return Drawing(name, caption, svg)
 
@@ -125,8 +123,8 @@ def _ribbons(
     ribbons: Sequence[FlowRibbon],
     boxes: Sequence[Mapping[str, _Box]],
     scale: float,
-) -> Iterator[tuple[str, FlowRibbon, str]]:
-    """Yield the path of each flow, the flow, and its ratio as an element; empty if it is thin."""
+) -> Iterator[tuple[str, FlowRibbon, _Box]]:
+    """Yield the path of each drawn flow, the flow, and its place beside the query."""
     by_ends = {(ribbon.query, ribbon.key): ribbon for ribbon in ribbons}
     left = {node.name: boxes[0][node.name].top for node in queries}
     tops: dict[tuple[str, str], float] = {}
@@ -146,7 +144,7 @@ def _ribbons(
                 continue
             y1, y2, size = tops[query.name, key.name], right[key.name], ribbon.share * scale
             right[key.name] += size
-            if size < MIN_RIBBON:
+            if not ribbon.stands_out and ribbon.share < MIN_GROUND_SHARE:
                 continue
             path = (
                 f'<path class="flow{" hi" if ribbon.stands_out else ""}" d="M{x1:.0f} {y1:.1f}'
@@ -154,11 +152,20 @@ def _ribbons(
                 f"C{middle:.0f} {y2 + size:.1f} {middle:.0f} {y1 + size:.1f} {x1:.0f} "
                 f'{y1 + size:.1f}z">{_title(ribbon.title)}</path>'
             )
-            at = y1 + size / 2 + (y2 - y1) * 0.06 + 4
-            number = (
-                f'<text class="b" x="{LEFT + NODE + 26:.0f}" y="{at:.1f}">{ribbon.ratio}</text>'
-            )
-            yield path, ribbon, number if size >= MIN_RIBBON_NUMBER else ""
+            yield path, ribbon, _Box(y1, size)
+
+
+def _ratios(drawn: Sequence[tuple[str, FlowRibbon, _Box]]) -> Iterator[str]:
+    """Yield the ratios of the largest flows that stand out, where these leave the queries."""
+    places: list[float] = []
+    for _, ribbon, box in sorted(drawn, key=lambda each: -each[1].share):
+        y = box.top + box.height / 2 + 4
+        wanted = ribbon.stands_out and ribbon.ratio and box.height >= MIN_RIBBON_NUMBER
+        if wanted and all(abs(y - other) >= MIN_NUMBER_DISTANCE for other in places):
+            places.append(y)
+            yield f'<text class="x" x="{LEFT + NODE + 5:.0f}" y="{y:.1f}">{ribbon.ratio}</text>'
+        if len(places) == MAX_RIBBON_NUMBERS:
+            return
 
 
 def _node(node: FlowNode, box: _Box, *, side: int) -> Iterator[str]:

@@ -53,18 +53,19 @@ FAMILY_TEXT: dict[str, Pair] = {  # letters need more contrast than marks
     "spread": ("#5d666f", "#a3adb7"),
     "sink": ("#3d444d", "#c3cad2"),
 }
+# Types are shades of their family's colour, in pictures that tell them apart.
 TYPE_COLOURS: dict[str, Pair] = {
-    "sink": ("#8a929b", "#8d97a1"),
-    "previous": ("#0072b2", "#4aa8e0"),
-    "next": ("#d55e00", "#f08a3c"),
-    "self": ("#009e73", "#2fc79b"),
-    "offset": ("#56b4e9", "#a6d8f5"),
-    "window": ("#b3568f", "#d98bbd"),
-    "same": ("#b38600", "#e6b733"),
+    "sink": ("#3d444d", "#c3cad2"),
+    "previous": FAMILY_COLOURS["position"],
+    "next": ("#56a5d3", "#86c8ef"),
+    "self": ("#004c78", "#2b80b5"),
+    "offset": ("#a3cfe8", "#bfe2f7"),
+    "window": FAMILY_COLOURS["nearby"],
+    "same": FAMILY_COLOURS["repeats"],
     "uniform": ("#c9ced4", "#4c565f"),
-    "keys": ("#7a4a2b", "#c89468"),
-    "own": ("#1f7a8c", "#6cc5d6"),
-    "distant": ("#5b4fb5", "#9d93f0"),
+    "keys": FAMILY_COLOURS["broadcast"],
+    "own": ("#d79cc0", "#a85a8b"),
+    "distant": ("#737b85", "#78828d"),
 }
 # Fills below a baseline, the nearest first; above it the scale of `STOPS` is used.
 BELOW: tuple[Pair, ...] = (

@@ -9,7 +9,7 @@ from headbook.metrics import ids
 from headbook.pages.head_parts import sections
 from headbook.pages.head_parts.effect import AblationSection, ablation_section
 from headbook.pages.head_parts.numbers import metric_rows
-from headbook.pages.head_parts.standing import Strip, strips
+from headbook.pages.head_parts.standing import Strip, strips, strips_text
 from headbook.pages.head_parts.tokens import FromTo, TopTokens, from_to, top_tokens
 from headbook.pages.parts.atlas import map_style, mean_maps
 from headbook.pages.parts.baselines import ShareWithBaseline, baseline_title
@@ -22,7 +22,14 @@ from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.report.answers.head_numbers import RoleSentence
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.class_flows import flows_of_stack
-from headbook.report.families import FIRST_TOKEN, Family, families, family_names, sink_tokens
+from headbook.report.families import (
+    FIRST_TOKEN,
+    Family,
+    families,
+    family_names,
+    in_page_words,
+    sink_tokens,
+)
 from headbook.report.head_types import HeadType, head_types, share_of_head, sink_remark
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
@@ -78,7 +85,8 @@ class HeadPage(Page):
         flow: classes or tokens that the head attends from and to; None if not measured.
         offsets: attention by offset, or None.
         exemplars: sentences with the attention of the head.
-        strips: ranks of the head among all heads.
+        strips: ranks of the head among all heads, and ``strips_text`` the metrics in words; both
+            empty if no metric ranks the head.
         alike: nearest heads by view, empty if heads were not compared; ``near`` are the nearest as
             pictures.
         relations: relations that the head serves most above uniform attention; empty without trees.
@@ -123,6 +131,7 @@ class HeadPage(Page):
     offsets: sections.Offsets | None
     exemplars: Exemplars
     strips: tuple[Strip, ...]
+    strips_text: str
     relations: tuple[ShareWithBaseline, ...]
     contributions: tuple[ShareWithBaseline, ...]
     ablated: AblationSection | None
@@ -175,6 +184,7 @@ def _page(
     views = (VIEWS[view] for view in SinkView)
     columns = ("Metric", *views, "uniform attention", *baselines, "percentile")
     listed = count_text(study.manifest.counts["sentences"], "sentence")
+    found_strips = strips(results, head)
     return HeadPage(
         path=head_page(head),
         title=f"Head {name}",
@@ -200,7 +210,8 @@ def _page(
         flow=from_to(results, head),
         offsets=sections.offset_section(results, head),
         exemplars=exemplars_of(results, head, exemplars),
-        strips=strips(results, head),
+        strips=found_strips,
+        strips_text=strips_text(results, head, len(found_strips)),
         contributions=tuple(sections.output_shares(results, head)),
         ablated=ablation_section(results, head),
         tags=tuple(sections.tag_rows(results, head)),
@@ -225,7 +236,7 @@ def _family_text(results: StackResults, family: Family) -> str:
 def _type_text(head_type: HeadType) -> str:
     """Return the type of a head as a sentence, with the types that it is close to."""
     border = f"; {head_type.near}" if head_type.near else ""
-    return f"Type by shares of attention: {head_type.name}{border}."
+    return in_page_words(f"Type by shares of attention: {head_type.name}{border}.")
 
 
 def _sink(results: StackResults, head: HeadName) -> Sentence:

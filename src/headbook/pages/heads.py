@@ -39,6 +39,7 @@ from headbook.report.families import Family, sink_tokens
 from headbook.report.head_facts import HeadFacts, head_facts
 from headbook.report.head_types import MIN_PART_SHARE, MIN_UNIFORM_ENTROPY, NOT_MEASURED, sink_share
 from headbook.report.linked_rows import LinkedNumber, head_number
+from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import (
     MISSING,
@@ -60,7 +61,7 @@ Results = Mapping[str, StackResults]
 MOST_LINES, FEW_LINES = 150, 60  # heads listed without scripts; the latter if there are many
 FACT_TITLES = {
     "verdict": "Verdict",
-    "relation": "Best relation",
+    "relation": "Relation",
     "attends_to": "Most attention to",
 }
 MOST_IN_COLUMNS = 36  # heads of a family whose maps stand in columns of four
@@ -237,7 +238,7 @@ def _absent(
 ) -> Iterator[str]:
     if effects is None:
         yield "Change of the output without each head, and verdicts: --importance fast or full."
-    if not any(each.relation.word for each in facts):
+    if all(each.cached(tests_of_stack) is None for each in results.values()):
         yield (
             "Relations of heads: sentences with dependencies, from CoNLL-U files or --annotator, "
             "and enough of them."
@@ -251,7 +252,7 @@ def _symbols() -> Iterator[tuple[str, str]]:
     yield (
         "What it does",
         "type of the attention that is left when the sink is masked and rows are renormalised: "
-        f"nearly evenly (normalised entropy of at least {even}), the same keys from every query, "
+        f"nearly evenly (normalised entropy of at least {even}), the same words from everywhere, "
         f"or at least {half} at one distance, within three tokens, or on other occurrences of the "
         "token; else the two largest parts. Shares are corrected for uniform attention: "
         "(share − u) / (1 − u), with u its share.",
@@ -265,13 +266,8 @@ def _symbols() -> Iterator[tuple[str, str]]:
     yield "Attention distance", "Σ A |i − j| / Σ A from query i to key j, in tokens"
     yield (
         EFFECT_TITLE,
-        "change of the output if the head's output is replaced by its mean over tokens of the same "
-        "kind; ≈ is the first-order estimate for heads that were not replaced",
-    )
-    yield (
-        "Best relation",
-        "chosen on one half of the sentences: the dependency relation that is furthest above "
-        "uniform attention; claimed only if the head beats the best surface rule on the other half",
+        "change of the target below the title if the head's output is replaced by its mean over "
+        "tokens of the same kind; ≈ is the first-order estimate for heads that were not replaced",
     )
 
 

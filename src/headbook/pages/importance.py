@@ -18,7 +18,7 @@ from headbook.report.ablation import (
     SINK,
     choice_text,
     head_changes,
-    main_target,
+    loss_target,
     margin_text,
     short_verdict,
     unit,
@@ -148,7 +148,7 @@ def importance_page(results: Results) -> ImportancePage:
     assert ablation is not None
     changes = _with_styles(results, head_changes(ablation, ranked_target(ablation)))
     groups, steps = study.head_groups, study.pruning
-    steps = steps[steps["target"] == main_target(ablation)]
+    steps = steps[steps["target"] == loss_target(ablation)]
     steps = steps if steps["high"].notna().any() else steps[:0]
     ends = effect_ends(changes["value"].to_list())
     sink = _sink_rows(ablation, groups, results)

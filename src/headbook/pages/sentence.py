@@ -1,7 +1,7 @@
 """The page of one sentence: texts and trees, all maps, the work panel, nearest tokens."""
 
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
@@ -19,8 +19,9 @@ from headbook.pages.parts.sentence_maps import has_exact_maps, neuron_files, rea
 from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words_cell
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.parts.token_paths import MOST_TOKENS, drawn_metrics
+from headbook.report.answers.head_roles import head_roles
+from headbook.report.families import present_families
 from headbook.report.results import StackResults, study_of
-from headbook.report.roles import roles_by_head
 from headbook.report.word_attention import n_words, word_names
 from headbook.report.wording import (
     MISSING,
@@ -166,19 +167,33 @@ class SentenceTree:
 
 
 def sentence_tree(text: StoredText, name: str) -> SentenceTree | None:
-    """Return the dependency tree of a text as it was annotated; None without a tree.
+    """Return the dependency tree of a text as it was annotated; None without a relation to draw.
 
     Args:
         name: name of the drawing, unique on its page.
     """
-    if not text.heads:
-        return None
     names = word_names(text)
     cut = max(0, len(names) - MOST_WORDS)
     names = names[:MOST_WORDS]
+    if not any(_has_head(text, word, len(names)) for word in range(len(names))):
+        return None
     caption = "Dependency tree: arrows from head to dependent, with the relation."
     table = PageTable(COLUMNS, tuple(_rows(text, names)), "The tree word by word.")
     return SentenceTree(_drawn(text, name, caption, names), table, cut)
+
+
+def _has_head(text: StoredText, word: int, n_words: int) -> bool:
+    """Check whether a word has a syntactic head among the first words of its text."""
+    return word < len(text.heads) and 0 <= text.heads[word] < n_words and text.heads[word] != word
+
+
+def tree_absent(text: StoredText) -> str:
+    """Return why a text has no tree, as a sentence; empty if it has one."""
+    if sentence_tree(text, "tree") is not None:
+        return ""
+    if any(_has_head(text, word, n_words(text)) for word in range(n_words(text))):
+        return f"Dependency tree: no relation holds between the first {MOST_WORDS} words."
+    return "Dependency tree: the text has no dependencies (CoNLL-U input, or --annotator)."
 
 
 def _drawn(text: StoredText, name: str, caption: str, words: tuple[str, ...]) -> Drawing:
@@ -255,6 +270,7 @@ class FirstPanel:
 
     Attributes:
         stack, head: names of stack and head in scripts.
+        rule: reason for the head and the token, in words.
         name, href, summary: the head, its page, and its role.
         query: position of the query.
         token: letters of the token.
@@ -265,6 +281,7 @@ class FirstPanel:
 
     stack: str
     head: str
+    rule: str
     name: str
     href: str
     summary: str
@@ -323,10 +340,10 @@ def cited_map_rows(cited: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMa
 def start(
     results: StackResults, sentence: StoredSentence, maps: NDArray[np.uint8] | None
 ) -> FirstPanel | None:
-    """Return the head and the query with which a page begins; None without maps.
+    """Return the head and the query that a page begins with; None without maps.
 
-    They are those of the strongest exemplar in the sentence, else those of the largest weight
-    between two words.
+    They have the largest weight between two tokens off the sink, among the heads that have the
+    sentence among their exemplars, else among all heads; between two different ones if there are.
 
     Args:
         maps: as in `headbook.study.sentence_data.SentenceData`.
@@ -339,15 +356,26 @@ def start(
         known = {HeadName(stack.name, *cell): maps[cell] for cell in places}
     if not known:
         return None
-    exemplars = [exemplar for group in cited.values() for exemplar in group]
-    if exemplars:
-        best = min(exemplars, key=lambda e: (e.ranking is not Ranking.STRONGEST, e.rank, -e.score))
-        return _start(results, sentence, known, best.head, best.query)
-    keys = sentence.texts[results.stack.keys].sink(causal=results.stack.causal)
-    largest = {head: np.where(keys, 0, cells) for head, cells in known.items()}
+    left_out = _not_two_words(results, sentence)
+    largest = {head: np.where(left_out, 0, known[head]) for head in cited or known}
+    if not any(cells.any() for cells in largest.values()):
+        largest = {head: known[head] for head in largest}
     head = max(largest, key=lambda each: int(largest[each].max()))
-    query, _ = divmod(int(largest[head].argmax()), len(keys))
-    return _start(results, sentence, known, head, query)
+    query, _ = divmod(int(largest[head].argmax()), left_out.shape[1])
+    exemplified = "the heads that have this sentence among their exemplars"
+    rule = (
+        "At first: the largest weight between two words, among "
+        f"{exemplified if cited else 'all heads'}."
+    )
+    return _start(results, sentence, known, head, query, rule=rule)
+
+
+def _not_two_words(results: StackResults, sentence: StoredSentence) -> NDArray[np.bool_]:
+    """Return the mask of weights from special tokens, to the sink, or from a token to itself."""
+    stack = results.stack
+    special = np.array(sentence.texts[stack.queries].special, bool)
+    mask = special[:, None] | sentence.texts[stack.keys].sink(causal=stack.causal)[None, :]
+    return mask if stack.crosses else mask | np.eye(len(mask), dtype=bool)
 
 
 def _start(
@@ -356,15 +384,18 @@ def _start(
     known: Mapping[HeadName, NDArray[np.uint8]],
     head: HeadName,
     query: int,
+    *,
+    rule: str,
 ) -> FirstPanel:
     stack = results.stack
     token = sentence.texts[stack.queries].pieces[query]
     row, pieces = known[head][query].astype(int), sentence.texts[stack.keys].pieces
     keys = [int(key) for key in np.argsort(-row, kind="stable")[:RANKED] if row[key]]
-    summary = roles_by_head(results)[head].short
+    summary = head_roles(results)[head].plain
     return FirstPanel(
         stack=stack.name,
         head=f"{head.layer}.{head.head}",
+        rule=rule,
         name=head_name(head),
         href=head_page(head),
         summary=summary,
@@ -433,6 +464,7 @@ class StackOfSentence:
         cut: number of tokens without paths.
         entries: the vocabulary tokens nearest to the first chosen token; None without any.
         sources: composition of the last states by rollout; None if not measured.
+        families: classes and names of the families of the stack's heads.
         proposals: passage as rules divide it into sentences; empty for a single sentence.
     """
 
@@ -455,6 +487,7 @@ class StackOfSentence:
     cut: int
     entries: Entries | None
     sources: Sources | None
+    families: tuple[tuple[str, str], ...]
     proposals: tuple[ProposedEnds, ...]
 
 
@@ -496,6 +529,7 @@ def stack_of(
         cut=max(0, len(queries.pieces) - MOST_TOKENS),
         entries=_entries_of_stack(stack, near, first_panel),
         sources=sources(_rollouts(data, stack, sentence), queries),
+        families=tuple(present_families(results)),
         proposals=proposals(results, queries, data.ends.get(place)),
     )
 
@@ -583,6 +617,7 @@ class SentencePage(Page):
         name: name of the data; names of further files add an ending, as in ``0001-paths``.
         data: script with the numbers of the maps.
         paths, entries: scripts with the paths of tokens, and with their nearest vocabulary tokens.
+        absent: missing parts of the page, with the reason or the option that adds them.
     """
 
     template: ClassVar[str] = "sentence.html"
@@ -599,6 +634,7 @@ class SentencePage(Page):
     data: str
     paths: str
     entries: str
+    absent: tuple[str, ...]
 
 
 def sentence_pages(
@@ -616,7 +652,7 @@ def sentence_pages(
         before = chosen[position - 1].number if position else None
         after = chosen[position + 1].number if position + 1 < len(chosen) else None
         rows, near = tokens(sentence.number), nearest(sentence.number)
-        stacks = (stack_of(result, sentence, rows, near) for result in results.values())
+        stacks = tuple(stack_of(result, sentence, rows, near) for result in results.values())
         name = sentence_file(sentence.number)
         yield SentencePage(
             path=sentence_page(sentence.number),
@@ -628,12 +664,24 @@ def sentence_pages(
             next=sentence_page(after) if after else None,
             metadata=tuple(_metadata(sentence)),
             texts=tuple(_texts(sentence)),
-            stacks=tuple(stacks),
+            stacks=stacks,
             name=name,
             data=f"data/sentences/{name}.js",
             paths=f"data/sentences/{name}-paths.js",
             entries=f"data/sentences/{name}-entries.js",
+            absent=tuple(dict.fromkeys(_absent(sentence, stacks))),
         )
+
+
+def _absent(sentence: StoredSentence, stacks: Iterable[StackOfSentence]) -> Iterator[str]:
+    """Yield what the page of a sentence does not show, a sentence each."""
+    if not sentence.listed:
+        yield "Maps of all heads and paths of tokens: --sentence-pages chooses more sentences."
+    for stack in stacks:
+        if stack.exact and stack.untraced:
+            yield f"Steps from queries and keys to weights: {stack.untraced}."
+    for text in sentence.texts.values():
+        yield from filter(None, [tree_absent(text)])
 
 
 def _metadata(sentence: StoredSentence) -> Iterator[tuple[str, str]]:

@@ -1,23 +1,38 @@
 """The page with the list of sentences that have pages."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from headbook.pages.parts.page import Page
-from headbook.report.wording import count_text, sentence_page
+from headbook.report.families import Family, families, family_names
+from headbook.report.results import StackResults, study_of
+from headbook.report.wording import count_text, head_name, sentence_page
 from headbook.schema import Side
-from headbook.study.study import Study
+from headbook.study.sentence_data import HeadName, Ranking
+
+Results = Mapping[str, StackResults]
 
 
 @dataclass(frozen=True)
 class SentenceLine:
-    """A sentence in the list; ``listed``: whether its page shows all heads."""
+    """One sentence in the list.
+
+    Attributes:
+        number, href: number of the sentence in the input, and address of its page.
+        text: the sentence.
+        tokens: number of its tokens.
+        listed: whether its page shows all heads.
+        families: families of the heads that have it among their strongest exemplars: class of the
+            colour, and the heads in words.
+    """
 
     number: int
     href: str
     text: str
     tokens: int
     listed: bool
+    families: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +42,14 @@ class SentencesPage(Page):
     Attributes:
         lines: the sentences.
         total: sentences in the input.
+        families: class of the colour and name of each family that a line shows.
     """
 
     template: ClassVar[str] = "sentences.html"
     scripts = ("filter_list",)
     lines: tuple[SentenceLine, ...]
     total: int
+    families: tuple[tuple[str, str], ...]
 
 
 def _described(paged: int, whole: int, total: int) -> str:
@@ -48,24 +65,54 @@ def _described(paged: int, whole: int, total: int) -> str:
     )
 
 
-def sentences_page(study: Study) -> SentencesPage:
+def sentences_page(results: Results) -> SentencesPage:
     """Return the page with the list of sentences."""
+    study = study_of(results)
     chosen = study.sentence_data.paged
     whole = len(study.sentence_data.listed)
     total = study.manifest.counts["sentences"]
+    strongest = _strongest(results)
+    lines = tuple(
+        SentenceLine(
+            s.number,
+            sentence_page(s.number),
+            s.texts[Side.SOURCE].text,
+            sum(len(text.pieces) for text in s.texts.values()),
+            s.listed,
+            tuple(_families(strongest.get(s.index, {}))),
+        )
+        for s in chosen
+    )
+    shown = {style for line in lines for style, _ in line.families}
     return SentencesPage(
         path="sentences/index.html",
         title="Sentences",
         description=_described(len(chosen), whole, total),
-        lines=tuple(
-            SentenceLine(
-                s.number,
-                sentence_page(s.number),
-                s.texts[Side.SOURCE].text,
-                sum(len(text.pieces) for text in s.texts.values()),
-                s.listed,
-            )
-            for s in chosen
-        ),
+        lines=lines,
         total=total,
+        families=tuple(each for each in _names(results) if each[0] in shown),
     )
+
+
+def _strongest(results: Results) -> Mapping[int, dict[Family, list[HeadName]]]:
+    """Return the heads that have each sentence among their strongest exemplars, by family."""
+    found: dict[int, dict[Family, list[HeadName]]] = {}
+    for exemplar in study_of(results).sentence_data.exemplars:
+        head = exemplar.head
+        if exemplar.ranking is Ranking.STRONGEST and head.stack in results:
+            family = families(results[head.stack]).get((head.layer, head.head))
+            if family is not None:
+                found.setdefault(exemplar.index, {}).setdefault(family, []).append(head)
+    return found
+
+
+def _families(heads: Mapping[Family, list[HeadName]]) -> Iterator[tuple[str, str]]:
+    for family in Family:
+        if family in heads:
+            yield f"f-{family}", ", ".join(head_name(head) for head in sorted(heads[family]))
+
+
+def _names(results: Results) -> Iterator[tuple[str, str]]:
+    names = [family_names(each) for each in results.values()]
+    for family in Family:
+        yield f"f-{family}", " or ".join(dict.fromkeys(each[family] for each in names))

@@ -26,6 +26,7 @@ from headbook.study.sentence_data import HeadName, heads_of
 TARGET_NAMES = {
     AblationTarget.LOSS: "loss of the next token",
     AblationTarget.MASKED_LOSS: "loss of masked tokens",
+    AblationTarget.KL: "predictions (KL divergence)",
     AblationTarget.STATE: "1 minus the cosine of last states with and without the head",
     AblationTarget.EMBEDDING: "1 minus the cosine of sentence vectors with and without the head",
 }
@@ -50,7 +51,12 @@ COSINE_UNIT = "×\u202f10⁻³"  # of changes of a cosine
 
 
 def main_target(ablation: AblationResults) -> str:
-    """Return the main target: the loss, else the cosine of sentence vectors or states."""
+    """Return the target that pages print, by which heads are ranked: KL divergence if measured."""
+    return ablation_tests.ranked_target(ablation)
+
+
+def loss_target(ablation: AblationResults) -> str:
+    """Return the loss, else the cosine of sentence vectors or states: the target of units."""
     return ablation.targets[0]
 
 
@@ -61,7 +67,7 @@ def unit_factor(ablation: AblationResults) -> float:
     """
     if main_target(ablation) in COSINE_TARGETS:
         return 1000.0
-    return 100 / ablation.loss(main_target(ablation))
+    return 100 / ablation.loss(loss_target(ablation))
 
 
 def unit(ablation: AblationResults) -> str:
@@ -87,6 +93,18 @@ def verdict_target_text(ablation: AblationResults) -> str:
     return VERDICT_TARGETS.get(
         AblationTarget(target), TARGET_NAMES.get(AblationTarget(target), target)
     )
+
+
+SHORT_TARGETS = {
+    AblationTarget.EMBEDDING: "sentence vector",
+    AblationTarget.STATE: "last states",
+    AblationTarget.KL: "predictions (KL)",
+}
+
+
+def short_target(ablation: AblationResults) -> str:
+    """Return the target that pages print, in at most two words for headings of columns."""
+    return SHORT_TARGETS.get(AblationTarget(main_target(ablation)), "loss")
 
 
 def margin_text(ablation: AblationResults) -> str:

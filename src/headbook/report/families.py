@@ -4,7 +4,8 @@ The type once the sink is masked decides, because nearly every head gives much t
 whose type could not be measured has no family.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -99,30 +100,38 @@ def family_names(results: StackResults) -> Mapping[Family, str]:
         Family.NEARBY: "Nearby words",
         Family.BROADCAST: "Same words from everywhere",
         Family.REPEATS: "Same token elsewhere",
-        Family.SPREAD: "Spread evenly",
+        Family.SPREAD: "Spread nearly evenly",
         Family.SINK: sink_name,
     }
 
 
+def present_families(results: StackResults) -> Iterator[tuple[str, str]]:
+    """Yield the class of the colour and the name of each family that has a head of a stack."""
+    names, present = family_names(results), {*families(results).values()}
+    for family in Family:
+        if family in present:
+            yield f"f-{family}", names[family]
+
+
 @dataclass(frozen=True)
 class TypeStyle:
-    """A part of a type on pages: class of its colour, letter and name."""
+    """A part of a type on pages: its shade (`headbook.charts.theme`), letter and name."""
 
-    style: str
+    shade: str
     letter: str
     name: str
 
 
 TYPE_STYLES = {
     "sink": TypeStyle("sink", "S", "sink"),
-    OffSinkType.PREVIOUS: TypeStyle("previous", "P", "previous-token"),
-    OffSinkType.NEXT: TypeStyle("next", "N", "next-token"),
-    OffSinkType.SELF: TypeStyle("self", "I", "self"),
+    OffSinkType.PREVIOUS: TypeStyle("previous", "P", "previous token"),
+    OffSinkType.NEXT: TypeStyle("next", "N", "next token"),
+    OffSinkType.SELF: TypeStyle("self", "I", "the token itself"),
     OffSinkType.OFFSET: TypeStyle("offset", "K", "one other offset"),
-    OffSinkType.SAME: TypeStyle("same", "R", "same token"),
-    OffSinkType.WINDOW: TypeStyle("window", "W", "local window"),
-    OffSinkType.UNIFORM: TypeStyle("uniform", "U", "near-uniform"),
-    OffSinkType.KEYS: TypeStyle("keys", "C", "key-driven"),
+    OffSinkType.SAME: TypeStyle("same", "R", "same token elsewhere"),
+    OffSinkType.WINDOW: TypeStyle("window", "W", "within three tokens"),
+    OffSinkType.UNIFORM: TypeStyle("uniform", "U", "nearly evenly"),
+    OffSinkType.KEYS: TypeStyle("keys", "C", "same words from everywhere"),
     OffSinkType.OWN: TypeStyle("own", "O", "own sentence"),
     "distant": TypeStyle("distant", "D", "distant tokens"),
     OffSinkType.MIXED: TypeStyle("distant", "M", "mixed"),
@@ -149,6 +158,26 @@ def letters_of(head_type: HeadType) -> str:
 
 
 def style_of(head_type: HeadType) -> str:
-    """Return the classes of a type's colours."""
-    first, *second = kinds_of(head_type)
-    return " ".join([f"k-{first.style}", *(f"l-{kind.style}" for kind in second)])
+    """Return the class of a type's colour, that of its family; empty without one."""
+    family = family_of(head_type)
+    return f"f-{family}" if family else ""
+
+
+PAGE_WORDS = {
+    str(rest): TYPE_STYLES[rest].name
+    for rest in (
+        OffSinkType.PREVIOUS, OffSinkType.NEXT, OffSinkType.SAME, OffSinkType.WINDOW,
+        OffSinkType.UNIFORM, OffSinkType.KEYS, OffSinkType.OWN,
+    )
+}  # fmt: skip
+TABLE_WORD = re.compile("|".join(map(re.escape, PAGE_WORDS)))
+
+
+def in_page_words(type_name: str) -> str:
+    """Return the name of a type, as tables have it, in the words of pages.
+
+    Examples:
+        >>> in_page_words("sink (41.0 %) + local-window")
+        'sink (41.0 %) + within three tokens'
+    """
+    return TABLE_WORD.sub(lambda found: PAGE_WORDS[found[0]], type_name)

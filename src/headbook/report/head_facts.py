@@ -1,12 +1,8 @@
 """The facts that the list of heads shows: what a head does, its best relation, and its verdict."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
-from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
 from headbook.report.ablation import head_changes, short_verdict
 from headbook.report.families import Family, families, family_names, first_position_is_sink
@@ -20,12 +16,10 @@ from headbook.report.head_types import (
     share_of_head,
 )
 from headbook.report.linked_rows import LinkedNumber, claim_number, head_number
-from headbook.report.relation_counts import METRIC, VIEW, words_of
+from headbook.report.next_word_tests import next_word_tests
+from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import (
-    HeadRelation,
-    HeadRelations,
-    head_relations,
     points_text,
     relation_words,
 )
@@ -74,11 +68,12 @@ class HeadFacts:
         family: family of the head; None if its type was not measured.
         label: family by name, with the type and further evidence on the role.
         attends_to: the kind of key outside the sink whose attention is furthest above uniform.
-        relation: the relation that is claimed for the head, else the one that it finds best.
+        relation: the relation that is claimed for the head; empty without one.
         beats: whether the relation is claimed: the head beats the best surface rule family-wise,
             and does more than prefer a class of words.
         verdict: verdict by ablation; empty for heads that were not replaced.
-        has_role: whether the head has a clear role; see `has_clear_role`.
+        has_role: whether the head has a clear role: that of `has_clear_role`, or the next or
+            previous word of a class, which it finds more often than any fixed offset does.
     """
 
     head: HeadName
@@ -100,7 +95,7 @@ TYPE_WORDS = {
     OffSinkType.SAME: "other occurrences of the token",
     OffSinkType.WINDOW: "within three tokens",
     OffSinkType.UNIFORM: "nearly evenly",
-    OffSinkType.KEYS: "same keys from every query",
+    OffSinkType.KEYS: "same words from everywhere",
     OffSinkType.OWN: "own sentence",
     OffSinkType.NOT_MEASURED: NOT_MEASURED,
     OffSinkType.NONE: "nothing else",
@@ -117,7 +112,7 @@ def type_words(head_type: HeadType) -> str:
             words = f"the token {abs(head_type.offset)} positions {side}"
         case OffSinkType.KEYS if shares.keys:
             best = max(shares.keys, key=lambda kind: shares.keys[kind])
-            words = f"same keys: {KEY_NAMES[best]}" if best != "other" else words
+            words = f"same words from everywhere: {KEY_NAMES[best]}" if best != "other" else words
         case OffSinkType.MIXED:
             parts = " + ".join(PART_NAMES[part] for part in shares.largest[:2])
             words = parts or "nothing clear"
@@ -144,12 +139,11 @@ def head_facts(results: StackResults) -> tuple[HeadFacts, ...]:
 
 
 def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
-    relations, verdicts = _best_relations(results), _verdicts(results)
+    verdicts = _verdicts(results)
     facts = []
     for head in heads_of(results.stack):
         cell, role = (head.layer, head.head), results.cached(roles_by_head)[head]
         claimed = _claimed_relation(results, head)
-        best = relations.at(*cell) if relations else None
         facts.append(
             HeadFacts(
                 head=head,
@@ -158,10 +152,10 @@ def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
                 family=families(results).get(cell),
                 label=_label(results, head, role),
                 attends_to=_attends_to(results, head),
-                relation=claimed or (_unclaimed_relation(best) if best else Fact()),
+                relation=claimed or Fact(),
                 beats=claimed is not None,
                 verdict=Fact(short_verdict(verdicts.get(head, ""))),
-                has_role=has_clear_role(role),
+                has_role=has_clear_role(role) or bool(_next_word(results, head)),
             )
         )
     return tuple(facts)
@@ -182,9 +176,18 @@ def _label(results: StackResults, head: HeadName, role: Role) -> Fact:
         return Fact()
     family = families(results).get((head.layer, head.head))
     name = family_names(results)[family] if family else NOT_MEASURED
-    claims = [role.claim(kind) for kind in ("rule", "class", "repetition")]
-    further = [claim.short for claim in claims if claim is not None]
+    next_word = _next_word(results, head)
+    kinds = ("class", "repetition") if next_word else ("rule", "class", "repetition")
+    claims = [role.claim(kind) for kind in kinds]
+    further = [next_word] if next_word else []
+    further += [claim.short for claim in claims if claim is not None]
     return Fact(name, "; ".join([type_words(role.type), *further]))
+
+
+def _next_word(results: StackResults, head: HeadName) -> str:
+    """Return that a head attends to the next word of a class, if its test supports that."""
+    test = next_word_tests(results).get((head.layer, head.head))
+    return f"attends to {test.target.phrase}" if test is not None and test.supported else ""
 
 
 def _attends_to(results: StackResults, head: HeadName) -> Fact:
@@ -224,24 +227,3 @@ def _claimed_relation(results: StackResults, head: HeadName) -> Fact | None:
             split=HELD_OUT_SPLIT, layer=head.layer, head=head.head,
         ),
     )  # fmt: skip
-
-
-def _unclaimed_relation(best: HeadRelation) -> Fact:
-    rule = f"not clearly above {rule_phrase(best.rule)}"
-    return Fact(relation_words(best.label), rule, best.accuracy.value)
-
-
-def _best_relations(results: StackResults) -> HeadRelations | None:
-    """Return the best relation of every head; None if the study lacks the strongest words."""
-    words = words_of(results)
-    if not words:
-        return None
-    return head_relations(*words, np.stack([*_uniform_accuracies(results, words[0].labels)], -1))
-
-
-def _uniform_accuracies(results: StackResults, labels: tuple[str, ...]) -> Iterator[Floats]:
-    for label in labels:
-        if results.has_value(METRIC, VIEW, label):
-            yield results.uniform(METRIC, VIEW, label).value
-        else:
-            yield np.full(results.stack.n_layers, math.nan)

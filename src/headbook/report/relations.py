@@ -5,22 +5,19 @@ in `relation_tests`. Here each head has a relation and a rule of its own, so tha
 one head each; they are not corrected for the number of heads, as the tests of `relation_tests` are.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
-from headbook.analysis.arrays import Floats, Ints
+from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate
+from headbook.analysis.arrays import Ints
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.attention.surface_rules import NO_SELECTION
 from headbook.metrics import ids
 from headbook.report.relation_counts import (
     VIEW,
     best_rule,
-    count_relation,
-    effective_sentences,
     held_out_estimates,
 )
 from headbook.report.relation_tests import RelationTests
@@ -45,107 +42,6 @@ def points_text(difference: float) -> str:
 
 
 MIN_RULE_AGREEMENT = 0.5  # share of words that a rule has to name to describe a head
-
-
-class HeadRelation(NamedTuple):
-    """The relation that one head finds best.
-
-    Attributes:
-        label: relation and direction, one of `headbook.schema.AnnotationScheme.labels`.
-        rule: the best surface rule for the label.
-        accuracy: share of the words that the head finds.
-        at_rule: share of the same words that the rule finds.
-        margin: ``accuracy`` minus ``at_rule``.
-    """
-
-    label: str
-    rule: str
-    accuracy: Estimate
-    at_rule: Estimate
-    margin: Estimate
-
-
-@dataclass(frozen=True, eq=False)
-class HeadRelations:
-    """The relation that every head of a stack finds best, with numbers of the held-out split.
-
-    Attributes:
-        labels: relation and direction, by index.
-        label: index in ``labels``. *Shape:* ``(layer, head)``.
-        rule: the best surface rule for each head's label. *Shape:* ``(layer, head)``.
-        present: mask of the stack's heads. *Shape:* ``(layer, head)``.
-        accuracy, at_rule, margin: see `HeadRelation`. *Shape:* ``(layer, head)``.
-    """
-
-    labels: tuple[str, ...]
-    label: Ints
-    rule: NDArray[np.str_]
-    present: NDArray[np.bool_]
-    accuracy: Estimates
-    at_rule: Estimates
-    margin: Estimates
-
-    def at(self, layer: int, head: int) -> HeadRelation | None:
-        """Return the relation that one head finds best; None if there is no such head."""
-        if not self.present[layer, head]:
-            return None
-        label, rule = self.labels[int(self.label[layer, head])], str(self.rule[layer, head])
-        numbers = (table.at(layer, head) for table in (self.accuracy, self.at_rule, self.margin))
-        return HeadRelation(label, rule, *numbers)
-
-
-def head_relations(
-    strongest_words: StrongestWords, present: NDArray[np.bool_], uniform: Floats
-) -> HeadRelations | None:
-    """Return the relation with the largest gain over uniform attention, for each head.
-
-    Relations and directions are compared if their words are in at least `MIN_EFFECTIVE` effective
-    sentences of each half; None if no relation has so many.
-
-    Args:
-        present: mask of the stack's heads. *Shape:* ``(layer, head)``.
-        uniform: accuracy of uniform attention; NaN if it is not known. *Shape:*
-            ``(layer, label)``.
-    """
-    halves = [strongest_words.of(half) for half in (SELECTION, HELD_OUT)]
-    named = [half.named() for half in halves]
-    best_gain = np.full(present.shape, -np.inf)
-    label = np.zeros(present.shape, np.int64)
-    rule = np.zeros(present.shape, np.int64)
-    hits, rule_hits, words = (
-        np.zeros((len(halves[HELD_OUT].lengths), *present.shape)) for _ in range(3)
-    )
-    for candidate in sorted(
-        {*halves[SELECTION].labels_asked()} & {*halves[HELD_OUT].labels_asked()}
-    ):
-        selection, held_out = map(count_relation, halves, named, (candidate, candidate))
-        if min(map(effective_sentences, (selection.words, held_out.words))) < MIN_EFFECTIVE:
-            continue
-        gain = selection.heads.sum(0) / selection.words.sum() - np.nan_to_num(
-            uniform[:, candidate, None]
-        )
-        is_better = gain > best_gain
-        best_gain[is_better], label[is_better] = gain[is_better], candidate
-        rule[is_better] = best_rule(selection.rules.sum(0))
-        for counts in (hits, rule_hits, words):
-            counts[:, is_better] = 0
-        rows = held_out.sentences[:, None]
-        improved = np.flatnonzero(is_better)
-        cells = np.unravel_index(improved, present.shape)
-        hits[rows, cells[0], cells[1]] = held_out.heads[:, is_better]
-        rule_hits[rows, cells[0], cells[1]] = held_out.rules[:, rule[is_better]]
-        words[rows, cells[0], cells[1]] = held_out.words[:, None]
-    if np.isneginf(best_gain).all():
-        return None
-    return HeadRelations(
-        strongest_words.labels,
-        label,
-        np.array(strongest_words.rules)[rule],
-        present,
-        held_out_estimates(hits, words, (0, 1)),
-        held_out_estimates(rule_hits, words, (0, 1)),
-        held_out_estimates(hits - rule_hits, words, (-1, 1)),
-    )
 
 
 class HeadRule(NamedTuple):

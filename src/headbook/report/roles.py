@@ -138,7 +138,7 @@ def position_claim(
         share_text = f"{percent(window.value)} of its attention within three tokens"
         yield Claim(
             "position",
-            "attends to a local window, up to three tokens away",
+            "attends to nearby words, within three tokens",
             f"{_subject(results, head_type)} keeps {share_text}{_uniform_note(window.even)}.",
             Estimate(window.value, math.nan, math.nan, 0, 0),
             window.even,
@@ -238,7 +238,7 @@ def shape_claim(results: StackResults, place: Place, head_type: HeadType | None)
         clause = (
             f"{subject} has a normalised entropy of {estimate(value, share=False)}, where 1 is "
         )
-        yield Claim("shape", "spreads its attention almost evenly",
+        yield Claim("shape", "spreads its attention nearly evenly",
                     f"{clause}uniform attention.", value, 1.0,
                     column=HeadKey(ids.RELATIVE_ENTROPY, SinkView.RENORM, ""))  # fmt: skip
     elif head_type.rest is OffSinkType.KEYS:
@@ -251,7 +251,7 @@ def shape_claim(results: StackResults, place: Place, head_type: HeadType | None)
             f"({percent(head_type.shares.keys[key_class])} of sentences)"
         )  # fmt: skip
         clause = f"{subject} attends to the same keys from every query: one weight per key leaves "
-        yield Claim("shape", "attends to the same keys from every query",
+        yield Claim("shape", "attends to the same words from everywhere",
                     f"{clause}{estimate(value, share=False)} unexplained (scale 0 to 1)"
                     f"{key_class_note}.", value,
                     column=HeadKey(METRIC, SinkView.RENORM, "column"))  # fmt: skip

@@ -72,13 +72,12 @@ def _variables() -> Iterator[str]:
 
 
 def _marks() -> Iterator[str]:
-    """Yield a class for each class of words, role, family and head type, with its colour."""
+    """Yield a class for each class of words, role and family, and the shades of types."""
     for name, pair in (CLASS_COLOURS | ROLE_COLOURS).items():
         yield f".c-{name}{{--c:{_both(*pair)}}}\n"
     for name, pair in FAMILY_COLOURS.items():
         yield f".f-{name}{{--c:{_both(*pair)};--t:{_both(*FAMILY_TEXT[name])}}}\n"
-    for name, pair in TYPE_COLOURS.items():
-        yield f".k-{name}{{--a:{_both(*pair)}}}.l-{name}{{--b:{_both(*pair)}}}\n"
+    for pair in TYPE_COLOURS.values():
         yield f'.areas [fill="{pair[0]}"]{{fill:{_both(*pair)}}}'
 
 

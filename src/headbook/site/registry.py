@@ -87,7 +87,7 @@ PAGES = (
     ),
     PageEntry(
         "sentences/index.html", "Sentences", MenuPlace.MAIN,
-        lambda results: sentences_page(study_of(results)),
+        sentences_page,
         lambda results: bool(study_of(results).sentence_data.paged),
         keywords="texts examples corpus compare two heads share link permalink",
         within=("sentences/",),

@@ -28,7 +28,7 @@ from headbook.pages.parts.atlas import mean_maps
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import ATTENTION_SCRIPTS, Page
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
-from headbook.report.families import style_of
+from headbook.report.families import in_page_words, style_of
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults
 from headbook.report.wording import (
@@ -371,7 +371,7 @@ def _sides(paired: PairedStack, pair: HeadPair) -> Iterator[HeadSide]:
     for results, name, head in zip((paired.a, paired.b), paired.names, pair, strict=False):
         if isinstance(head, HeadName):
             found = head_types(results).get((head.layer, head.head))
-            kind = (found.name, style_of(found)) if found else ("", "")
+            kind = (in_page_words(found.name), style_of(found)) if found else ("", "")
             other = "" if paired.differences is not None else head_name(head)
             yield HeadSide(name, other, *kind)
 

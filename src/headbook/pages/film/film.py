@@ -43,7 +43,7 @@ from headbook.pages.overview_parts.differences import (
 from headbook.pages.parts.atlas import Atlas, atlas_of
 from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
-from headbook.report.families import TYPE_STYLES, letters_of, style_of
+from headbook.report.families import TYPE_STYLES, in_page_words, letters_of, style_of
 from headbook.report.findings.finding import Link
 from headbook.report.wording import (
     STACKS,
@@ -211,8 +211,11 @@ def _tiles(each: StackFrame) -> list[list[str]]:
     found = []
     for place, kind in each.types.items():
         name = head_name(HeadName(each.stack.name, *place))
-        found.append(["", "", name] if kind is None else
-                     [style_of(kind), letters_of(kind), f"{name}, {kind.name}"])  # fmt: skip
+        if kind is None:
+            found.append(["", "", name])
+        else:
+            label = f"{name}, {in_page_words(kind.name)}"
+            found.append([style_of(kind), letters_of(kind), label])
     return found
 
 
@@ -352,14 +355,14 @@ def _types(reel: DrawnFilm, stack: str) -> Drawing | None:
         f"types-{stack}",
         "Share of heads of each type, by the first part of its name.",
         shares,
-        parts=[(_family(str(kind)), TYPE_COLOURS[TYPE_STYLES[kind].style][0]) for kind in order],
+        parts=[(_family(str(kind)), TYPE_COLOURS[TYPE_STYLES[kind].shade][0]) for kind in order],
         texts=["" if np.isnan(share) else percent(float(share)) for share in shares[-1]],
         axis=reel.axis,
     )
 
 
 def _family(name: str) -> str:
-    return {"offset": "one other offset"}.get(name, name)
+    return {"offset": "one other offset"}.get(name, in_page_words(name))
 
 
 def _jobs(reel: DrawnFilm, stack: str) -> PageTable:

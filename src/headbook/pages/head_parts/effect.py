@@ -19,6 +19,7 @@ from headbook.report.ablation import (
     change_row,
     drawn_unit,
     head_changes,
+    loss_target,
     main_target,
     margin_text,
     rows_by_head,
@@ -76,7 +77,7 @@ class AblationSection:
 
     Attributes:
         value: change if the head's output is replaced by its mean; None if unknown.
-        what: unit of the change, target, and rank among all heads.
+        what: interval of the change, target, and rank among all heads.
         picture: all heads on a logarithmic axis; None without enough effects above 0.
         verdict: conclusion from the sentences that change; empty for an estimate.
         margin: margin of verdicts, with its unit.
@@ -123,7 +124,7 @@ def ablation_section(results: StackResults, head: HeadName) -> AblationSection |
         remarks=(*_repaired(rows), *((backed,) if backed else ())),
         tokens=results.cached(_tokens).get(head, ()),
         scores="probability of the true token"
-        if target in ablation.unablated
+        if loss_target(ablation) in ablation.unablated
         else "1 minus the cosine of the token's last state",
     )
 
@@ -131,20 +132,21 @@ def ablation_section(results: StackResults, head: HeadName) -> AblationSection |
 def _change(
     results: StackResults, ablation: AblationResults, head: HeadName
 ) -> tuple[LinkedNumber | None, str]:
-    """Return the change without a head, and its unit, target and rank in words."""
+    """Return the change without a head with its unit, and its target and rank in words."""
     row = change_row(ablation, results.cached(rows_by_head).get(head, {}), Replacement.MEAN)
     if row is None or math.isnan(row["value"]):
         return None, ""
     cell = _cell(ablation, row)
     columns = ("stack", "layer", "head", "metric", "replacement", "target")
-    linked = LinkedNumber(cell.text, "importance", tuple((name, row[name]) for name in columns))
+    text = f"{cell.text} {drawn_unit(ablation)}"
+    linked = LinkedNumber(text, "importance", tuple((name, row[name]) for name in columns))
     target = main_target(ablation)
     moved = "sentence vector" if target == AblationTarget.EMBEDDING else "last states"
-    interval = cell.interval and f" {cell.interval}"
+    interval = cell.interval and f"{cell.interval}: "
     what = (
-        f"{drawn_unit(ablation)}{interval}: change of the {moved} (1 − cosine)"
+        f"{interval}change of the {moved} (1 − cosine)"
         if target in COSINE_TARGETS
-        else f"{unit(ablation)}{interval}: change of the {TARGET_NAMES[AblationTarget(target)]}"
+        else f"{interval}change of the {TARGET_NAMES[AblationTarget(target)]}"
     )
     values = results.cached(effects_of_heads)["value"]
     above = int((values > row["value"] * unit_factor(ablation)).sum())
@@ -237,7 +239,7 @@ def _with_ends(row: Mapping[str, Any]) -> str:
 
 
 def _after(ablation: AblationResults, missed: MissedToken, probability: float) -> str:
-    if main_target(ablation) in ablation.unablated:
+    if loss_target(ablation) in ablation.unablated:
         return number(probability)
     return f"{number(missed.change * unit_factor(ablation))}\u00a0{unit(ablation)}"
 

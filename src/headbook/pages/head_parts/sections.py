@@ -251,8 +251,8 @@ MOST = 8
 def found_relations(results: StackResults, head: HeadName) -> tuple[ShareWithBaseline, ...]:
     """Return the relations that the head serves most above uniform attention.
 
-    If the head was tested for a relation, its numbers are those of the held-out split; else those
-    of all sentences.
+    Numbers are those of the held-out half if the head was tested for a relation, else those of all
+    sentences; each says which.
     """
     rows = []
     for label in results.labels(RELATION_METRIC):
@@ -284,15 +284,19 @@ def _relation(
     if tests is not None and label in tests.labels:
         place = list(tests.labels).index(label)
         share = float(tests.at_rule.value[place])
-        baseline = f"best surface rule ({rule_phrase(tests.rule[place])}): {percent(share)}; "
+        baseline = f"best surface rule ({rule_phrase(tests.rule[place])}): {percent(share)}"
     else:
         baseline = ""
     if n is None or tests is None:
-        baseline += "another head was tested" if baseline else "not tested"
+        baseline += (
+            " on the held-out half, where another head was tested" if baseline else "not tested"
+        )
+        half = "all sentences"
     else:
         accuracy, supported = tests.accuracy.at(n), bool(tests.claimed[n])
-        baseline += p_family_wise_text(float(tests.p[n]))
+        half = "held-out half"
+        baseline += "; " + p_family_wise_text(float(tests.p[n]))
         if tests.above_rule[n] and not supported:
             baseline += ", but no more than a preference for a class of words"
-    behind = f"{accuracy.events:,.0f} words"
+    behind = f"{accuracy.events:,.0f} words, {half}"
     return share_with_baseline(words, baseline, accuracy, share, behind=behind, supported=supported)

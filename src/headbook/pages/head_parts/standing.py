@@ -1,4 +1,4 @@
-"""The rank of a head among all heads by its most extreme metrics."""
+"""The rank of a head among all heads, by metrics on which few heads are further out."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -19,6 +19,7 @@ from headbook.schema import SinkView
 from headbook.study.sentence_data import HeadName
 
 MOST_STRIPS = 6
+MAX_RANK = 3  # from either end, up to which a head stands out
 STRIP_TITLES = {
     "previous": "Attention to the previous token",
     "next": "Attention to the next token",
@@ -106,17 +107,46 @@ class _Asked:
         above = len(values) - int(np.searchsorted(values, tied.max(), "right"))
         return above, below, len(values) - above - below
 
+    def outer_rank(self, own: float) -> float:
+        """Return the rank of a value from the nearer end; tied heads share the middle rank."""
+        above, below, equal = self.rank(own)
+        return min(above, below) + (equal + 1) / 2
+
 
 def strips(results: StackResults, head: HeadName) -> tuple[Strip, ...]:
-    """Return the most extreme metrics of a head, the most extreme first."""
+    """Return the metrics on which a head is among the first or last `MAX_RANK`, by rank."""
     ranked = []
-    for order, asked in enumerate(results.cached(_asked)):
-        own = float(asked.values[head.layer, head.head])
-        if not math.isnan(own) and is_ranked(results, asked.metric.id, (head.layer, head.head)):
+    for order, (asked, own) in enumerate(_ranked(results, head)):
+        if asked.outer_rank(own) <= MAX_RANK:
             rank, away = _extreme(asked, own)
             ranked.append((-rank, -away, order, asked))
     ranked.sort(key=lambda each: each[:3])
     return tuple(_strip(results, head, asked) for *_, asked in ranked[:MOST_STRIPS])
+
+
+def strips_text(results: StackResults, head: HeadName, n_strips: int) -> str:
+    """Return on how many metrics a head stands out, as a sentence; empty if none ranks it.
+
+    Args:
+        n_strips: metrics that the page shows.
+    """
+    ranked = [asked for asked, _ in _ranked(results, head)]
+    if not ranked:
+        return ""
+    many = f"{number_word(MAX_RANK)} highest or lowest"
+    heads = f"{max(len(asked.strip.values) for asked in ranked):,} heads"
+    if not n_strips:
+        return f"On none of {len(ranked)} metrics is it among the {many} of {heads}."
+    those = "a metric" if n_strips == 1 else "metrics"
+    return f"By {those} on which it is among the {many} of {heads}, of {len(ranked)} compared."
+
+
+def _ranked(results: StackResults, head: HeadName) -> Iterator[tuple["_Asked", float]]:
+    """Yield the metrics that rank a head, with the head's number."""
+    for asked in results.cached(_asked):
+        own = float(asked.values[head.layer, head.head])
+        if not math.isnan(own) and is_ranked(results, asked.metric.id, (head.layer, head.head)):
+            yield asked, own
 
 
 def _asked(results: StackResults) -> tuple[_Asked, ...]:

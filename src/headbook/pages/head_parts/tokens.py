@@ -39,7 +39,7 @@ from headbook.study.token_sums import (
 )
 
 LABEL_TOKENS = {QUERY: 3, KEY: 2}  # tokens below the name of a class
-NOTE_LETTERS = 26  # letters that fit below the name of a class
+NOTE_LETTERS = 20  # letters that fit below the name of a class
 MOST_ROWS = 8
 COLUMNS = ("ratio to uniform", "to the mean head", "mean attention", "count", "sentences")
 KINDS = {
@@ -194,10 +194,11 @@ def _flow_title(flow: Flow) -> str:
         return ""
     ends = " → ".join(class_name(tag) for tag in (flow.query, flow.key) if tag)
     side = "" if flow.query and flow.key else "from " if flow.query else "to "
+    ends_text = f" {interval_text(flow.low, flow.high)}".rstrip()
     return (
         f"{side}{ends}: {percent(flow.share)} of its attention between words, "
-        f"{number(flow.ratio)} times the mean head {interval_text(flow.low, flow.high)}".rstrip()
-        + f", {count_text(flow.sentences, 'sentence')}"
+        f"{number(flow.ratio)} times{ends_text} the mean head, "
+        f"{count_text(flow.sentences, 'sentence')}"
     )
 
 

@@ -9,7 +9,7 @@ from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.page import StackSection
 from headbook.report.answers.head_losses import LOST, HeadLosses, LayerLoss
 from headbook.report.answers.overview.claim_parts import effect_text
-from headbook.report.families import families, family_names
+from headbook.report.families import families, family_names, in_page_words
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, head_page
@@ -140,7 +140,7 @@ def _tile(results: StackResults, head: HeadName, losses: HeadLosses | None, lit:
     loss = losses.heads.get(head) if losses else None
     parts = [names[family][:1].lower() + names[family][1:]] if family else []
     if kind is not None and kind.short:
-        parts.append(kind.short)
+        parts.append(in_page_words(kind.short))
     bar, exact = -1, True
     if losses is not None and loss is not None and not math.isnan(loss.value):
         bar, exact = losses.step(head), loss.exact

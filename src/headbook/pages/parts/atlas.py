@@ -8,7 +8,7 @@ from headbook.analysis.arrays import Floats
 from headbook.charts import images
 from headbook.charts.theme import ink_steps, rgba_ramp
 from headbook.pages.parts.page import StackSection
-from headbook.report.families import kinds_of, letters_of, style_of
+from headbook.report.families import in_page_words, kinds_of, letters_of, style_of
 from headbook.report.head_types import HeadType, Place
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, head_name, head_page
@@ -192,7 +192,7 @@ def map_sheets(results: Iterable[StackResults]) -> str:
 def _tile(head: HeadName, head_type: HeadType | None, href: str, note: tuple[str, str]) -> Tile:
     classes, words = note
     name = head_name(head)
-    kind = head_type.name if head_type else ""
+    kind = in_page_words(head_type.name) if head_type else ""
     label = ", ".join(filter(None, (name, kind, words)))
     style = " ".join(filter(None, (style_of(head_type) if head_type else "", classes)))
     return Tile(name, href, label, letters_of(head_type) if head_type else "", style)

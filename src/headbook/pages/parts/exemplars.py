@@ -10,10 +10,15 @@ from headbook.charts.heads import ranking_histogram
 from headbook.charts.theme import rgba_ramp
 from headbook.pages.parts.sentence_maps import has_queries_keys
 from headbook.pages.parts.text import Token, running_text
+from headbook.report.answers.head_roles import head_roles
+from headbook.report.answers.received_attention import (
+    Received,
+    queries_by_weight,
+    received_exemplars,
+)
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     MISSING,
-    THIN,
     count_text,
     head_file,
     head_name,
@@ -32,9 +37,9 @@ NARROW = 28  # tokens of a long text further down
 
 GROUPS = {
     Ranking.STRONGEST: ("Strongest, from the sixth on", ""),
-    Ranking.Q90: ("Near the 90th percentile", "A tenth of the sentences are stronger."),
-    Ranking.Q75: ("Near the 75th percentile", "A quarter of the sentences are stronger."),
-    Ranking.MEDIAN: ("Median", "Half of the sentences are stronger."),
+    Ranking.Q90: ("Last of the top tenth", "About a tenth of the sentences are stronger."),
+    Ranking.Q75: ("Last of the top quarter", "About a quarter of the sentences are stronger."),
+    Ranking.MEDIAN: ("In the middle (median)", "Half of the sentences are stronger."),
     Ranking.MASS: (
         "Most attention off the sink",
         "Ranked by the mean share of attention that queries give to other keys than the sink.",
@@ -48,8 +53,8 @@ GROUPS = {
 RANGE = (Ranking.STRONGEST, Ranking.Q90, Ranking.Q75, Ranking.MEDIAN)
 NAMES = {
     Ranking.STRONGEST: "strongest",
-    Ranking.Q90: f"90{THIN}%",
-    Ranking.Q75: f"75{THIN}%",
+    Ranking.Q90: "top tenth",
+    Ranking.Q75: "top quarter",
     Ranking.MEDIAN: "median",
 }
 
@@ -82,6 +87,8 @@ class ExemplarFigure:
             except for the first exemplars, since scripts draw the maps of the others.
         size: numbers of queries and keys.
         place: key of the map in the page's data file.
+        received: how much of the other words' attention the key receives, in words; then ``tokens``
+            are shaded by the attention that each receives, and no query is marked. Else empty.
     """
 
     rank: int
@@ -100,6 +107,7 @@ class ExemplarFigure:
     preview: str
     size: tuple[int, int]
     place: str
+    received: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,12 +125,15 @@ class Exemplars:
 
     Attributes:
         first: strongest exemplars.
+        received: sentences in which other words favour one key; empty unless the head is one whose
+            words all attend to the same words.
         range: further exemplars by the largest weight, from strong to median.
         others: exemplars by other rankings.
         histogram: largest weights over sentences; None if they were not stored.
     """
 
     first: tuple[ExemplarFigure, ...]
+    received: tuple[ExemplarFigure, ...]
     range: tuple[ExemplarGroup, ...]
     others: tuple[ExemplarGroup, ...]
     histogram: Drawing | None
@@ -152,6 +163,7 @@ def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exem
     }
     return Exemplars(
         tuple(_with_map(results, e, _exemplar(results, e, FIRST)) for e in first),
+        tuple(_received(results, each) for each in _favoured(results, head, exemplars)),
         tuple(group for ranking, group in made.items() if ranking in RANGE),
         tuple(group for ranking, group in made.items() if ranking not in RANGE),
         _histogram(results, head, exemplars),
@@ -205,6 +217,33 @@ def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> 
         preview="",
         size=(len(queries.pieces), len(keys.pieces)),
         place=f"{exemplar.ranking}-{exemplar.rank}",
+    )
+
+
+def _favoured(
+    results: StackResults, head: HeadName, exemplars: Sequence[Exemplar]
+) -> tuple[Received, ...]:
+    """Return exemplars of what all words attend to, if that is the role of the head."""
+    if head_roles(results)[head].kind != "broadcast":
+        return ()
+    return received_exemplars(results, exemplars)
+
+
+def _received(results: StackResults, received: Received) -> ExemplarFigure:
+    """Return a sentence shaded by the attention that its words receive from other words."""
+    exemplar, key = received.exemplar, received.key
+    text = results.study.sentence_data.sentences[exemplar.index].texts[results.stack.keys]
+    shades = np.rint(received.weights * UINT8_STEPS).astype(np.uint8)
+    figure = _with_map(results, exemplar, _exemplar(results, exemplar, FIRST))
+    return replace(
+        figure,
+        position=next(queries_by_weight(received)),
+        looked=key,
+        key=text.pieces[key],
+        weight=number(received.mean),
+        score="",
+        tokens=running_text(text, weights=shades, key=key, around=[key], most=FIRST),
+        received=f"strongest key of {received.strongest} of {received.queries} other words",
     )
 
 

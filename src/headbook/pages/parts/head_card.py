@@ -6,11 +6,12 @@ from typing import Any
 
 from headbook.metrics import ids
 from headbook.pages.parts.text import Token, running_text
-from headbook.report.families import style_of
+from headbook.report.answers.head_roles import head_roles
+from headbook.report.families import in_page_words, style_of
 from headbook.report.head_types import share_of_head
 from headbook.report.results import StackResults
 from headbook.report.roles import roles_by_head, sink_words
-from headbook.report.wording import capital, head_name, head_page, number, visible
+from headbook.report.wording import head_name, head_page, number, visible
 from headbook.schema import SinkView
 from headbook.study.sentence_data import Exemplar, HeadName, Ranking, heads_of
 
@@ -74,7 +75,6 @@ def card(results: StackResults, head: HeadName) -> HeadCard:
     known, exemplar = roles_by_head(results)[head], strongest_of(results).get(head)
     head_type, cell = known.type, (head.layer, head.head)
     claim = known.claim("relation") or next(iter(known.claims), None)
-    summary = known.short or "no role by these rules"
     given, brought = (
         number(share_of_head(results, metric, SinkView.RAW, "", cell).value, share=True)
         for metric in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
@@ -82,10 +82,10 @@ def card(results: StackResults, head: HeadName) -> HeadCard:
     return HeadCard(
         name=head_name(head),
         href=head_page(head),
-        type=head_type.name if head_type else "",
+        type=in_page_words(head_type.name) if head_type else "",
         style=style_of(head_type) if head_type else "",
-        border=head_type.near if head_type else "",
-        summary=f"{capital(summary)}.",
+        border=in_page_words(head_type.near) if head_type else "",
+        summary=head_roles(results)[head].plain,
         evidence=claim.text if claim and claim.kind != "sink" else "",
         given=given,
         brought=brought,

@@ -16,7 +16,7 @@ from headbook.metrics import all_metrics, head_metrics, ids
 from headbook.metrics.base import HeadMetric
 from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.grid import number_key, offered_labels
-from headbook.report.ablation import head_changes, unit
+from headbook.report.ablation import head_changes, short_target, unit
 from headbook.report.head_facts import Fact, HeadFacts, head_facts
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, VIEWS, is_share, label_name
@@ -125,7 +125,7 @@ class HeadEffects(NamedTuple):
     """Change of the output without each head, in the order of the list.
 
     Attributes:
-        unit: unit of the numbers.
+        unit: unit of the numbers, with what changes.
         value, low, high: numbers; estimates have no interval. *Shape:* ``(head,)``.
         estimated: mask of heads that were not replaced. *Shape:* ``(head,)``.
     """
@@ -147,7 +147,8 @@ def head_effects(results: Results) -> HeadEffects | None:
     frame = head_changes(ablation).set_index(["stack", "layer", "head"]).reindex(places)
     value, low, high = (frame[name].to_numpy(float) for name in ("value", "low", "high"))
     estimated = ~np.isnan(value) & (frame["method"] != EXACT).to_numpy()
-    return HeadEffects(unit(ablation), value, low, high, estimated)
+    what = f"{short_target(ablation)}, {unit(ablation)}"
+    return HeadEffects(what, value, low, high, estimated)
 
 
 def all_facts(results: Results) -> tuple[HeadFacts, ...]:

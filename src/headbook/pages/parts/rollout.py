@@ -18,7 +18,8 @@ from headbook.study.sentence_data import StoredText
 COLOURS = 32  # colours of a picture, few since each picture has its own palette
 MOST_TOKENS = 48  # rows and columns of a picture, and rows of the table
 OTHERS = 3  # sources that a cell names beside the token itself
-CELL = 10  # units of a weight in the picture
+MIN_CELL, MAX_CELL = 13, 24  # pixels of a weight, so that names of tokens do not overlap
+PICTURE = 430  # pixels of a picture of few tokens
 LETTERS = 14  # letters of a token's name beside the picture
 NAMES = {
     RolloutKind.MEASURED: "measured context-mixing ratios",
@@ -44,7 +45,7 @@ class RolloutMixture:
         sentences: tokens with the least and the most of their own input, in sentences.
         note: how to read the picture, also for readers who cannot see it.
         image: picture with a pixel for each share, as an image address.
-        side: units of the picture in both directions; ``left``, ``top`` and ``right`` are margins
+        side: pixels of the picture in both directions; ``left``, ``top`` and ``right`` are margins
             for names.
         rows, columns: names of the tokens.
     """
@@ -110,8 +111,9 @@ def _mixture(kind: RolloutKind, steps: Steps, names: list[str], text: StoredText
     most = max(int(corner.max()), 1)
     scaled = np.rint(corner / most * (COLOURS - 1)).astype(np.uint8)
     longest = max(len(name[:LETTERS]) for name in names)
+    cell = max(MIN_CELL, min(MAX_CELL, PICTURE // len(corner)))
     labels = [
-        TokenLabel(CELL * (i + 0.5), name[:LETTERS]) for i, name in enumerate(names[: len(corner)])
+        TokenLabel(cell * (i + 0.5), name[:LETTERS]) for i, name in enumerate(names[: len(corner)])
     ]
     return RolloutMixture(
         title=NAMES[kind],
@@ -119,10 +121,10 @@ def _mixture(kind: RolloutKind, steps: Steps, names: list[str], text: StoredText
         note="Rows: states after the last layer, columns: inputs. Background: 0, strongest colour: "
         f"{stored_weight(most)}, the largest share here.",
         image=images.map_preview(scaled, rgba_ramp(COLOURS)),
-        side=CELL * len(corner),
-        left=6 * longest + 10,
-        top=5 * longest + 12,
-        right=3 * longest + 8,
+        side=cell * len(corner),
+        left=7 * longest + 10,
+        top=6 * longest + 12,
+        right=4 * longest + 8,
         rows=tuple(labels),
         columns=tuple(labels),
     )

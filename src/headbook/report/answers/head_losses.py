@@ -20,12 +20,14 @@ STEPS = 20  # lengths of bars
 WITHOUT_HEAD = {  # target: what a bar shows
     AblationTarget.EMBEDDING: "how much the sentence vector changes without the head (1 − cosine)",
     AblationTarget.STATE: "how much the last states change without the head (1 − cosine)",
+    AblationTarget.KL: "how much predictions change without the head (KL divergence, nats)",
     AblationTarget.LOSS: "how much the loss of the next token rises without the head (nats)",
     AblationTarget.MASKED_LOSS: "how much the loss of masked tokens rises without it (nats)",
 }
 LOST = {  # target: what changes without a head, in labels
     AblationTarget.EMBEDDING: "the sentence vector changes by",
     AblationTarget.STATE: "the last states change by",
+    AblationTarget.KL: "predictions change by",
     AblationTarget.LOSS: "the loss rises by",
     AblationTarget.MASKED_LOSS: "the loss rises by",
 }

@@ -305,7 +305,7 @@ def near_uniform(numbers: HeadNumbers) -> Sentences:
     if entropy.value.low >= MIN_UNIFORM_ENTROPY:
         yield RoleSentence(
             "near_uniform",
-            ("Attends nearly equally to all words.",),
+            ("Attends nearly evenly to all words.",),
             ("Normalised entropy off ", numbers.sink, ": ", numbers.cell(entropy, share=False),
              "; uniform attention: 1."),
             (f"Normalised entropy with {numbers.sink} masked: "
@@ -323,7 +323,7 @@ def nearby(numbers: HeadNumbers) -> Sentences:
         where, share = "tokens of its own sentence", kind.shares.own_sentence
         column = HeadKey(METRIC, SinkView.RENORM, "own_sentence")
     else:
-        where, share = "tokens at most three away", kind.shares.window
+        where, share = "nearby words, within three tokens", kind.shares.window
         column = HeadKey(METRIC, SinkView.RENORM, "window")
     behind = numbers(SINK)
     value = Estimate(share.value, math.nan, math.nan, behind.sentences, behind.events)

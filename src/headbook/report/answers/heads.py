@@ -33,7 +33,7 @@ FAMILY_VERBS = {
     Family.NEARBY: "attend to nearby words",
     Family.BROADCAST: "attend to the same words from everywhere",
     Family.REPEATS: "attend to repeated tokens",
-    Family.SPREAD: "spread their attention almost evenly",
+    Family.SPREAD: "spread their attention nearly evenly",
 }
 
 

@@ -19,6 +19,7 @@ from headbook.report.ablation import (
     SINK,
     LayerRatio,
     layer_ratio,
+    loss_target,
     main_target,
     unit,
     unit_factor,
@@ -213,7 +214,7 @@ def removable_answer(ablation: AblationResults) -> Parts:
 
 def harmful_note(ablation: AblationResults) -> Parts:
     """Return which heads make the loss worse; nothing without any."""
-    effects = ablation_tests.head_effects(ablation, main_target(ablation), Replacement.MEAN)
+    effects = ablation_tests.head_effects(ablation, loss_target(ablation), Replacement.MEAN)
     harmful = ablation_tests.head_names(effects[effects["verdict"] == AblationVerdict.HARMFUL])
     if not harmful:
         return ()
@@ -309,7 +310,7 @@ def pruning_answer(ablation: AblationResults, pruning: pd.DataFrame) -> Parts:
     share = shares["ablation_effect"]
     margin = ablation_tests.group_margin(ablation) * unit_factor(ablation)
     limit = f"{number(margin)} {spoken_unit(ablation)}"
-    label = f"ablation_effect/{Replacement.MEAN}/{main_target(ablation)}"
+    label = f"ablation_effect/{Replacement.MEAN}/{loss_target(ablation)}"
     row = (("metric", "share that can go"), ("label", label))
     if share > 0:
         return (

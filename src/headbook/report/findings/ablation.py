@@ -12,6 +12,7 @@ from headbook.report.ablation import (
     REPLACEMENTS,
     change_text,
     choice_text,
+    loss_target,
     main_target,
     margin_text,
     unit,
@@ -25,7 +26,7 @@ from headbook.report.wording import STACKS, count_text, number, number_word, per
 from headbook.schema import AblationTarget, Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationResults
-from headbook.study.ablation_tests import COSINE_TARGETS, AblationVerdict, head_names
+from headbook.study.ablation_tests import AblationVerdict, head_names
 from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 
@@ -97,10 +98,9 @@ def _largest(ablation: AblationResults) -> Iterator[Finding]:
     head, _, (value, low, high) = largest
     if low > ablation_tests.equivalence_margin(ablation, target):
         reported = change_text(ablation, value, low, high)
-        target_note = f" of {verdict_target_text(ablation)}" if target in COSINE_TARGETS else ""
         yield _finding(
             ablation,
-            f"Largest change{target_note}: {reported} without ",
+            f"Largest change of the {verdict_target_text(ablation)}: {reported} without ",
             head_link(head),
             ", which was chosen on the other half of the sentences.",
             held_out=True,
@@ -108,7 +108,7 @@ def _largest(ablation: AblationResults) -> Iterator[Finding]:
 
 
 def _harmful(ablation: AblationResults) -> Iterator[Finding]:
-    effects = ablation_tests.head_effects(ablation, main_target(ablation), Replacement.MEAN)
+    effects = ablation_tests.head_effects(ablation, loss_target(ablation), Replacement.MEAN)
     harmful = head_names(effects[effects["verdict"] == AblationVerdict.HARMFUL])
     if harmful:
         links = [part for head in harmful[:MAX_NAMED_HEADS] for part in (", ", head_link(head))][1:]
@@ -122,7 +122,7 @@ def _harmful(ablation: AblationResults) -> Iterator[Finding]:
 
 
 def _pruned(ablation: AblationResults, pruning: pd.DataFrame) -> Iterator[Finding]:
-    steps = pruning[pruning["target"] == main_target(ablation)]
+    steps = pruning[pruning["target"] == loss_target(ablation)]
     if steps.empty or steps["high"].isna().all():
         return
     shares, median = ablation_tests.removable_shares(ablation, steps)

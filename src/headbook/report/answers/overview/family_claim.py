@@ -221,7 +221,7 @@ FAMILY_TESTS: dict[Family, tuple[str, str, Test]] = {
         same_token,
     ),
     Family.SPREAD: (
-        "attends nearly equally to all words", "attend nearly equally to all words", evenly_spread,
+        "attends nearly evenly to all words", "attend nearly evenly to all words", evenly_spread,
     ),
 }  # fmt: skip
 
