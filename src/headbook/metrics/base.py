@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from headbook.schema import (
-    AnnotationScheme,
-    AttentionStack,
-    EmbeddingSpace,
-    IntervalRule,
-    ResidualPoint,
-    SinkView,
-)
+from headbook import schema
 
 if TYPE_CHECKING:
     import torch
@@ -168,8 +161,8 @@ class Metric:
     chart: ChartKind
     labels: tuple[str, ...] = ("",)
     headline: str = ""
-    named: Callable[[AnnotationScheme], tuple[str, ...]] | None = None
-    spreads: Mapping[str, IntervalRule] = field(default_factory=dict)
+    named: Callable[[schema.AnnotationScheme], tuple[str, ...]] | None = None
+    spreads: Mapping[str, schema.IntervalRule] = field(default_factory=dict)
     measure: Callable[..., object]
 
     @property
@@ -177,7 +170,7 @@ class Metric:
         """Id of the metric in tables and addresses: the name of its file."""
         return self.measure.__module__.rpartition(".")[2]
 
-    def with_scheme(self, scheme: AnnotationScheme) -> Self:
+    def with_scheme(self, scheme: schema.AnnotationScheme) -> Self:
         """Return the metric with the labels of a corpus."""
         return self if self.named is None else replace(self, labels=self.named(scheme))
 
@@ -191,9 +184,9 @@ class Metric:
         """First line of the prose."""
         return self.prose.partition("\n")[0]
 
-    def spread(self, label: str) -> IntervalRule:
+    def spread(self, label: str) -> schema.IntervalRule:
         """Return how the confidence interval of a label is computed."""
-        return self.spreads.get(label, IntervalRule.USUAL)
+        return self.spreads.get(label, schema.IntervalRule.USUAL)
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -220,7 +213,7 @@ class HeadMetric(Metric):
             these labels, pages do not list them.
     """
 
-    views: tuple[SinkView, ...] = tuple(SinkView)
+    views: tuple[schema.SinkView, ...] = tuple(schema.SinkView)
     needs: frozenset[Need] = frozenset()
     source: Source = Source.ALL
     chance: "Callable[[ViewMask], Ratio] | None" = None
@@ -243,7 +236,7 @@ class HeadMetric(Metric):
         one = self.headline_compared or self.chart is ChartKind.DISTANCES
         return (self.headline,) if one else self.listed
 
-    def applies(self, stack: AttentionStack) -> bool:
+    def applies(self, stack: schema.AttentionStack) -> bool:
         """Check whether the metric makes sense for a stack."""
         crosses = Need.ONE_TEXT in self.needs and stack.crosses
         return not (crosses or (Need.CAUSAL in self.needs and not stack.causal))
@@ -313,7 +306,7 @@ class ContextMetric(HeadMetric):
 
     measure: "Callable[[HeadOutputs], Ratio]"
     layer: "Callable[[HeadOutputs], Ratio] | None" = None
-    views: tuple[SinkView, ...] = (SinkView.RAW, SinkView.NOSINK)
+    views: tuple[schema.SinkView, ...] = (schema.SinkView.RAW, schema.SinkView.NOSINK)
     source: Source = Source.CONTEXT
 
 
@@ -329,7 +322,7 @@ class AnchorMetric(Metric):
     """
 
     measure: "Callable[[HeadOutputs], torch.Tensor | None]"
-    views: tuple[SinkView, ...] = (SinkView.RAW, SinkView.NOSINK)
+    views: tuple[schema.SinkView, ...] = (schema.SinkView.RAW, schema.SinkView.NOSINK)
     needs: frozenset[Need] = frozenset({Need.OUTPUTS})
 
 
@@ -353,7 +346,7 @@ class PairMetric(Metric):
         "Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]"
     )
     similarity: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
-    views: tuple[SinkView, ...]
+    views: tuple[schema.SinkView, ...]
 
 
 class Averaged(NamedTuple):
@@ -379,14 +372,14 @@ class LayerwiseMetric(Metric):
         constant: whether the number is equal for all tokens by construction.
     """
 
-    states: tuple[ResidualPoint, ...] = (ResidualPoint.MID, ResidualPoint.POST)
-    spaces: tuple[EmbeddingSpace, ...] = ()
+    states: tuple[schema.ResidualPoint, ...] = (schema.ResidualPoint.MID, schema.ResidualPoint.POST)
+    spaces: tuple[schema.EmbeddingSpace, ...] = ()
     averaged: Averaged = field(default_factory=Averaged)
     constant: bool = False
 
-    def spread(self, label: str) -> IntervalRule:
+    def spread(self, label: str) -> schema.IntervalRule:
         """Return the rule of intervals for averages over classes of tokens."""
-        return IntervalRule.CONSTANT if self.constant else IntervalRule.CLASSES
+        return schema.IntervalRule.CONSTANT if self.constant else schema.IntervalRule.CLASSES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,7 +393,7 @@ class TokenMetric(LayerwiseMetric):
         beside: metrics that charts and tables show for comparison.
     """
 
-    measure: "Callable[[TokenStates, EmbeddingSpace | None], torch.Tensor]"
+    measure: "Callable[[TokenStates, schema.EmbeddingSpace | None], torch.Tensor]"
     needs: frozenset[Need] = frozenset()
     beside: tuple[str, ...] = ()
 
@@ -435,9 +428,9 @@ class LayerMetric(Metric):
 
     measure: "Callable[[StateVectors], Mapping[str, Jackknife]]"
 
-    def spread(self, label: str) -> IntervalRule:
+    def spread(self, label: str) -> schema.IntervalRule:
         """Return the rule for jackknife estimates, which change little with each sentence."""
-        return IntervalRule.CONTINUOUS
+        return schema.IntervalRule.CONTINUOUS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,23 +12,7 @@ from headbook.pages.geometry_parts import state_space
 from headbook.pages.geometry_parts.travel_curves import mixing_plot, path_plot
 from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection, gap_text
 from headbook.pages.parts.table import HeatCell, MarkedText, PageTable, Row, WordsCell, words_cell
-from headbook.report.answers.geometry import (
-    COSINE,
-    HALF,
-    KEPT,
-    MEASURED,
-    MIXING,
-    OBSERVATION,
-    RANK,
-    Observation,
-    TokenNumbers,
-    identity_answer,
-    mixing_sentences,
-    observations,
-    own_token_number,
-    token_numbers,
-    word_classes,
-)
+from headbook.report.answers import geometry as answers
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import StackResults, study_of
@@ -117,9 +101,16 @@ def has_geometry(results: Mapping[str, StackResults]) -> bool:
 def _has_states(results: StackResults) -> bool:
     if results.stack.crosses:  # states after cross-attention are those of the decoder
         return False
-    metrics = (COSINE, RANK, KEPT, MIXING, HALF, MEASURED)
+    metrics = (
+        answers.COSINE,
+        answers.RANK,
+        answers.KEPT,
+        answers.MIXING,
+        answers.HALF,
+        answers.MEASURED,
+    )
     return results.stack.name in results.study.corpus_sums.geometry or any(
-        token_numbers(results, metric, "all") for metric in metrics
+        answers.token_numbers(results, metric, "all") for metric in metrics
     )
 
 
@@ -134,13 +125,13 @@ def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage:
         description=f"How far tokens move from their embedding in {study.manifest.model.name}, "
         "what they take in from others, and the space of their states.",
         topic="How words travel",
-        answer=identity_answer(first),
+        answer=answers.identity_answer(first),
         scope=tuple(_scope(first)),
         questions=tuple(
             Question(
                 r.stack.name,
                 f"And in {STACKS[r.stack.name]}?",
-                identity_answer(r),
+                answers.identity_answer(r),
                 "words identity layers",
             )
             for r in others
@@ -152,7 +143,7 @@ def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage:
 
 
 def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
-    own, cosine = own_tokens(results), token_numbers(results, COSINE, "all")
+    own, cosine = own_tokens(results), answers.token_numbers(results, answers.COSINE, "all")
     behind = int(cosine.estimates.sentences.max()) if cosine else 0
     if own:
         counts = [
@@ -160,7 +151,7 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
             if kind != "all"
             else f"{shares.events[-1]:,.0f} of text"
             for kind, shares in own.shares.items()
-            if kind in word_classes(results)[:2] and kind != "special"
+            if kind in answers.word_classes(results)[:2] and kind != "special"
         ]
         told = ", ".join(counts)
         if cosine and behind != own.sentences:
@@ -183,7 +174,7 @@ def _section(results: StackResults) -> TravelSection:
         kinds=_kinds_table(kinds, lambda n: n >= FEW_WORDS),
         few=_kinds_table(kinds, lambda n: n < FEW_WORDS),
         mixing=mixing_plot(results),
-        mixing_notes=tuple(mixing_sentences(results)),
+        mixing_notes=tuple(answers.mixing_sentences(results)),
         observed=_observed(results),
         space=state_space.space_plot(results, sums) if sums else None,
         similarity=state_space.layer_similarity(results, sums) if sums else None,
@@ -196,37 +187,37 @@ def _section(results: StackResults) -> TravelSection:
 
 def _sentences(results: StackResults) -> str:
     """Return how many sentences the averages over tokens are of, with the noun."""
-    metrics = (COSINE, KEPT, RANK, MIXING)
-    numbers = (token_numbers(results, metric, "all") for metric in metrics)
+    metrics = (answers.COSINE, answers.KEPT, answers.RANK, answers.MIXING)
+    numbers = (answers.token_numbers(results, metric, "all") for metric in metrics)
     found = [int(each.estimates.sentences.max()) for each in numbers if each]
     return count_text(max(found, default=0), "sentence")
 
 
 PER_CENT = f"{THIN}%"
 KIND_COLUMNS = (
-    (COSINE, "cosine to input", number),
-    (KEPT, "neighbours kept", whole_percent),
-    (RANK, "tokens nearer than its own", lambda rank: number(10**rank - 1)),
-    (MIXING, "from other tokens", whole_percent),
+    (answers.COSINE, "cosine to input", number),
+    (answers.KEPT, "neighbours kept", whole_percent),
+    (answers.RANK, "tokens nearer than its own", lambda rank: number(10**rank - 1)),
+    (answers.MIXING, "from other tokens", whole_percent),
 )
 
 
-def _kinds(results: StackResults) -> Iterator[tuple[str, float, dict[str, TokenNumbers]]]:
+def _kinds(results: StackResults) -> Iterator[tuple[str, float, dict[str, answers.TokenNumbers]]]:
     """Yield the parts of speech of the corpus with their words, most kept neighbours first."""
     last = results.stack.n_layers - 1
     kinds = []
     for tag in UPOS:
-        numbers = {m: n for m, *_ in KIND_COLUMNS if (n := token_numbers(results, m, tag))}
+        numbers = {m: n for m, *_ in KIND_COLUMNS if (n := answers.token_numbers(results, m, tag))}
         if numbers:
             counts = [n.estimates.events.item(last) for n in numbers.values()]
-            key = (numbers.get(KEPT) or next(iter(numbers.values()))).estimates.value[last]
+            key = (numbers.get(answers.KEPT) or next(iter(numbers.values()))).estimates.value[last]
             kinds.append((-np.nan_to_num(key, nan=-1), tag, max(counts), numbers))
     for _, tag, count, numbers in sorted(kinds, key=lambda each: each[:2]):
         yield tag, count, numbers
 
 
 def _kinds_table(
-    kinds: list[tuple[str, float, dict[str, TokenNumbers]]], chosen: Callable[[float], bool]
+    kinds: list[tuple[str, float, dict[str, answers.TokenNumbers]]], chosen: Callable[[float], bool]
 ) -> PageTable | None:
     """Return the parts of speech with as many words as chosen, after the last layer."""
     columns = [each for each in KIND_COLUMNS if any(each[0] in numbers for *_, numbers in kinds)]
@@ -244,7 +235,7 @@ def _kinds_table(
 
 
 def _kind_cell(
-    numbers: TokenNumbers | None, column: list[TokenNumbers], written: Written
+    numbers: answers.TokenNumbers | None, column: list[answers.TokenNumbers], written: Written
 ) -> HeatCell:
     """Return the number of a kind after the last layer; the largest has the strongest colour."""
     if numbers is None or np.isnan(numbers.estimates.value[-1]):
@@ -264,7 +255,7 @@ def _kind_cell(
 def _observed(results: StackResults) -> PageTable | None:
     """Return the table of published observations in both kinds of states."""
     states = {ResidualPoint.POST: "after the layer", ResidualPoint.MID: "after attention"}
-    tested = {state: {s.name: s for s in observations(results, state)} for state in states}
+    tested = {state: {s.name: s for s in answers.observations(results, state)} for state in states}
     names = {name: s.text for by_name in tested.values() for name, s in by_name.items()}
     rows = tuple(
         Row(text, tuple(_verdict(results, by_name.get(name)) for by_name in tested.values()))
@@ -273,13 +264,13 @@ def _observed(results: StackResults) -> PageTable | None:
     return PageTable(("observation", *states.values()), rows, style="observed") if rows else None
 
 
-def _verdict(results: StackResults, tested: Observation | None) -> WordsCell:
+def _verdict(results: StackResults, tested: answers.Observation | None) -> WordsCell:
     """Return whether an observation holds, with its numbers."""
     if tested is None:
         return words_cell("not measured")
     stack, (one, other), (first, second) = results.stack.name, tested.measure, tested.numbers
     row = (
-        ("claim", OBSERVATION), ("stack", stack), ("metric", tested.metric),
+        ("claim", answers.OBSERVATION), ("stack", stack), ("metric", tested.metric),
         ("label", tested.label),
     )  # fmt: skip
     verdict = MarkedText("holds" if tested.holds else "does not hold", "b")
@@ -301,7 +292,7 @@ def _example(results: StackResults) -> Sentence:
         return ()
     share = own.shares[kind].at(last)
     counted, kept = round(share.events), round(share.value * share.events)
-    number_ = own_token_number(results, kind, last)._replace(text=percent(share.value))
+    number_ = answers.own_token_number(results, kind, last)._replace(text=percent(share.value))
     interval = interval_text(share.low, share.high, share=True)
     return (
         f"Of {counted:,} {WORD_CLASS_NAMES[kind]} in {count_text(share.sentences, 'sentence')}, "
@@ -311,11 +302,11 @@ def _example(results: StackResults) -> Sentence:
 
 
 MEASURES = {
-    COSINE: "The cosine of tokens to their input embedding is",
-    RANK: "Ranks of tokens among the vocabulary are",
-    KEPT: "Kept neighbours are",
-    MIXING: "Context mixing is",
-    MEASURED: "Attention rollout with measured mixing is",
+    answers.COSINE: "The cosine of tokens to their input embedding is",
+    answers.RANK: "Ranks of tokens among the vocabulary are",
+    answers.KEPT: "Kept neighbours are",
+    answers.MIXING: "Context mixing is",
+    answers.MEASURED: "Attention rollout with measured mixing is",
 }
 
 
@@ -330,14 +321,14 @@ def _absent(results: StackResults) -> Iterator[str]:
         if gap.stack in {"", results.stack.name}
     }
     for metric, subject in MEASURES.items():
-        if token_numbers(results, metric, "all") is None:
+        if answers.token_numbers(results, metric, "all") is None:
             reason = gaps.get(metric) or (
-                metric in {MIXING, MEASURED} and gaps.get(MissingPart.VALUES)
+                metric in {answers.MIXING, answers.MEASURED} and gaps.get(MissingPart.VALUES)
             )
             yield reason or f"{subject} not measured here: --metrics {metric}."
-    if token_numbers(results, RANK, "all") and own_tokens(results) is None:
+    if answers.token_numbers(results, answers.RANK, "all") and own_tokens(results) is None:
         yield "Tokens nearest to themselves are counted in sentences with a page: --sentence-pages."
-    if word_classes(results)[0] != "content":
+    if answers.word_classes(results)[0] != "content":
         yield gaps.get(MissingPart.TAGS) or "Kinds of words need annotated sentences: --annotator."
     sums = results.study.corpus_sums.geometry.get(results.stack.name)
     if sums is None:

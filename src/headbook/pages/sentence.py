@@ -497,8 +497,7 @@ def stack_of(
     """Return the attention and the states of one stack in a sentence.
 
     Args:
-        tokens: rows of the sentence, with `headbook.study.sentence_data.TOKEN_COLUMNS`.
-        near: rows of the sentence, with `headbook.study.sentence_data.NEAREST_COLUMNS`.
+        tokens, near: rows of the sentence in the tables ``tokens`` and ``nearest``.
     """
     stack, data = results.stack, results.study.sentence_data
     queries, place = sentence.texts[stack.queries], (stack.name, sentence.index)

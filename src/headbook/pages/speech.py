@@ -14,24 +14,7 @@ from headbook.charts.theme import fills_between, ratio_class
 from headbook.metrics import all_metrics
 from headbook.pages.parts.page import AnalysisPage, StackSection, gap_text
 from headbook.pages.parts.table import HeatCell
-from headbook.report.answers.speech import (
-    METRICS,
-    RATIO,
-    SHARE,
-    VIEWS,
-    Direction,
-    best_head,
-    frequent_tags,
-    head_ratios,
-    layer_ratios,
-    n_words_of_tag,
-    received_number,
-    side_of,
-    speech_answer,
-    tag_name,
-    tags_of,
-    word_class,
-)
+from headbook.report.answers import speech as answers
 from headbook.report.claims.heads import GIVEN_BY_TAG
 from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.linked_rows import LinkedNumber
@@ -58,7 +41,7 @@ MOST_GRIDS = 18  # parts of speech of a stack that are shown by head
 TICKS = (1 / 8, 1 / 4, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)  # ratios on the axis
 HEIGHT = 430.0  # pixels of the figure
 LONG_NAME = 15  # letters of a name that fits the narrower column of labels
-ROW_VIEW = str(VIEWS[Direction.RECEIVED])
+ROW_VIEW = str(answers.VIEWS[answers.Direction.RECEIVED])
 
 
 class TagRatios(NamedTuple):
@@ -143,7 +126,9 @@ class SpeechPage(AnalysisPage):
 def speech_page(results: Mapping[str, StackResults]) -> SpeechPage:
     """Return the page of parts of speech."""
     manifest = study_of(results).manifest
-    tagged = [r for r in results.values() if any(tags_of(r, each) for each in Direction)]
+    tagged = [
+        r for r in results.values() if any(answers.tags_of(r, each) for each in answers.Direction)
+    ]
     first = next(iter(results.values()))
     return SpeechPage(
         path="speech.html",
@@ -151,7 +136,7 @@ def speech_page(results: Mapping[str, StackResults]) -> SpeechPage:
         topic="Parts of speech",
         description=f"Attention of the heads of {manifest.model.name} to and from parts of speech, "
         "against uniform attention.",
-        answer=speech_answer(first),
+        answer=answers.speech_answer(first),
         scope=tuple(_scope(first)),
         absent=tuple(dict.fromkeys(text for r in results.values() for text in _absent(r))),
         stacks=tuple(_stack(r, MOST_CELLS // len(tagged)) for r in tagged),
@@ -159,9 +144,11 @@ def speech_page(results: Mapping[str, StackResults]) -> SpeechPage:
 
 
 def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
-    tags = tags_of(results, Direction.RECEIVED)
+    tags = answers.tags_of(results, answers.Direction.RECEIVED)
     if tags:
-        words = sum(n_words_of_tag(results, Direction.RECEIVED, tag) for tag in tags)
+        words = sum(
+            answers.n_words_of_tag(results, answers.Direction.RECEIVED, tag) for tag in tags
+        )
         sentences = count_text(results.study.manifest.counts["sentences"], "sentence")
         yield f"{sentences},", f"{words:,} words with a tag; special tokens masked as keys."
         yield "Compared with", "uniform attention: equal weights on all visible keys (1×)."
@@ -170,16 +157,16 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
 def _absent(results: StackResults) -> Iterator[str]:
     """Yield the parts that a stack lacks: tags, or metrics that were not chosen."""
     manifest: Manifest = results.study.manifest
-    for direction in Direction:
-        if tags_of(results, direction):
+    for direction in answers.Direction:
+        if answers.tags_of(results, direction):
             continue
-        side = side_of(results, direction)
+        side = answers.side_of(results, direction)
         gaps = [
             gap_text(gap)
             for gap in manifest.gaps
             if gap.key == MissingPart.TAGS and gap.stack and manifest.stack(gap.stack).keys is side
         ]
-        lacking = [metric for metric in METRICS[direction] if metric not in results.by_id]
+        lacking = [metric for metric in answers.METRICS[direction] if metric not in results.by_id]
         if gaps:
             yield from (f"{gap}." for gap in gaps)
         elif lacking:
@@ -190,10 +177,14 @@ def _absent(results: StackResults) -> Iterator[str]:
 
 
 def _stack(results: StackResults, most_cells: int) -> SpeechStack:
-    received, given = (frequent_tags(results, direction) for direction in Direction)
-    few = [tag for tag in tags_of(results, Direction.RECEIVED) if tag not in received]
-    ratios = [layer_ratios(results, Direction.RECEIVED, tag).value for tag in received]
-    ratios += [layer_ratios(results, Direction.GIVEN, tag).value for tag in given]
+    received, given = (answers.frequent_tags(results, direction) for direction in answers.Direction)
+    few = [
+        tag for tag in answers.tags_of(results, answers.Direction.RECEIVED) if tag not in received
+    ]
+    ratios = [
+        answers.layer_ratios(results, answers.Direction.RECEIVED, tag).value for tag in received
+    ]
+    ratios += [answers.layer_ratios(results, answers.Direction.GIVEN, tag).value for tag in given]
     low, high = (float(end(ratios)) if ratios else 1.0 for end in (np.nanmin, np.nanmax))
     n_heads, n_layers = len(heads_of(results.stack)), len(results.stack.attention_layers)
     n_rows = max(1, MOST_TABLE_CELLS // n_layers)
@@ -202,9 +193,9 @@ def _stack(results: StackResults, most_cells: int) -> SpeechStack:
         stack=results.stack.name,
         plot=_plot(results, received[:MOST_LINES]) if received else None,
         layers=results.stack.attention_layers,
-        received=tuple(_rows(results, Direction.RECEIVED, received[:n_rows])),
-        given=tuple(_rows(results, Direction.GIVEN, given[:n_rows])),
-        few=tuple(_rows(results, Direction.RECEIVED, few)),
+        received=tuple(_rows(results, answers.Direction.RECEIVED, received[:n_rows])),
+        given=tuple(_rows(results, answers.Direction.GIVEN, given[:n_rows])),
+        few=tuple(_rows(results, answers.Direction.RECEIVED, few)),
         low=f"{number(low)}×",
         fills=fills_between(ratio_class(low), ratio_class(high)),
         high=f"{number(high)}×, of uniform attention",
@@ -214,16 +205,18 @@ def _stack(results: StackResults, most_cells: int) -> SpeechStack:
     )
 
 
-def _rows(results: StackResults, direction: Direction, tags: Sequence[str]) -> Iterator[TagRatios]:
+def _rows(
+    results: StackResults, direction: answers.Direction, tags: Sequence[str]
+) -> Iterator[TagRatios]:
     """Yield parts of speech with their ratios, the farthest from uniform attention first."""
-    ratios = {tag: layer_ratios(results, direction, tag) for tag in tags}
+    ratios = {tag: answers.layer_ratios(results, direction, tag) for tag in tags}
     for tag in sorted(tags, key=lambda tag: -_distance(ratios[tag].value)):
         cells = tuple(
             _cell(results, direction, tag, layer, ratios[tag].at(layer))
             for layer in results.stack.attention_layers
         )
-        words = f"{n_words_of_tag(results, direction, tag):,}"
-        yield TagRatios(tag_name(tag), word_class(tag), words, cells)
+        words = f"{answers.n_words_of_tag(results, direction, tag):,}"
+        yield TagRatios(answers.tag_name(tag), answers.word_class(tag), words, cells)
 
 
 def _distance(ratios: Floats) -> float:
@@ -233,15 +226,15 @@ def _distance(ratios: Floats) -> float:
 
 
 def _cell(
-    results: StackResults, direction: Direction, tag: str, layer: int, ratio: Estimate
+    results: StackResults, direction: answers.Direction, tag: str, layer: int, ratio: Estimate
 ) -> HeatCell:
     if np.isnan(ratio.value):
         return HeatCell(MISSING, "q0")
     text, interval = number(ratio.value), interval_text(ratio.low, ratio.high)
-    if direction is Direction.RECEIVED:
-        link = received_number(results, tag, layer, text)
+    if direction is answers.Direction.RECEIVED:
+        link = answers.received_number(results, tag, layer, text)
     else:
-        metric, view = METRICS[direction][0], str(VIEWS[direction])
+        metric, view = answers.METRICS[direction][0], str(answers.VIEWS[direction])
         row = (
             ("claim", GIVEN_BY_TAG), ("stack", results.stack.name), ("layer", layer),
             ("metric", metric), ("view", view), ("label", tag),
@@ -279,12 +272,12 @@ def _lines(results: StackResults, tags: Sequence[str]) -> list[Series]:
     linked = len(layers) * len(tags) <= MOST_LINKED
     series = []
     for tag in tags:
-        each = layer_ratios(results, Direction.RECEIVED, tag)
-        hrefs = [received_number(results, tag, layer, "").href for layer in layers]
+        each = answers.layer_ratios(results, answers.Direction.RECEIVED, tag)
+        hrefs = [answers.received_number(results, tag, layer, "").href for layer in layers]
         series.append(
             Series(
-                tag_name(tag).replace("conjunctions", "conj."),
-                word_class(tag),
+                answers.tag_name(tag).replace("conjunctions", "conj."),
+                answers.word_class(tag),
                 each.value[layers],
                 each.low[layers],
                 each.high[layers],
@@ -304,7 +297,8 @@ def _caption(tags: Sequence[str], series: Sequence[Series]) -> str:
     return (
         "Attention that words of a kind receive as keys, all heads of a layer, as a multiple of "
         "uniform attention (dashed); log scale. ● content words, ■ function words, ▲ punctuation"
-        f"{', ○ other words' if any(word_class(tag) == 'other' for tag in tags) else ''}. Kinds "
+        f"{', ○ other words' if any(answers.word_class(tag) == 'other' for tag in tags) else ''}. "
+        "Kinds "
         f"with at least {FEW_WORDS} words{', the most frequent' * (len(tags) == MOST_LINES)}."
         f"{strong}{weak}"
     )
@@ -318,22 +312,24 @@ def _end_distance(line: Series) -> float:
 
 def _grids(results: StackResults, tags: Sequence[str], *, with_numbers: bool) -> Iterator[HeadGrid]:
     """Yield parts of speech by head, the largest ratio first."""
-    ratios = {tag: head_ratios(results, tag) for tag in tags}
+    ratios = {tag: answers.head_ratios(results, tag) for tag in tags}
     order = sorted(tags, key=lambda tag: -float(np.nanmax(ratios[tag])))
     for tag in order[:MOST_GRIDS]:
-        best = best_head(results, tag)
+        best = answers.best_head(results, tag)
         link = most = None
         if best is not None:
             link = head_link(HeadName(results.stack.name, *best))
-            value = results.split(HELD_OUT, RATIO, VIEWS[Direction.RECEIVED], tag).at(*best)
+            value = results.split(
+                HELD_OUT, answers.RATIO, answers.VIEWS[answers.Direction.RECEIVED], tag
+            ).at(*best)
             most = LinkedNumber(
                 f"{number(value.value)}×", "tests",
-                (("claim", HIGHEST), ("stack", results.stack.name), ("metric", RATIO),
+                (("claim", HIGHEST), ("stack", results.stack.name), ("metric", answers.RATIO),
                  ("view", ROW_VIEW), ("label", tag), ("split", "held_out")),
             )  # fmt: skip
-        name = tag_name(tag)
+        name = answers.tag_name(tag)
         yield HeadGrid(
-            name, word_class(tag), link, most,
+            name, answers.word_class(tag), link, most,
             tuple(_grid_rows(results, tag, ratios[tag], best)) if with_numbers else (),
             None if with_numbers else ratio_grid(f"heads-{tag}", name, ratios[tag], best),
         )  # fmt: skip
@@ -350,7 +346,7 @@ def _grid_rows(
                 cells.append(HeatCell(MISSING, "q0"))
                 continue
             row = (
-                ("stack", stack), ("layer", layer), ("head", head), ("metric", RATIO),
+                ("stack", stack), ("layer", layer), ("head", head), ("metric", answers.RATIO),
                 ("view", ROW_VIEW), ("label", tag),
             )  # fmt: skip
             fill = ratio_class(value) + " top1" * ((layer, head) == best)
@@ -362,15 +358,15 @@ def _grid_rows(
 
 def _worked(results: StackResults, tags: Sequence[str]) -> Parts:
     """Return the largest ratio of all layers as a computation."""
-    numbers = {tag: layer_ratios(results, Direction.RECEIVED, tag) for tag in tags}
+    numbers = {tag: answers.layer_ratios(results, answers.Direction.RECEIVED, tag) for tag in tags}
     tag = max(tags, key=lambda each: float(np.nanmax(numbers[each].value)))
     layer = int(np.nanargmax(numbers[tag].value))
-    view, ratio = VIEWS[Direction.RECEIVED], numbers[tag].at(layer)
-    share = results.layers(SHARE, view, tag).value[layer]
-    uniform = results.uniform(SHARE, view, tag).value[layer]
+    view, ratio = answers.VIEWS[answers.Direction.RECEIVED], numbers[tag].at(layer)
+    share = results.layers(answers.SHARE, view, tag).value[layer]
+    uniform = results.uniform(answers.SHARE, view, tag).value[layer]
     interval = interval_text(ratio.low, ratio.high)
     return (
-        f"{tag_name(tag)} in layer {layer}: {percent(float(share))} of the attention, under "
-        f"uniform attention {percent(float(uniform))}: {number(ratio.value)}×"
+        f"{answers.tag_name(tag)} in layer {layer}: {percent(float(share))} of the attention, "
+        f"under uniform attention {percent(float(uniform))}: {number(ratio.value)}×"
         f"{f' {interval}' if interval else ''}.",
     )

@@ -8,21 +8,7 @@ import numpy as np
 from headbook.analysis.accumulators import Estimates
 from headbook.charts.panels import PanelPlot, PlotPanel, panel_plot
 from headbook.charts.plots import Plot, Scale, Series, layer_plot
-from headbook.report.answers.geometry import (
-    COSINE,
-    HALF,
-    KEPT,
-    MEASURED,
-    MIXING,
-    TokenNumbers,
-    cosine_title,
-    kept_title,
-    own_title,
-    own_token_number,
-    rollout_title,
-    token_numbers,
-    word_classes,
-)
+from headbook.report.answers import geometry as answers
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import WORD_CLASS_NAMES, own_tokens
 from headbook.report.wording import SPACES, number, whole_percent
@@ -31,7 +17,7 @@ from headbook.schema import EmbeddingSpace
 HEIGHT, SMALL_HEIGHT = 340, 250  # pixels of the plots that answer, and of those below
 MAX_MARKED, MAX_MARKED_WIDE = 11, 20  # layers with a mark in panels of a third and a half
 QUARTERS, HALVES = (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 0.25, 0.5, 1.0)
-ROLLOUTS = ((MEASURED, "measured", "model"), (HALF, "half kept", "baseline"))
+ROLLOUTS = ((answers.MEASURED, "measured", "model"), (answers.HALF, "half kept", "baseline"))
 Written = Callable[[float], str]
 
 
@@ -41,7 +27,9 @@ def _short(kind: str) -> str:
     return name if kind == "all" else name.removesuffix(" words").removesuffix(" tokens")
 
 
-def _series(kind: str, numbers: TokenNumbers, written: Written, start: float | None) -> Series:
+def _series(
+    kind: str, numbers: answers.TokenNumbers, written: Written, start: float | None
+) -> Series:
     """Return the line of a class, from a value at the input if there is one."""
     hrefs = [numbers.linked("", layer).href for layer in range(len(numbers.estimates.value))]
     return _line(kind, numbers.estimates, hrefs, written, start)
@@ -68,43 +56,44 @@ def path_plot(results: StackResults) -> PanelPlot | None:
     caption = (
         "One line a class of tokens: ● content words, ■ function words, ▲ punctuation, ◆ special "
         f"tokens. Bands: 95 % intervals.{compared}"
-        if word_classes(results)[0] == "content"
+        if answers.word_classes(results)[0] == "content"
         else f"All tokens of text, and special tokens (◆). Bands: 95 % intervals.{compared}"
     )
     return panel_plot(f"geometry-words-{results.stack.name}", caption, panels)
 
 
 def _path_panels(results: StackResults) -> Iterator[PlotPanel]:
-    classes, own = word_classes(results), own_tokens(results)
+    classes, own = answers.word_classes(results), own_tokens(results)
     points = ["input", *map(str, range(results.stack.n_layers))]
     draw = partial(_unit_plot, points=points, n_marked=MAX_MARKED)
-    found = {k: n for k in classes if (n := token_numbers(results, COSINE, k))}
-    whole = token_numbers(results, COSINE, "all")
+    found = {k: n for k in classes if (n := answers.token_numbers(results, answers.COSINE, k))}
+    whole = answers.token_numbers(results, answers.COSINE, "all")
     if found and whole:
         lines = [_series(kind, n, number, 1.0) for kind, n in found.items()]
         lowest = min(float(np.nanmin(line.values)) for line in lines)
         yield PlotPanel(
-            cosine_title(whole.estimates), "cosine to the token’s own input embedding",
+            answers.cosine_title(whole.estimates), "cosine to the token’s own input embedding",
             draw(lines, low=min(0.0, lowest), written=lambda v: f"{v:g}"),
         )  # fmt: skip
     if own and "all" in own.shares:
         start = 1.0 if own.space is EmbeddingSpace.POSITIONAL else np.nan
         lines = [
             _line(kind, own.shares[kind],
-                  [own_token_number(results, kind, layer).href for layer in range(len(points) - 1)],
+                  [answers.own_token_number(results, kind, layer).href
+                   for layer in range(len(points) - 1)],
                   whole_percent, start)
             for kind in classes if kind in own.shares
         ]  # fmt: skip
         yield PlotPanel(
-            own_title(own.shares["all"].value),
+            answers.own_title(own.shares["all"].value),
             "tokens whose nearest vocabulary token is their own",
             draw(lines, written=whole_percent),
         )
-    found = {k: n for k in classes if (n := token_numbers(results, KEPT, k))}
-    whole = token_numbers(results, KEPT, "all")
+    found = {k: n for k in classes if (n := answers.token_numbers(results, answers.KEPT, k))}
+    whole = answers.token_numbers(results, answers.KEPT, "all")
     if found and whole:
         yield PlotPanel(
-            kept_title(whole.estimates),
+            answers.kept_title(whole.estimates),
             "of the 100 nearest vocabulary tokens, kept from the layer before",
             draw(
                 [_series(kind, n, whole_percent, np.nan) for kind, n in found.items()],
@@ -138,7 +127,11 @@ def mixing_plot(results: StackResults) -> PanelPlot | None:
     layers = [*map(str, range(results.stack.n_layers))]
     draw = partial(_unit_plot, written=whole_percent, n_marked=MAX_MARKED_WIDE, height=SMALL_HEIGHT)
     panels = []
-    found = {k: n for k in word_classes(results) if (n := token_numbers(results, MIXING, k))}
+    found = {
+        k: n
+        for k in answers.word_classes(results)
+        if (n := answers.token_numbers(results, answers.MIXING, k))
+    }
     if found:
         lines = [_series(kind, n, whole_percent, None) for kind, n in found.items()]
         most = max(float(np.nanmax(line.values)) for line in lines)
@@ -151,13 +144,13 @@ def mixing_plot(results: StackResults) -> PanelPlot | None:
     lines = [
         _series("all", n, whole_percent, 1.0)._replace(name=name, kind=role)
         for metric, name, role in ROLLOUTS
-        if (n := token_numbers(results, metric, "all"))
+        if (n := answers.token_numbers(results, metric, "all"))
     ]
     if lines:
         plot = draw(lines, points=["input", *layers])
         panels.append(
             PlotPanel(
-                rollout_title(results),
+                answers.rollout_title(results),
                 "attention rollout, with measured mixing and with half kept in each layer",
                 plot,
             )

@@ -11,23 +11,7 @@ import pandas as pd
 from headbook.charts import Drawing
 from headbook.charts.one_head import EffectScale, effect_dots, effect_picture
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
-from headbook.report.ablation import (
-    REPLACEMENT_NAMES,
-    TARGET_NAMES,
-    Rows,
-    backups,
-    change_row,
-    drawn_unit,
-    head_changes,
-    loss_target,
-    main_target,
-    margin_text,
-    rows_by_head,
-    unit,
-    unit_factor,
-    verdict_of_row,
-    verdict_target_text,
-)
+from headbook.report import ablation as report
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import (
@@ -107,24 +91,24 @@ def ablation_section(results: StackResults, head: HeadName) -> AblationSection |
     ablation = results.study.corpus_sums.ablation
     if ablation is None:
         return None
-    rows = results.cached(rows_by_head).get(head, {})
-    target = AblationTarget(main_target(ablation))
-    columns = ("In its place", f"Change, {unit(ablation)}", "Verdict")
-    backed = results.cached(backups).get(head)
+    rows = results.cached(report.rows_by_head).get(head, {})
+    target = AblationTarget(report.main_target(ablation))
+    columns = ("In its place", f"Change, {report.unit(ablation)}", "Verdict")
+    backed = results.cached(report.backups).get(head)
     value, what = _change(results, ablation, head)
     return AblationSection(
         value=value,
         what=what,
         picture=_picture(results, ablation, head),
-        verdict=verdict_of_row(ablation, rows, Replacement.MEAN),
-        margin=margin_text(ablation),
-        verdict_target=verdict_target_text(ablation),
-        target=TARGET_NAMES[target],
+        verdict=report.verdict_of_row(ablation, rows, Replacement.MEAN),
+        margin=report.margin_text(ablation),
+        verdict_target=report.verdict_target_text(ablation),
+        target=report.TARGET_NAMES[target],
         instead=PageTable(columns, tuple(_instead(ablation, rows))),
         remarks=(*_repaired(rows), *((backed,) if backed else ())),
         tokens=results.cached(_tokens).get(head, ()),
         scores="probability of the true token"
-        if loss_target(ablation) in ablation.unablated
+        if report.loss_target(ablation) in ablation.unablated
         else "1 minus the cosine of the token's last state",
     )
 
@@ -133,23 +117,25 @@ def _change(
     results: StackResults, ablation: AblationResults, head: HeadName
 ) -> tuple[LinkedNumber | None, str]:
     """Return the change without a head with its unit, and its target and rank in words."""
-    row = change_row(ablation, results.cached(rows_by_head).get(head, {}), Replacement.MEAN)
+    row = report.change_row(
+        ablation, results.cached(report.rows_by_head).get(head, {}), Replacement.MEAN
+    )
     if row is None or math.isnan(row["value"]):
         return None, ""
     cell = _cell(ablation, row)
     columns = ("stack", "layer", "head", "metric", "replacement", "target")
-    text = f"{cell.text} {drawn_unit(ablation)}"
+    text = f"{cell.text} {report.drawn_unit(ablation)}"
     linked = LinkedNumber(text, "importance", tuple((name, row[name]) for name in columns))
-    target = main_target(ablation)
+    target = report.main_target(ablation)
     moved = "sentence vector" if target == AblationTarget.EMBEDDING else "last states"
     interval = cell.interval and f"{cell.interval}: "
     what = (
         f"{interval}change of the {moved} (1 − cosine)"
         if target in COSINE_TARGETS
-        else f"{interval}change of the {TARGET_NAMES[AblationTarget(target)]}"
+        else f"{interval}change of the {report.TARGET_NAMES[AblationTarget(target)]}"
     )
     values = results.cached(effects_of_heads)["value"]
-    above = int((values > row["value"] * unit_factor(ablation)).sum())
+    above = int((values > row["value"] * report.unit_factor(ablation)).sum())
     known = int(values.notna().sum())
     estimated = "" if row["method"] == EXACT else ", estimated"
     return linked, f"{what}{estimated}; {rank_words(above + 1)} of {count_text(known, 'head')}"
@@ -165,7 +151,7 @@ def effects_of_heads(results: StackResults) -> pd.DataFrame:
     """Return the change without each head of the model, in the unit of pages."""
     ablation = results.study.corpus_sums.ablation
     assert ablation is not None
-    return head_changes(ablation)
+    return report.head_changes(ablation)
 
 
 def _still(results: StackResults) -> tuple[EffectScale, str] | None:
@@ -191,7 +177,7 @@ def _picture(results: StackResults, ablation: AblationResults, head: HeadName) -
     value, low, high = (float(mine[name].iloc[0]) for name in ("value", "low", "high"))
     known = count_text(int(effects["value"].notna().sum()), "head")
     interval = "" if math.isnan(low) else f"; bar: its 95{THIN}% interval"
-    caption = f"All {known} on a logarithmic scale, {drawn_unit(ablation)}{interval}."
+    caption = f"All {known} on a logarithmic scale, {report.drawn_unit(ablation)}{interval}."
     if (effects["method"] != EXACT).any():
         caption += " Pale dots: estimates."
     if scale.cut(effects["value"]):
@@ -204,22 +190,22 @@ def _picture(results: StackResults, ablation: AblationResults, head: HeadName) -
 
 
 def _cell(ablation: AblationResults, row: Mapping[str, Any]) -> NumberCell:
-    by = unit_factor(ablation)
+    by = report.unit_factor(ablation)
     about = "" if row["method"] == EXACT else "≈\u2009"
     ends = interval_text(row["low"] * by, row["high"] * by) if row["method"] == EXACT else ""
     return NumberCell(f"{about}{number(row['value'] * by)}", ends, note="", too_few=False)
 
 
-def _instead(ablation: AblationResults, rows: Rows) -> Iterator[Row]:
-    for replacement, what in REPLACEMENT_NAMES.items():
-        row = change_row(ablation, rows, replacement)
+def _instead(ablation: AblationResults, rows: report.Rows) -> Iterator[Row]:
+    for replacement, what in report.REPLACEMENT_NAMES.items():
+        row = report.change_row(ablation, rows, replacement)
         if row is not None:
-            verdict = verdict_of_row(ablation, rows, replacement)
+            verdict = report.verdict_of_row(ablation, rows, replacement)
             outcome = verdict if row["method"] == EXACT else "estimated"
             yield Row(what, (_cell(ablation, row), words_cell(outcome)))
 
 
-def _repaired(rows: Rows) -> Iterator[str]:
+def _repaired(rows: report.Rows) -> Iterator[str]:
     """Yield a sentence on the direct and the total change of the logit of the true token."""
     keys = (Replacement.MEAN, AblationTarget.LOGIT)
     direct, total, repair = (rows.get((metric, *keys)) for metric in (DIRECT, EFFECT, REPAIR))
@@ -239,9 +225,9 @@ def _with_ends(row: Mapping[str, Any]) -> str:
 
 
 def _after(ablation: AblationResults, missed: MissedToken, probability: float) -> str:
-    if loss_target(ablation) in ablation.unablated:
+    if report.loss_target(ablation) in ablation.unablated:
         return number(probability)
-    return f"{number(missed.change * unit_factor(ablation))}\u00a0{unit(ablation)}"
+    return f"{number(missed.change * report.unit_factor(ablation))}\u00a0{report.unit(ablation)}"
 
 
 def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]:

@@ -8,30 +8,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric, Source
-from headbook.report.findings.finding import (
-    ChosenHead,
-    Finding,
-    Link,
-    Parts,
-    choose_head,
-    estimate_with_unit,
-    finding,
-    head_link,
-    head_metric,
-    heads_above,
-    heads_of_kind,
-    held_out_run_mean,
-    layer_runs,
-    list_heads,
-    metric_link,
-    run_mean,
-    run_text,
-    sample_size,
-    sentence_start,
-    sentence_start_with_link,
-    uniform_estimate,
-    uniform_run_mean,
-)
+from headbook.report.findings import finding
 from headbook.report.results import StackResults
 from headbook.report.roles import sink_words
 from headbook.report.wording import count_text, interval_text, is_share, number, number_word, signed
@@ -50,7 +27,8 @@ def untrained_mean(
     """
     baseline_runs = results.baselines.get(Baseline.UNTRAINED, ())
     estimates = [
-        run_mean(baseline_run.layers(metric.id, view), run) for baseline_run in baseline_runs
+        finding.run_mean(baseline_run.layers(metric.id, view), run)
+        for baseline_run in baseline_runs
     ]
     if len(estimates) < 2:
         return estimates[0] if estimates else None
@@ -70,7 +48,7 @@ def seeds(results: StackResults) -> str:
     return f"{amount} seeds, range in brackets" if amount > 1 else "one seed"
 
 
-def like_untrained(results: StackResults) -> Iterator[Finding]:
+def like_untrained(results: StackResults) -> Iterator[finding.Finding]:
     """Yield the metrics in which no layer differs clearly from random weights."""
     if Baseline.UNTRAINED not in results.baselines:
         return
@@ -89,9 +67,9 @@ def like_untrained(results: StackResults) -> Iterator[Finding]:
         named = alike[:MAX_NAMED_METRICS]
         links = [part for metric in named for part in (", ", *_named(results, metric))][1:]
         n_unnamed = len(alike) - len(named)
-        yield Finding(
+        yield finding.Finding(
             (
-                sentence_start(
+                finding.sentence_start(
                     results, "No clear difference from the same architecture with random weights "
                 ),
                 f"({count_text(len(results.baselines[Baseline.UNTRAINED]), 'seed')}), in any "
@@ -109,11 +87,11 @@ def _apart(model: Estimates, band: Estimates) -> NDArray[np.bool_] | None:
     return ((model.low > band.high) | (model.high < band.low))[is_known] if is_known.any() else None
 
 
-def _named(results: StackResults, metric: HeadMetric) -> Iterator[str | Link]:
+def _named(results: StackResults, metric: HeadMetric) -> Iterator[str | finding.Link]:
     label = f" ({metric.headline.replace('_', ' ')})" if metric.headline else ""
-    yield metric_link(metric.id, metric.title.lower() + label)
+    yield finding.metric_link(metric.id, metric.title.lower() + label)
     if metric.source is Source.SAMPLE:
-        yield f" (sample of {sample_size(results):,})"
+        yield f" (sample of {finding.sample_size(results):,})"
     if metric.source is Source.RANDOM:
         yield " (random sequences)"
 
@@ -128,25 +106,25 @@ ON_RANDOM = {
 OFFSETS = {-1: "the previous token", 0: "the token itself", 1: "the next token"}
 
 
-def distance_trend(results: StackResults) -> Iterator[Finding]:
+def distance_trend(results: StackResults) -> Iterator[finding.Finding]:
     """Yield the layers with the longest and shortest distances, compared with random weights."""
     name, view = ids.ATTENTION_DISTANCE, results.stack.default_view
-    runs = layer_runs(results, name, view) if results.has_value(name, view) else None
+    runs = finding.layer_runs(results, name, view) if results.has_value(name, view) else None
     if runs is None:
         return
-    near, far = (held_out_run_mean(results, run, name, view) for run in runs)
+    near, far = (finding.held_out_run_mean(results, run, name, view) for run in runs)
     if not far.low > near.high:
         return
-    uniform = number(uniform_run_mean(results, runs.high, name, view).value)
+    uniform = number(finding.uniform_run_mean(results, runs.high, name, view).value)
     verb = "attends" if len(runs.high) == 1 else "attend"
-    yield finding(
+    yield finding.finding(
         results,
         name,
         (
-            sentence_start(results, f"{run_text(runs.high).capitalize()} {verb} "),
-            metric_link(name, "farthest"),
-            f": {estimate_with_unit(far, name)} on average; {run_text(runs.low)}: "
-            f"{estimate_with_unit(near, name)}, "
+            finding.sentence_start(results, f"{finding.run_text(runs.high).capitalize()} {verb} "),
+            finding.metric_link(name, "farthest"),
+            f": {finding.estimate_with_unit(far, name)} on average; {finding.run_text(runs.low)}: "
+            f"{finding.estimate_with_unit(near, name)}, "
             f"uniform attention: {uniform} tokens.",
             *_untrained_trend(results, runs.low, runs.high),
         ),
@@ -158,7 +136,7 @@ def _untrained_trend(
     results: StackResults, low: tuple[int, ...], high: tuple[int, ...]
 ) -> Iterator[str]:
     """Yield a sentence on the distances of these layers with random weights."""
-    metric, view = head_metric(ids.ATTENTION_DISTANCE), results.stack.default_view
+    metric, view = finding.head_metric(ids.ATTENTION_DISTANCE), results.stack.default_view
     near, far = (untrained_mean(results, run, metric, view) for run in (low, high))
     if near is None or far is None:
         return
@@ -169,29 +147,31 @@ def _untrained_trend(
         yield f" The same architecture with random weights shows no such difference: {distances}."
 
 
-def sink_layers(results: StackResults) -> Iterator[Finding]:
+def sink_layers(results: StackResults) -> Iterator[finding.Finding]:
     """Yield the layers that attend most to the sink, and how much of their output comes from it."""
     name, view = ids.SINK_SHARE, SinkView.RAW
-    runs = layer_runs(results, name, view) if results.has_value(name, view) else None
+    runs = finding.layer_runs(results, name, view) if results.has_value(name, view) else None
     if runs is None:
         return
-    least, most = (held_out_run_mean(results, run, name, view) for run in runs)
-    uniform = uniform_run_mean(results, runs.high, name, view)
+    least, most = (finding.held_out_run_mean(results, run, name, view) for run in runs)
+    uniform = finding.uniform_run_mean(results, runs.high, name, view)
     if not most.low > uniform.value:
         return
     least_note = (
-        f"; {run_text(runs.low)}: {estimate_with_unit(least, name)}"
+        f"; {finding.run_text(runs.low)}: {finding.estimate_with_unit(least, name)}"
         if least.high < most.low
         else ""
     )
     verb, possessive = ("attends", "its") if len(runs.high) == 1 else ("attend", "their")
-    yield finding(
+    yield finding.finding(
         results,
         name,
         (
-            sentence_start(results, f"{run_text(runs.high).capitalize()} {verb} most to "),
-            metric_link(name, sink_words(results)),
-            f": {estimate_with_unit(most, name)} of {possessive} attention{least_note}, "
+            finding.sentence_start(
+                results, f"{finding.run_text(runs.high).capitalize()} {verb} most to "
+            ),
+            finding.metric_link(name, sink_words(results)),
+            f": {finding.estimate_with_unit(most, name)} of {possessive} attention{least_note}, "
             f"uniform attention: {number(uniform.value, share=True)}.",
             *_contributed(results, runs.high, most),
         ),
@@ -199,114 +179,121 @@ def sink_layers(results: StackResults) -> Iterator[Finding]:
     )
 
 
-def _contributed(results: StackResults, run: tuple[int, ...], attention: Estimate) -> Parts:
+def _contributed(results: StackResults, run: tuple[int, ...], attention: Estimate) -> finding.Parts:
     """Return a sentence on the sink's share of the output, if it differs from its attention."""
     name = ids.SINK_NORM_SHARE
     if not results.has_value(name, SinkView.RAW):
         return ()
-    norm_share = held_out_run_mean(results, run, name, SinkView.RAW)
+    norm_share = finding.held_out_run_mean(results, run, name, SinkView.RAW)
     if norm_share.low <= attention.high and norm_share.high >= attention.low:
         return ()
     of_layers = "that layer's" if len(run) == 1 else "these layers'"
-    link = metric_link(name, "value-weighted norm ‖αvW_O‖")
-    return (f" They contribute {estimate_with_unit(norm_share, name)} of {of_layers} ", link, ".")
+    link = finding.metric_link(name, "value-weighted norm ‖αvW_O‖")
+    return (
+        f" They contribute {finding.estimate_with_unit(norm_share, name)} of {of_layers} ",
+        link,
+        ".",
+    )
 
 
-def positional_heads(results: StackResults) -> Iterator[Finding]:
+def positional_heads(results: StackResults) -> Iterator[finding.Finding]:
     """Yield a finding on heads whose strongest key stands at one offset."""
     name, view = ids.POSITIONAL_ARGMAX, results.stack.default_view
-    heads: list[tuple[ChosenHead, str]] = []
+    heads: list[tuple[finding.ChosenHead, str]] = []
     chance = 0.0
-    for offset in head_metric(name).labels:
-        for best in heads_above(results, name, view, offset, MIN_POSITIONAL_SHARE):
+    for offset in finding.head_metric(name).labels:
+        for best in finding.heads_above(results, name, view, offset, MIN_POSITIONAL_SHARE):
             heads.append((best, f" ({OFFSETS.get(int(offset), f'offset {signed(int(offset))}')})"))
             chance = max(
-                chance, uniform_estimate(results, name, view, offset, best.head.layer).value
+                chance, finding.uniform_estimate(results, name, view, offset, best.head.layer).value
             )
     if heads:
-        yield finding(
+        yield finding.finding(
             results,
             name,
             (
-                *sentence_start_with_link(
-                    results, metric_link(name, heads_of_kind(len(heads), "positional"))
+                *finding.sentence_start_with_link(
+                    results,
+                    finding.metric_link(name, finding.heads_of_kind(len(heads), "positional")),
                 ),
                 ": the largest weight at one offset for at least 90 % of queries.",
-                *list_heads(heads, name),
+                *finding.list_heads(heads, name),
                 f" (random key: at most {number(chance, share=True)}).",
             ),
             min(best.value.sentences for best, _ in heads),
         )
 
 
-def neighbour_heads(results: StackResults) -> Iterator[Finding]:
+def neighbour_heads(results: StackResults) -> Iterator[finding.Finding]:
     """Yield findings on the heads that attend most to the previous and to the next token."""
     name, view = ids.ATTENTION_TO, results.stack.default_view
     for label in ("previous", "next"):
-        best = choose_head(results, name, view, label)
+        best = finding.choose_head(results, name, view, label)
         if best is None:
             continue
-        uniform = uniform_estimate(results, name, view, label, best.head.layer)
+        uniform = finding.uniform_estimate(results, name, view, label, best.head.layer)
         if best.value.low > uniform.value:
-            yield finding(
+            yield finding.finding(
                 results,
                 name,
                 (
-                    sentence_start(results, "Most attention to the "),
-                    metric_link(name, f"{label} token"),
+                    finding.sentence_start(results, "Most attention to the "),
+                    finding.metric_link(name, f"{label} token"),
                     ": ",
-                    head_link(best.head),
-                    f"{best.tied}, {estimate_with_unit(best.value, name)} (uniform attention: "
+                    finding.head_link(best.head),
+                    f"{best.tied}, {finding.estimate_with_unit(best.value, name)} "
+                    "(uniform attention: "
                     f"{number(uniform.value, share=True)}).",
                 ),
                 best.value.sentences,
             )
 
 
-def variability(results: StackResults) -> Iterator[Finding]:
+def variability(results: StackResults) -> Iterator[finding.Finding]:
     """Yield a finding on the heads with the lowest and the highest attention variability."""
     name, view = ids.VARIABILITY, results.stack.default_view
-    most = choose_head(results, name, view)
-    least = choose_head(results, name, view, lowest=True)
+    most = finding.choose_head(results, name, view)
+    least = finding.choose_head(results, name, view, lowest=True)
     if most is None or least is None or not most.value.low > least.value.high:
         return
-    uniform = uniform_estimate(results, name, view, "", most.head.layer)
-    yield finding(
+    uniform = finding.uniform_estimate(results, name, view, "", most.head.layer)
+    yield finding.finding(
         results,
         name,
         (
-            metric_link(name, "Attention variability"),
+            finding.metric_link(name, "Attention variability"),
             " (0: position only) is lowest in ",
-            head_link(least.head),
-            f"{least.tied}, {estimate_with_unit(least.value, name)}, and highest in ",
-            head_link(most.head),
-            f"{most.tied}, {estimate_with_unit(most.value, name)}; uniform attention: "
-            f"{number(uniform.value, share=is_share(head_metric(name)))}.",
+            finding.head_link(least.head),
+            f"{least.tied}, {finding.estimate_with_unit(least.value, name)}, and highest in ",
+            finding.head_link(most.head),
+            f"{most.tied}, {finding.estimate_with_unit(most.value, name)}; uniform attention: "
+            f"{number(uniform.value, share=is_share(finding.head_metric(name)))}.",
         ),
         min(least.value.sentences, most.value.sentences),
     )
 
 
-def repeated_tokens(results: StackResults) -> Iterator[Finding]:
+def repeated_tokens(results: StackResults) -> Iterator[finding.Finding]:
     """Yield findings on heads that attend to earlier occurrences in repeated random tokens."""
     for name, (key, kind) in ON_RANDOM.items():
         heads = [
-            (best, "") for best in heads_above(results, name, SinkView.RAW, "", MIN_REPEATED_SHARE)
+            (best, "")
+            for best in finding.heads_above(results, name, SinkView.RAW, "", MIN_REPEATED_SHARE)
         ]
         if heads:
             uniform = max(
-                uniform_estimate(results, name, SinkView.RAW, "", best.head.layer).value
+                finding.uniform_estimate(results, name, SinkView.RAW, "", best.head.layer).value
                 for best, _ in heads
             )
-            yield finding(
+            yield finding.finding(
                 results,
                 name,
                 (
-                    sentence_start(results, heads_of_kind(len(heads), kind)),
+                    finding.sentence_start(results, finding.heads_of_kind(len(heads), kind)),
                     " on repeated random tokens: at least 40 % of the attention to ",
-                    metric_link(name, key),
+                    finding.metric_link(name, key),
                     ".",
-                    *list_heads(heads, name),
+                    *finding.list_heads(heads, name),
                     f" (uniform attention: {number(uniform, share=True)}).",
                 ),
                 min(best.value.sentences for best, _ in heads),
