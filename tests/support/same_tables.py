@@ -193,7 +193,7 @@ def _numeric(column: pd.Series) -> bool:
 
 def _keys(table: pd.DataFrame, columns: list[str]) -> pd.Index:
     """Return the subject of each row in words, with a number if several rows share it."""
-    words = pd.Series("", index=range(len(table)))
+    words = pd.Series("", index=range(len(table)), dtype=object)
     for column in columns:
         texts = table[column].reset_index(drop=True)
         if _numeric(texts):  # 3 and 3.0 are the same layer

@@ -28,8 +28,9 @@ from headbook.text.tokens import TokenizedSentence
 
 PROCESSOR = torch.device("cpu")
 # Largest difference of last states that rounding explains, relative to their norm. Each device adds
-# up in another order, and rounding errors grow from layer to layer.
-TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3}
+# up in another order, and rounding errors grow from layer to layer. Float64 has more than its own
+# rounding, because many norms, rotary positions and softmaxes run in float32 there, too.
+TOLERANCES = {torch.float64: 1e-4, torch.float32: 1e-3}
 HALF_PRECISION_TOLERANCE = 0.1  # of last states, relative to their norm
 
 

@@ -148,7 +148,9 @@ def _tuple_from_layout(
 
 @cache
 def _split_generic(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    return get_origin(kind) or kind, get_args(kind)
+    origin = get_origin(kind) or kind
+    # Since numpy 2.5, NDArray is an alias with a name, and the origin of NDArray[...] is the alias.
+    return np.ndarray if origin is NDArray else origin, get_args(kind)
 
 
 @cache
