@@ -128,7 +128,7 @@ def test_a_choice_in_a_live_chart_is_saved_linked_and_cited_as_it_is_on_show(
     svg = download.value.path().read_text(encoding="utf-8")
     assert svg.startswith("<svg")
     assert "currentColor" not in svg
-    note.locator("summary").click()
+    note.locator("summary", has_text="Cite").click()
     assert other in note.locator("pre").inner_text()
     address = note.get_by_role("link", name="Permalink").get_attribute("href") or ""
     assert name in address

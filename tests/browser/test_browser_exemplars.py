@@ -34,7 +34,7 @@ def opened(site: Site, open_page: Open, head: HeadName) -> tuple[Locator, Map]:
     sentence_data, terms = site.study.sentence_data, site.study.manifest.stack(head.stack)
     mine = [e for e in sentence_data.exemplars if (e.head, e.ranking) == (head, Ranking.STRONGEST)]
     own = max(mine, key=lambda e: e.attention.size)
-    article = page.locator(f'[data-map="{own.ranking}-{own.rank}"]')
+    article = page.locator(f'[data-map="{own.ranking}-{own.rank}"]').first
     article.locator("summary").click()
     article.locator(".weights tbody tr").first.wait_for()
     texts = sentence_data.sentences[own.index].texts

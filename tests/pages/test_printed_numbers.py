@@ -57,6 +57,7 @@ EXEMPT = (
     Exempt(CONSTANTS, r"margin[^:;]*: [\d.]+ (?:× 10⁻³|% of the loss)|equal shares: [\d.]+ %"),
     Exempt(CONSTANTS, r"at least \d+ times|weights under 10%|flows below 2\.5 %"),
     Exempt(CONSTANTS, r"full colour from (?:a weight of )?0\.5|surely at least 0\.3"),
+    Exempt(CONSTANTS, r"100 %: all the same"),
     Exempt(TICKS, r"^(?:layer )?[−+]?\d[\d.]* ?%?$", "text"),
 )
 APART = {
@@ -75,7 +76,7 @@ HINTS = (
     Hint("", OTHERS, {"role": ("baseline",)}),
     Hint("uniform attention$|uniform$|its accuracy$", "", {"role": ("baseline",)}),
     Hint("", r"\bsink \(»", {"metric": ("sink_share",)}),
-    Hint("", r"»[\d.]+ times (?!.{0,20}the mean head)", {"metric": ("pos_received_ratio",)}),
+    Hint("", r"»[\d.]+ times ", {"metric": ("pos_received_ratio",)}),
     Hint("", r"median of heads »", {"claim": ("median of all heads",)}),
     Hint("", "Neighbouring tokens.*»", {"metric": ("attention_to",)}),
     Hint("famil(?:y|ies) / ", r"^L\d+·H\d+, strongest", {"table": ("exemplars",)}),
@@ -91,7 +92,7 @@ HINTS = (
     Hint("", "^Baselines without attention", {"claim": ("tree without attention",)}),
     Hint("subword tokens /", "", {"metric": ("attention_to",), "label": ("rest_of_word",)}),
     Hint("[Bb]y offset", "", {"metric": ("offset_profile",)}),
-    Hint("From → to", "", {"table": ("class_flows", "top_tokens")}),
+    Hint("From → to", "", {"table": ("class_flows", "top_tokens"), "metric": ("",)}),
     Hint("", r"(?:[Mm]ean of all heads:? \(?|reaches )»", {"role": ("baseline",)}),
     Hint("", r"the mean of all heads »", {"role": ("baseline",)}),
     Hint("What the model loses", "^[≈ ]*»", {"table": ("importance",)}),

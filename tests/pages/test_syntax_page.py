@@ -525,7 +525,8 @@ def test_a_head_page_has_the_relations_that_it_finds_most(study: Study) -> None:
                 cell = tests.accuracy.at(n)
                 assert row.supported == bool(tests.claimed[n])
             assert row.value == percent(cell.value)
-            assert row.behind == f"{cell.events:,.0f} words"
+            sample = "held-out half" if own else "all sentences"
+            assert row.behind == f"{cell.events:,.0f} words, {sample}"
         assert not [row for row in made.numbers.rows if row.name.startswith("Relation accuracy")]
 
 
@@ -605,7 +606,7 @@ def test_the_page_as_written_has_figures_files_and_numbers(
         for ending in ("svg", "pdf", "csv"):
             assert (tmp_path / "site" / "figures" / f"{name}.{ending}").is_file()
     index = html_of(tmp_path / "site" / "index.html")
-    assert [link.attributes["href"] for link in elements(index, "a")].count("syntax.html") == 2
+    assert [link.attributes["href"] for link in elements(index, "a")].count("syntax.html") == 3
 
 
 def test_a_stored_sentence_keeps_its_tree(study: Study, tmp_path: Path) -> None:

@@ -153,13 +153,13 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
             for kind, shares in own.shares.items()
             if kind in answers.word_classes(results)[:2] and kind != "special"
         ]
-        told = ", ".join(counts)
+        by_class = ", ".join(counts)
         if cosine and behind != own.sentences:
             paged = f"{own.sentences:,} whose pages show all heads"
-            counted = f"tokens nearest to their own are counted in the {paged}: {told}."
+            counted = f"tokens nearest to their own are counted in the {paged}: {by_class}."
             yield "Sentences", f"{behind:,}; {counted}"
         else:
-            yield "Sentences", f"{own.sentences:,}, with tokens: {told}."
+            yield "Sentences", f"{own.sentences:,}, with tokens: {by_class}."
     elif cosine:
         yield "Sentences", f"{behind:,}."
     yield "State", f"after the layer; bands are 95{THIN}% intervals over sentences."

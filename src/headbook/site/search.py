@@ -12,7 +12,7 @@ from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_figures
 from headbook.pages.metric import MetricPage
 from headbook.pages.parts.page import AnalysisPage, Page, plain_text
-from headbook.report.answers import metric as metric_answers
+from headbook.report.answers.metric import NOT_MEASURED as METRIC_NOT_MEASURED
 from headbook.report.families import kinds_of
 from headbook.report.head_types import NOT_MEASURED, head_types
 from headbook.report.results import StackResults, study_of
@@ -225,7 +225,7 @@ def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
     Pages of single metrics come last: five answers are shown at first.
     """
     for page in sorted(pages, key=lambda page: isinstance(page, MetricPage)):
-        if isinstance(page, AnalysisPage) and page.answer != metric_answers.NOT_MEASURED:
+        if isinstance(page, AnalysisPage) and page.answer != METRIC_NOT_MEASURED:
             yield _words(page.title, page.path, plain_text(page.answer))
             for question in page.questions:
                 address = f"{page.path}#{question.id}"

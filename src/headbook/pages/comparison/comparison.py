@@ -171,7 +171,7 @@ NAMED_LAYERS = 4
 
 
 def drift_lead(both: StackComparison, summary: DriftSummary, *, several: bool) -> Iterator[Parts]:
-    """How different corresponding heads are, which layers changed most, and which heads.
+    """Return how different corresponding heads are, and which layers and heads changed most.
 
     Args:
         several: whether there are other kinds of attention, so that sentences name theirs.
@@ -190,7 +190,7 @@ def drift_lead(both: StackComparison, summary: DriftSummary, *, several: bool) -
 
 
 def _share(summary: DriftSummary, total: int) -> str:
-    """How many heads moved more than rounding does."""
+    """Return how many heads changed more than by rounding."""
     above = summary.above
     heads = count_text(total, "head")
     if above is None:

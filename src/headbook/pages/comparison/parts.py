@@ -64,7 +64,7 @@ class StackComparison:
 
     @property
     def heads(self) -> int:
-        """How many heads the first model has of it."""
+        """Number of heads of the first model in the stack."""
         return len(self.pair.a.attention_layers) * self.pair.a.n_heads
 
 
@@ -131,7 +131,7 @@ def _text(written: Callable[[float], str], value: float) -> str:
 
 
 def moved(found: HeadDifferences) -> tuple[DriftMeasure, ...]:
-    """Those that are known of a stack."""
+    """Return the measures of drift that are known of a stack."""
     return tuple(_moved(found))
 
 
@@ -144,7 +144,7 @@ def _moved(found: HeadDifferences) -> Iterator[DriftMeasure]:
 
 
 def moved_lead(both: StackComparison, every: Sequence[DriftMeasure]) -> Iterator[Parts]:
-    """Where each moved most, beside rounding, as one sentence; nothing where nothing is known."""
+    """Return where each measure changed most, beside rounding, as a sentence; empty if unknown."""
     if not every:
         return
     if not any(np.nan_to_num(each.value).any() for each in every):

@@ -48,7 +48,7 @@ def side_atlases(both: StackComparison, lit: Lit) -> Iterator[SideAtlas]:
 
 
 def _address(both: StackComparison, picture: bytes, file: str) -> str:
-    """Where a picture stands: in the page, or in a file where there are many heads."""
+    """Return the address of a picture: in the page, or a file if there are many heads."""
     return f"data/atlas-{both.stack}-{file}.png" if file else images.inline(picture)
 
 

@@ -433,7 +433,7 @@ _TARGETS = {"loss": "loss", "masked_loss": "masked loss"}
 
 
 def _lines(reel: DrawnFilm, stack: AttentionStack) -> Iterator[Curve]:
-    """Of one stack."""
+    """Yield the lines of one stack."""
     before = "" if stack.name == "self" else f"{stack.name}: "
     for column in reel.film.columns(stack.name):
         values = reel.film.values(stack.name, column)[:, [*stack.attention_layers]]

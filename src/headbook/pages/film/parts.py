@@ -1,4 +1,4 @@
-"""What pages of a film share: addresses, values, small lines, and when a number changed."""
+"""Parts that pages of a film share: addresses, values, small lines, and times of changes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -130,6 +130,6 @@ class DrawnFilm:
 
 
 def _ends(values: Floats) -> tuple[float, float]:
-    """Of the scale of all heads of a stack, from 0 where no value is below."""
+    """Return the ends of the scale of all heads of a stack, from 0 if no value is below."""
     known = values[~np.isnan(values)]
     return min(0.0, float(known.min(initial=0.0))), float(known.max(initial=0.0)) or 1.0
