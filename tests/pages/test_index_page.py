@@ -25,7 +25,7 @@ from headbook.report import relation_tests
 from headbook.report.answers.functions import head_functions
 from headbook.report.answers.head_losses import STEPS as BAR_STEPS
 from headbook.report.answers.head_losses import bar_step, head_losses, layer_losses
-from headbook.report.families import families
+from headbook.report.families import families, in_page_words
 from headbook.report.findings import findings_of
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, stack_results
@@ -96,7 +96,8 @@ def test_every_head_has_a_tile_with_its_family_and_type(own: StackResults) -> No
             kind, family = types[layer, head], of_heads[layer, head]
             assert kind is not None
             assert tile.label.startswith(f"L{layer}·H{head}: ")
-            assert tile.label.endswith(f"; {kind.short}")
+            assert tile.label.endswith(in_page_words(kind.short))
+            assert len({*tile.label.split("; ")}) == len(tile.label.split("; "))
             assert tile.href == f"heads/L{layer:02}-H{head:02}.html"
             assert f"f-{family}" in tile.style.split()
             assert tile.bar == -1

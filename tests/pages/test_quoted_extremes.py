@@ -80,15 +80,20 @@ def test_findings_questions_and_functions_say_what_is_tied() -> None:
 
 
 def test_the_place_of_a_head_says_that_it_is_tied() -> None:
-    values = [[0.3, 0.3, 0.2, 0.1, 0.1, 0.1, 0.1002, 0.05]]
+    values = [[0.3, 0.3, 0.25, 0.2, 0.15, 0.1, 0.1002, 0.05]]
     found = fake_results({HeadKey(ids.SINK_SHARE, SinkView.RAW, ""): Fake(values)})
-    places = [strips(found, HeadName("self", 0, head))[0].place for head in range(8)]
+    places = [
+        [strip.place for strip in strips(found, HeadName("self", 0, head))] for head in range(8)
+    ]
     assert places == [
-        "highest of 8 (tied with one other)",
-        "highest of 8 (tied with one other)",
-        "3rd highest of 8",
-        *["2nd lowest of 8 (tied with three others)"] * 4,
-        "lowest of 8",
+        ["highest of 8 (tied with one other)"],
+        ["highest of 8 (tied with one other)"],
+        ["3rd highest of 8"],
+        [],
+        [],
+        ["2nd lowest of 8 (tied with one other)"],
+        ["2nd lowest of 8 (tied with one other)"],
+        ["lowest of 8"],
     ]
 
 

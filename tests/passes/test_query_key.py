@@ -169,7 +169,7 @@ def test_a_page_without_queries_and_keys_says_how_to_get_them(made: Made, tmp_pa
         [maps] = [box for box in elements(html, "div") if "data-maps" in box.attributes]
         assert ("data-neurons" in maps.attributes) == (number == 1)
         line = (
-            "Steps from queries and keys to weights are not shown: queries and keys were "
+            "Steps from queries and keys to weights: queries and keys were "
             f"kept of the first sentence; --query-key-sentences {number} keeps more."
         )
         assert (line in text_of(html)) == (number > 1)

@@ -140,7 +140,8 @@ def _tile(results: StackResults, head: HeadName, losses: HeadLosses | None, lit:
     loss = losses.heads.get(head) if losses else None
     parts = [names[family][:1].lower() + names[family][1:]] if family else []
     if kind is not None and kind.short:
-        parts.append(in_page_words(kind.short))
+        words = in_page_words(kind.short)
+        parts = [words] if parts and words.startswith(parts[0]) else [*parts, words]
     bar, exact = -1, True
     if losses is not None and loss is not None and not math.isnan(loss.value):
         bar, exact = losses.step(head), loss.exact
