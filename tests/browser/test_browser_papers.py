@@ -66,8 +66,9 @@ def test_paper_has_the_figures_whole_and_nothing_to_press(
     assert background(page) == LIGHT
     for part in page.locator(".top nav, .steps, .tools, .files, button, select").all():
         expect(part).not_to_be_visible()
-    closed = ":not(details:not([open]) *)"  # what a reader has not opened is not printed
-    pictures = page.locator(f"figure.chart svg{closed}, figure svg.pl{closed}").all()
+    opened = ":not(details:not([open]) *)"  # what a reader has not opened is not printed
+    figures = ("figure.chart svg", "figure svg.pl", ".byoffset svg")
+    pictures = page.locator(", ".join(f"{each}{opened}" for each in figures)).all()
     assert pictures
     for picture in pictures:
         box = picture.bounding_box()

@@ -86,7 +86,8 @@ def rounds_to(values: NDArray[Any], text: str, scale: float) -> NDArray[np.bool_
     if text.startswith("<"):
         found: NDArray[np.bool_] = (numbers > 0) & (numbers < value)
     elif text.startswith(">"):
-        found = (numbers > value) & (numbers < (100 if scale == SCALES["%"] else 0))
+        # In files of six digits, a share just below 1 is 1.
+        found = (numbers > value) & (numbers <= (100 if scale == SCALES["%"] else 0))
     else:
         found = np.abs(numbers - value) <= 0.5 * 10.0**-places + TIE
     return found
