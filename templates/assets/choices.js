@@ -2,7 +2,7 @@
 /* Files, address and citation of what a reader has chosen in a figure, where no stored file shows
    it: the command that draws it, buttons that save what is on show, and its entry for BibTeX. */
 (() => {
-  const { make } = window.headbook;
+  const { all, make } = window.headbook;
 
   /** @type {Choices["quoted"]} */
   const quoted = (text) =>
@@ -30,8 +30,10 @@
       .replace(latex(name), () => latex(file));
   /** @type {Choices["entry"]} */
   const entry = (text) => {
-    const details = make("details", { class: "cite" });
-    details.append(make("summary", {}, "Cite"), make("pre", { tabindex: "0" }, text));
+    const details = make("details", { class: "cite" }), box = make("div", { class: "entry" });
+    const notes = all(".entry > p").slice(0, 1).map((each) => each.cloneNode(true));
+    box.append(make("pre", { tabindex: "0" }, text), ...notes);
+    details.append(make("summary", {}, "Cite"), box);
     return details;
   };
   const STUDY =

@@ -33,6 +33,7 @@ from headbook.report.findings.head_numbers import HeadMetricNumbers, cell_number
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import percent
 from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey
+from headbook.site import latex
 from headbook.site.registry import moved_pages
 from html_pages import elements, html_of, text_of
 from sites import Site
@@ -330,6 +331,10 @@ def test_the_list_holds_every_metric_with_its_question(any_site: Site) -> None:
     for metric in metrics:
         assert metric.title in text
         assert metric.question in text
+    maps = [each for _, group in page.groups for each in group if each.heat_map]
+    assert html.count("@misc{headbook-") == len(maps)
+    for listed in maps:
+        assert f"howpublished = {{Figure {latex.escaped(listed.name)} in" in html
     linked = [e.attributes["href"] for e in elements(html.partition('id="metrics"')[2], "a")]
     for address in linked:
         file, _, fragment = address.removeprefix("../").partition("#")

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Metric
+from headbook.pages.metric import is_measured
 from headbook.pages.parts.page import Page, gap_texts
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Part, Row, words_cell
 from headbook.report.findings.finding import metric_link
@@ -58,6 +59,7 @@ class MethodsPage(Page):
         roundings: effect on ranks of a vocabulary product in lower precision.
         views: the three treatments of the sink, as names and explanations.
         metrics: all metrics with formula and source.
+        unmeasured: number of these metrics that have no numbers in this study.
         published: figures of papers beside values of the study; empty if the study has none.
         versions: versions of libraries.
         causal: whether some stack is causal.
@@ -76,6 +78,7 @@ class MethodsPage(Page):
     roundings: tuple[str, ...]
     views: tuple[tuple[str, str], ...]
     metrics: tuple[Metric, ...]
+    unmeasured: int
     published: tuple[PublishedFigures, ...]
     versions: tuple[tuple[str, str], ...]
     causal: bool
@@ -118,6 +121,7 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
         views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
         metrics=tuple(metrics),
+        unmeasured=sum(not is_measured(results, metric) for metric in metrics),
         published=tuple(published_figures(results)),
         versions=tuple(sorted(manifest.versions.items())),
         causal=any(stack.causal for stack in manifest.stacks),
