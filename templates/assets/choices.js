@@ -36,13 +36,11 @@
     details.append(make("summary", {}, "Cite"), box);
     return details;
   };
-  const STUDY =
-    ". STUDY is the folder that headbook collect has written, or build with --keep-study.";
   /** @type {Choices["asPdf"]} */
   const asPdf = (command) => {
     const note = make("details", { class: "made" }), text = make("span");
-    text.append("With LaTeX and BibTeX: ", make("code", {}, command), STUDY);
-    note.append(make("summary", {}, "PDF"), text);
+    text.append(make("code", {}, command));
+    note.append(make("summary", {}, "PDF by command"), text);
     return note;
   };
 

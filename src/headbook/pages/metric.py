@@ -312,7 +312,7 @@ def metrics_page(metrics: Sequence[Metric], results: Results) -> MetricsPage:
 
 
 def _heat_map(results: Results, metric: Metric) -> tuple[str, ...]:
-    """Return name and caption of a metric's heat map in the first stack that has one, or nothing."""
+    """Return name and caption of the heat map in the first stack that has one, or nothing."""
     if not isinstance(metric, HeadMetric):
         return ()
     found = (drawn_numbers(result, metric) for result in results.values())
