@@ -10,6 +10,7 @@ from headbook.metrics.base import Metric
 from headbook.pages.metric import is_measured
 from headbook.pages.parts.page import Page, gap_texts
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Part, Row, words_cell
+from headbook.passes.head_pairs import MAX_HEADS_ALL_PAIRS
 from headbook.report.findings.finding import metric_link
 from headbook.report.published import GROUPS, PaperFigures, PublishedFigure
 from headbook.report.results import StackResults, study_of
@@ -63,6 +64,8 @@ class MethodsPage(Page):
         published: figures of papers beside values of the study; empty if the study has none.
         versions: versions of libraries.
         causal: whether some stack is causal.
+        all_pairs: whether every pair of heads of some stack is compared.
+        similar_pairs: whether only similar pairs of heads of some stack are compared.
     """
 
     template: ClassVar[str] = "methods.html"
@@ -82,6 +85,8 @@ class MethodsPage(Page):
     published: tuple[PublishedFigures, ...]
     versions: tuple[tuple[str, str], ...]
     causal: bool
+    all_pairs: bool
+    similar_pairs: bool
 
 
 KEYS = {
@@ -104,6 +109,7 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         metrics: metrics that the page lists.
     """
     manifest = study_of(results).manifest
+    amounts = [len(s.attention_layers) * s.n_heads for s in manifest.stacks]
     return MethodsPage(
         path="methods.html",
         title="Methods",
@@ -125,6 +131,8 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         published=tuple(published_figures(results)),
         versions=tuple(sorted(manifest.versions.items())),
         causal=any(stack.causal for stack in manifest.stacks),
+        all_pairs=min(amounts) <= MAX_HEADS_ALL_PAIRS,
+        similar_pairs=max(amounts) > MAX_HEADS_ALL_PAIRS,
     )
 
 
