@@ -92,7 +92,9 @@ def test_another_choice_has_its_numbers_files_address_and_citation(
     again = opened(encoder_site, open_page, f"{PATH}{address}")
     expect(again.locator(f"{MAP} .made")).to_be_visible()
     assert cells(again) == cells(page)
-    usual = re.findall(r"<option value=\"([^\"]*)\"[^>]* selected", html_of(encoder_site.folder / PATH))
+    usual = re.findall(
+        r"<option value=\"([^\"]*)\"[^>]* selected", html_of(encoder_site.folder / PATH)
+    )
     page.locator("select[data-choice=label]").select_option(usual[0])
     page.locator("select[data-choice=view]").select_option(usual[1])
     expect(page.locator(f"{MAP} .made")).to_have_count(0)

@@ -110,11 +110,13 @@ def test_the_answer_names_layers_only_if_their_intervals_are_apart() -> None:
     )
     alike = distances(np.array([[1.0, 4.0], [2.0, 3.3]]), spread=3.0)
     assert answer(alike, DISTANCE) == (
-        "No clear difference between layers; most in L0·H1, 4.00 tokens; uniform attention: 5.00 "
-        "tokens."
+        "No clear difference between layers; most in L0·H1, 4.00 tokens; less than uniform "
+        "attention: 5.00 tokens."
     )
     one = distances(np.array([[1.0, 4.0]]))
-    assert answer(one, DISTANCE) == "Most in L0·H1, 4.00 tokens; uniform attention: 5.00 tokens."
+    assert answer(one, DISTANCE) == (
+        "Most in L0·H1, 4.00 tokens; less than uniform attention: 5.00 tokens."
+    )
     none = distances(np.full((2, 2), np.nan))
     assert answer(none, DISTANCE) == "Not measured in this model."
     assert head_metric_scope(none, DISTANCE) == ()
@@ -272,7 +274,7 @@ def test_variants_are_columns_and_maps_of_their_metric(encoder_site: Site) -> No
     table = accuracy.best or accuracy.few
     assert table is not None
     if accuracy.best:
-        assert "relation accuracy at distance ≥ 3" in accuracy.best.columns
+        assert "relation accuracy at distance ≥ 3, all sentences" in accuracy.best.columns
     (overlap,) = pages[ids.NEIGHBOUR_OVERLAP].sections
     assert isinstance(overlap, StateSection)
     lines = {*overlap.plots[0].rows["series"]}
