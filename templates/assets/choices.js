@@ -2,7 +2,7 @@
 /* Files, address and citation of what a reader has chosen in a figure, where no stored file shows
    it: the command that draws it, buttons that save what is on show, and its entry for BibTeX. */
 (() => {
-  const { make } = window.headbook;
+  const { all, make } = window.headbook;
 
   /** @type {Choices["quoted"]} */
   const quoted = (text) =>
@@ -30,17 +30,17 @@
       .replace(latex(name), () => latex(file));
   /** @type {Choices["entry"]} */
   const entry = (text) => {
-    const details = make("details", { class: "cite" });
-    details.append(make("summary", {}, "Cite"), make("pre", { tabindex: "0" }, text));
+    const details = make("details", { class: "cite" }), box = make("div", { class: "entry" });
+    const notes = all(".entry > p").slice(0, 1).map((each) => each.cloneNode(true));
+    box.append(make("pre", { tabindex: "0" }, text), ...notes);
+    details.append(make("summary", {}, "Cite"), box);
     return details;
   };
-  const STUDY =
-    ". STUDY is the folder that headbook collect has written, or build with --keep-study.";
   /** @type {Choices["asPdf"]} */
   const asPdf = (command) => {
     const note = make("details", { class: "made" }), text = make("span");
-    text.append("With LaTeX and BibTeX: ", make("code", {}, command), STUDY);
-    note.append(make("summary", {}, "PDF"), text);
+    text.append(make("code", {}, command));
+    note.append(make("summary", {}, "PDF by command"), text);
     return note;
   };
 

@@ -9,7 +9,8 @@
   const start = (input) => {
     const lines = all(`#${input.dataset.find} li`).map((line) => ({
       line,
-      text: folded(line.textContent),
+      text: folded([...line.children].filter((each) => !each.matches(".files"))
+        .map((each) => each.textContent).join(" ") || line.textContent),
     }));
     const status = one("[role=status]", input.closest("p") ?? document);
     const show = () => {

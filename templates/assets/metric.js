@@ -46,7 +46,9 @@
     }));
     const still = cells.map((line) => line.cells.map(
       (cell) => ({ style: cell.className, parts: [...cell.childNodes] })));
-    const highest = one("[data-highest]", figure), highestStill = highest.textContent;
+    /* The first map of a page has its highest head in the page's answer. */
+    const highest = all("[data-highest]", figure)[0] ?? one(".analysis .head .answer");
+    const highestStill = [...highest.childNodes];
     const files = one(".files", figure), filesStill = [...files.childNodes];
     const cite = one("pre", files).textContent ?? "";
     const scale = one(".steps-of", figure), fills = all("i", scale).map((each) => each.className);
@@ -64,7 +66,7 @@
         cell.className = still[i][j].style;
         cell.replaceChildren(...still[i][j].parts);
       }));
-      highest.textContent = highestStill;
+      highest.replaceChildren(...highestStill);
       files.replaceChildren(...filesStill);
     };
     /** @type {(rows: MapRow[]) => void} */
@@ -84,7 +86,7 @@
       const value = cellText(best.value, share);
       const words = share ? `${value}\u202f%` : unit ? `${value} ${unit}` : value;
       const head = `L${best.layer}·H${best.head}`;
-      highest.textContent = `${nameOf(chosen().label)}: most in ${head}, ${words}`;
+      highest.textContent = `${phraseOf(chosen().label)}: most in ${head}, ${words}.`;
     };
 
     /* Files, address and citation of what is chosen. */
@@ -113,6 +115,12 @@
     const nameOf = (value) => {
       const option = selects.flatMap((each) => [...each.options]).find((o) => o.value === value);
       return option?.textContent ?? figure.dataset.keys ?? value;
+    };
+    /* A label as the beginning of a sentence. */
+    /** @type {(value: string) => string} */
+    const phraseOf = (value) => {
+      const option = selects.flatMap((each) => [...each.options]).find((o) => o.value === value);
+      return option?.dataset.phrase ?? nameOf(value);
     };
     const fragment = () => new URLSearchParams({ map: name, ...chosen() }).toString();
 

@@ -61,9 +61,9 @@ def test_another_choice_has_its_numbers_files_address_and_citation(
     rows = numbers(encoder_site, label, view)
     assert cells(page) == [cell_number(value, share=True) for value in rows["value"]]
     best = rows.iloc[int(rows["value"].argmax())]
-    highest = page.locator("[data-highest]").inner_text()
+    highest = page.locator(".analysis .head .answer").inner_text()
     assert f"most in L{best['layer']}·H{best['head']}, " in highest
-    assert highest.startswith(label)
+    assert highest.startswith(f"To the {label} token: ")
     assert page.locator(f"{MAP} a[href*='figures/']").count() == 0
     name, table = saved(page, "CSV")
     assert name == f"{NAME}-{label}-{view}.csv"
@@ -77,7 +77,7 @@ def test_another_choice_has_its_numbers_files_address_and_citation(
     page.locator(f"{MAP} summary", has_text="Cite").click()
     entry = page.locator(f"{MAP} pre").inner_text()
     assert entry.startswith(f"@misc{{headbook-attention-to-self-{label}-{view},")
-    assert f"Attention to kinds of tokens, {label}, of every head" in entry
+    assert f"Attention to kinds of tokens, {label} token, of every head" in entry
     command = page.locator(f"{MAP} .made code").text_content() or ""
     options = dict(zip(*[iter(shlex.split(command)[3:])] * 2, strict=True))
     names = write_figures(
@@ -88,11 +88,13 @@ def test_another_choice_has_its_numbers_files_address_and_citation(
     assert [float(row["value"]) for row in drawn] == pytest.approx(
         made["value"].to_list(), abs=1e-5
     )
-    address = page.locator(f"{MAP} .files a").get_attribute("href") or ""
+    address = page.locator(f"{MAP} .files > a").get_attribute("href") or ""
     again = opened(encoder_site, open_page, f"{PATH}{address}")
     expect(again.locator(f"{MAP} .made")).to_be_visible()
     assert cells(again) == cells(page)
-    usual = re.findall(r"<option value=\"([^\"]*)\" selected", html_of(encoder_site.folder / PATH))
+    usual = re.findall(
+        r"<option value=\"([^\"]*)\"[^>]* selected", html_of(encoder_site.folder / PATH)
+    )
     page.locator("select[data-choice=label]").select_option(usual[0])
     page.locator("select[data-choice=view]").select_option(usual[1])
     expect(page.locator(f"{MAP} .made")).to_have_count(0)

@@ -34,3 +34,6 @@ def test_the_page_says_how_to_add_what_the_entry_lacks(small_site: Site) -> None
     html = html_of(small_site.folder / "about.html")
     assert "author = {…}" in html
     assert 'href="methods.html#model"' in html
+    commands = html.partition("<details><summary>For who publishes")[2]
+    assert "headbook render" in commands
+    assert "headbook render" not in html.removesuffix(commands)

@@ -29,10 +29,12 @@ from headbook.report.answers.metric import (
     head_metric_scope,
     token_metric_answer,
 )
+from headbook.report.findings.finding import choose_head
 from headbook.report.findings.head_numbers import HeadMetricNumbers, cell_number, drawn_numbers
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import percent
 from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey
+from headbook.site import latex
 from headbook.site.registry import moved_pages
 from html_pages import elements, html_of, text_of
 from sites import Site
@@ -108,11 +110,13 @@ def test_the_answer_names_layers_only_if_their_intervals_are_apart() -> None:
     )
     alike = distances(np.array([[1.0, 4.0], [2.0, 3.3]]), spread=3.0)
     assert answer(alike, DISTANCE) == (
-        "No clear difference between layers; most in L0·H1, 4.00 tokens; uniform attention: 5.00 "
-        "tokens."
+        "No clear difference between layers; most in L0·H1, 4.00 tokens; less than uniform "
+        "attention: 5.00 tokens."
     )
     one = distances(np.array([[1.0, 4.0]]))
-    assert answer(one, DISTANCE) == "Most in L0·H1, 4.00 tokens; uniform attention: 5.00 tokens."
+    assert answer(one, DISTANCE) == (
+        "Most in L0·H1, 4.00 tokens; less than uniform attention: 5.00 tokens."
+    )
     none = distances(np.full((2, 2), np.nan))
     assert answer(none, DISTANCE) == "Not measured in this model."
     assert head_metric_scope(none, DISTANCE) == ()
@@ -128,7 +132,19 @@ def test_of_several_labels_the_one_that_is_drawn_answers() -> None:
         for label, share in (("previous", 0.9), ("next", 0.4))
     }
     found = answer(fake_results(keys), metric)
-    assert found == "Previous: most in L0·H0, 90.0 %; uniform attention: 5.0 %."
+    assert found == "To the previous token: most in L0·H0, 90.0 %; uniform attention: 5.0 %."
+
+
+@pytest.mark.parametrize(("even", "said"), [(0.05, False), (0.95, True)])
+def test_an_answer_says_if_the_highest_number_is_below_its_baseline(
+    even: float, said: bool
+) -> None:
+    metric = head_metric("pattern")
+    numbers = {HeadKey(metric.id, RAW, "vertical"): Fake([[0.8, 0.1]], even),
+               HeadKey(metric.id, RAW, "diagonal"): Fake([[0.8, 0.1]], even)}  # fmt: skip
+    found = answer(fake_results(numbers), metric)
+    assert "most in L0·H0, 80.0 %; " in found
+    assert ("less than uniform attention: 95.0 %" in found) == said
 
 
 def test_a_relation_is_held_against_the_best_surface_rule(encoder_site: Site) -> None:
@@ -141,9 +157,11 @@ def test_a_relation_is_held_against_the_best_surface_rule(encoder_site: Site) ->
     assert tests is not None
     parts = head_metric_answer(found, metric)
     if numbers.label in tests.labels:
-        rule = float(tests.at_rule.value[tests.labels.index(numbers.label)])
-        assert "best surface rule" in plain_text(parts)
-        assert percent(rule) in plain_text(parts)
+        n = tests.labels.index(numbers.label)
+        own, rule = float(tests.accuracy.value[n]), float(tests.at_rule.value[n])
+        assert f", {percent(own)} on held-out sentences; " in plain_text(parts)
+        assert ("less than the best surface rule" in plain_text(parts)) == (own < rule)
+        assert f"best surface rule: {percent(rule)}." in plain_text(parts)
     else:
         assert "best surface rule" not in plain_text(parts)
     alone = fake_results({HeadKey(metric.id, SinkView.NOSINK, "obj:to_head"): Fake([[0.9]], 0.2)})
@@ -234,7 +252,8 @@ def test_the_highest_head_of_a_label_is_framed_and_said(encoder_site: Site) -> N
     assert len(framed) == 1
     layer, head = framed[0][0].removeprefix("layer "), framed[0][1]
     assert f"most in L{layer}·H{head}," in section.highest
-    assert section.highest.startswith(dict(section.labels)[section.choice[1]])
+    phrases = {label: phrase for label, _, phrase in section.labels}
+    assert section.highest.startswith(phrases[section.choice[1]])
     assert section.best is not None
     assert len(section.best.rows) + (len(section.few.rows) if section.few else 0) == len(
         found["self"].drawable(head_metric(ids.ATTENTION_TO))
@@ -255,7 +274,7 @@ def test_variants_are_columns_and_maps_of_their_metric(encoder_site: Site) -> No
     table = accuracy.best or accuracy.few
     assert table is not None
     if accuracy.best:
-        assert "relation accuracy at distance ≥ 3" in accuracy.best.columns
+        assert "relation accuracy at distance ≥ 3, all sentences" in accuracy.best.columns
     (overlap,) = pages[ids.NEIGHBOUR_OVERLAP].sections
     assert isinstance(overlap, StateSection)
     lines = {*overlap.plots[0].rows["series"]}
@@ -330,6 +349,10 @@ def test_the_list_holds_every_metric_with_its_question(any_site: Site) -> None:
     for metric in metrics:
         assert metric.title in text
         assert metric.question in text
+    maps = [each for _, group in page.groups for each in group if each.heat_map]
+    assert html.count("@misc{headbook-") == len(maps)
+    for listed in maps:
+        assert f"howpublished = {{Figure {latex.escaped(listed.name)} in" in html
     linked = [e.attributes["href"] for e in elements(html.partition('id="metrics"')[2], "a")]
     for address in linked:
         file, _, fragment = address.removeprefix("../").partition("#")
@@ -354,21 +377,46 @@ def test_tables_of_layers_lead_to_their_rows(encoder_site: Site) -> None:
         assert matching.sum() == 1
 
 
-def test_labels_of_few_observations_are_counted_and_not_ranked(encoder_site: Site) -> None:
-    """A share of one word, 100 %, is no result; a label that the corpus lacks has no row."""
+def test_the_best_head_of_a_label_is_chosen_on_one_half_and_reported_on_the_other(
+    any_site: Site,
+) -> None:
+    """With enough held-out observations: a share of one word, 100 %, is no result."""
+    found, tests = stack_results(any_site.study), any_site.study.tests
+    for page in metric_pages(found, study_metrics(found)):
+        for section in page.sections:
+            if not isinstance(section, HeadSection) or section.best is None:
+                continue
+            for row in section.best.rows:
+                cell = row.cells[2]
+                assert isinstance(cell, NumberCell)
+                assert cell.number is not None
+                key = dict(cell.number.row)
+                column = str(key["metric"]), SinkView(str(key["view"])), str(key["label"])
+                chosen = choose_head(found[section.stack], *column)
+                assert chosen is not None
+                assert chosen.place == (key["layer"], key["head"])
+                assert chosen.value.events >= 30
+                matching = pd.Series(True, tests.index)
+                for name, value in key.items():
+                    matching &= tests[name].fillna("" if name == "label" else -1) == value
+                assert matching.sum() == 1
+                assert tests["value"][matching].item() == pytest.approx(chosen.value.value)
+
+
+def test_labels_of_few_observations_have_no_best_head(encoder_site: Site) -> None:
     found = stack_results(encoder_site.study)
     (page,) = metric_pages(found, [METRICS[ids.RELATION_ACCURACY]])
     (section,) = page.sections
     assert isinstance(section, HeadSection)
     numbers = HeadMetricNumbers(found["self"], head_metric(ids.RELATION_ACCURACY), SinkView.NOSINK)
     known = [
-        one
+        label
         for label in found["self"].drawable(numbers.metric)
-        if (one := numbers._replace(label=label)).known
+        if numbers._replace(label=label).known
     ]
-    often = [one for one in known if one.heads.events.max() >= 30]
     best, few = (len(table.rows) if table else 0 for table in (section.best, section.few))
-    assert (best, few) == (len(often), len(known) - len(often))
-    for row in section.few.rows if section.few else ():
-        assert " of " in row.cells[-1].text  # type: ignore[union-attr]
+    assert best + few == len(known)
+    assert few
+    assert section.few is not None
+    assert section.few.columns == ("label", "observations")
     assert "not tested" in dict(page.scope)["Compared with"]

@@ -633,4 +633,4 @@ def test_charts_of_a_metric_offer_the_labels_with_most_observations(encoder_site
     (cells,) = section.figure.spec["datasets"].values()
     labels = [x for x in LABELS if found["self"].has_value(metric.id, VIEW, x)]
     assert len({cell["label"] for cell in cells}) == min(len(labels), MOST_DRAWN)
-    assert {name for _, name in section.labels} == {cell["label"] for cell in cells}
+    assert {name for _, name, _ in section.labels} == {cell["label"] for cell in cells}

@@ -141,7 +141,7 @@ def test_rules_have_names() -> None:
     assert rule_phrase("offset:-1") == "the previous word"
     assert rule_phrase("offset:3") == "the word 3 words ahead"
     assert rule_phrase("nearest:VERB_AUX") == "the nearest verb or auxiliary"
-    assert rule_phrase("last:nouns") == "the last of the next nouns in a row"
+    assert rule_phrase("last:nouns") == "the next noun (of several in a row, the last)"
     assert rule_phrase("next:ATOM") == "the next word tagged ATOM"
     assert all(rule_phrase(rule).startswith("the ") for rule in RULES)
 

@@ -176,8 +176,8 @@ def test_the_title_of_cosines(values: list[float], half: float, expected: str) -
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ([1, 1, 0.95, 0.7], "Most stay nearest to themselves until late"),
-        ([1, 0.7, 0.5, 0.4], "Most stay nearest to themselves at first"),
+        ([1, 1, 0.95, 0.7], "Most stay nearest to themselves up to layer 2"),
+        ([1, 0.7, 0.5, 0.4], "Most stay nearest to themselves up to layer 0"),
         ([1, 1, 0.99, 0.95], "Most stay nearest to themselves"),
         ([0.5, 0.4, 0.3, 0.2], "Many are not nearest to themselves"),
         ([1, 0.5, 0.95, 0.7], "How many are nearest to themselves"),
@@ -185,7 +185,22 @@ def test_the_title_of_cosines(values: list[float], half: float, expected: str) -
     ],
 )
 def test_the_title_of_own_tokens(values: list[float], expected: str) -> None:
-    assert own_title(np.array(values)) == expected
+    assert own_title(np.array(values), np.array([values])) == expected
+
+
+@pytest.mark.parametrize(
+    ("punctuation", "expected"),
+    [
+        ([1, 1, 0.95, 0.45], "Most stay nearest to themselves up to layer 2"),
+        ([1, 0.8, 0.6, 0.45], "Most stay nearest to themselves up to layer 0"),
+        ([0.8, 0.7, 0.6, 0.45], "How many are nearest to themselves"),
+    ],
+)
+def test_the_title_of_own_tokens_holds_for_every_class(
+    punctuation: list[float], expected: str
+) -> None:
+    shares = np.array([1, 1, 0.98, 0.95])
+    assert own_title(shares, np.array([shares, punctuation])) == expected
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,18 @@ def without_schema_checks() -> Iterator[None]:
 
 
 def rounded_rows(rows: pd.DataFrame, digits: int = 5) -> pd.DataFrame:
-    """Return rows with no more decimals than a picture shows, to keep live charts short."""
+    """Return rows with no more decimals than a picture shows, to keep live charts short.
+
+    No value but 0 becomes 0, and none but 1 becomes 1, because both are printed in another way.
+    """
     single = rows.select_dtypes("float32").columns
-    return rows.astype(dict.fromkeys(single, float)).round(digits)
+    exact = rows.astype(dict.fromkeys(single, float))
+    rounded, least = exact.round(digits), 10.0**-digits
+    for name in exact.select_dtypes("float64").columns:
+        value, short = exact[name], rounded[name]
+        short = short.mask((short == 0) & (value != 0), np.sign(value) * least)
+        rounded[name] = short.mask((short == 1) & (value != 1), 1 - least * np.sign(1 - value))
+    return rounded
 
 
 def chosen_rows(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:

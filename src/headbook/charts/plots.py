@@ -465,10 +465,17 @@ def _series_rows(series: Sequence[Series], points: Sequence[str]) -> pd.DataFram
 def even_ticks(
     low: float, high: float, written: Callable[[float], str], n_ticks: int = 5
 ) -> list[tuple[float, str]]:
-    """Return round values from ``low`` to ``high`` with their texts, about ``n_ticks`` of them."""
+    """Return round values from ``low`` to ``high`` with their texts.
+
+    Args:
+        n_ticks: about how many values to return; at least 3 of more.
+    """
     rough = (high - low) / max(n_ticks - 1, 1)
     magnitude = 10.0 ** math.floor(math.log10(rough))
-    step = next(m * magnitude for m in (1, 2, 2.5, 5, 10) if m * magnitude >= rough * 0.999)
+    steps = [m * magnitude for m in (0.5, 1, 2, 2.5, 5, 10)]
+    at = next(n for n, step in enumerate(steps) if n and step >= rough * 0.999)
+    few = math.floor(high / steps[at] + 1e-9) - math.ceil(low / steps[at] - 1e-9) + 1 < 3
+    step = steps[at - 1] if few and n_ticks > 3 else steps[at]
     first = math.ceil(low / step - 1e-9)
     values = [step * n for n in range(first, math.floor(high / step + 1e-9) + 1)]
     return [(value, written(value)) for value in values]

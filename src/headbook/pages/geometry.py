@@ -237,19 +237,24 @@ def _kinds_table(
 def _kind_cell(
     numbers: answers.TokenNumbers | None, column: list[answers.TokenNumbers], written: Written
 ) -> HeatCell:
-    """Return the number of a kind after the last layer; the largest has the strongest colour."""
+    """Return the number of a kind after the last layer.
+
+    Fills run from the smallest number of the column to the largest; from 0 if 0 is near.
+    """
     if numbers is None or np.isnan(numbers.estimates.value[-1]):
         return HeatCell(MISSING, "q0")
     layer = len(numbers.estimates.value) - 1
     last = numbers.estimates.at(layer)
-    most = np.nanmax([each.estimates.value[layer] for each in column])
+    values = [each.estimates.value[layer] for each in column]
+    least, most = float(np.nanmin(values)), float(np.nanmax(values))
+    least = 0.0 if 0 <= least < most / 4 else least
     linked = numbers.linked(written(last.value), layer)
     ends = (
         ""
         if np.isnan(last.low)
         else f"[{', '.join(written(end).removesuffix(PER_CENT) for end in (last.low, last.high))}]"
     )
-    return HeatCell(linked.text, amount_class(last.value, 0.0, float(most)), linked, ends)
+    return HeatCell(linked.text, amount_class(last.value, least, most), linked, ends)
 
 
 def _observed(results: StackResults) -> PageTable | None:

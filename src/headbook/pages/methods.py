@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Metric
+from headbook.pages.metric import is_measured
 from headbook.pages.parts.page import Page, gap_texts
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Part, Row, words_cell
+from headbook.passes.head_pairs import MAX_HEADS_ALL_PAIRS
 from headbook.report.findings.finding import metric_link
 from headbook.report.published import GROUPS, PaperFigures, PublishedFigure
 from headbook.report.results import StackResults, study_of
@@ -58,9 +60,12 @@ class MethodsPage(Page):
         roundings: effect on ranks of a vocabulary product in lower precision.
         views: the three treatments of the sink, as names and explanations.
         metrics: all metrics with formula and source.
+        unmeasured: number of these metrics that have no numbers in this study.
         published: figures of papers beside values of the study; empty if the study has none.
         versions: versions of libraries.
         causal: whether some stack is causal.
+        all_pairs: whether every pair of heads of some stack is compared.
+        similar_pairs: whether only similar pairs of heads of some stack are compared.
     """
 
     template: ClassVar[str] = "methods.html"
@@ -76,9 +81,12 @@ class MethodsPage(Page):
     roundings: tuple[str, ...]
     views: tuple[tuple[str, str], ...]
     metrics: tuple[Metric, ...]
+    unmeasured: int
     published: tuple[PublishedFigures, ...]
     versions: tuple[tuple[str, str], ...]
     causal: bool
+    all_pairs: bool
+    similar_pairs: bool
 
 
 KEYS = {
@@ -101,6 +109,7 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         metrics: metrics that the page lists.
     """
     manifest = study_of(results).manifest
+    amounts = [len(s.attention_layers) * s.n_heads for s in manifest.stacks]
     return MethodsPage(
         path="methods.html",
         title="Methods",
@@ -118,9 +127,12 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
         views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
         metrics=tuple(metrics),
+        unmeasured=sum(not is_measured(results, metric) for metric in metrics),
         published=tuple(published_figures(results)),
         versions=tuple(sorted(manifest.versions.items())),
         causal=any(stack.causal for stack in manifest.stacks),
+        all_pairs=min(amounts) <= MAX_HEADS_ALL_PAIRS,
+        similar_pairs=max(amounts) > MAX_HEADS_ALL_PAIRS,
     )
 
 

@@ -18,7 +18,7 @@ from headbook.metrics.base import (
 )
 from headbook.pages.geometry_parts.state_space import layer_similarity
 from headbook.pages.metrics.anchors import AnchorSection, anchor_sections
-from headbook.pages.metrics.figures import figure_name
+from headbook.pages.metrics.figures import figure_name, heat_caption
 from headbook.pages.metrics.heads import HeadSection, head_section
 from headbook.pages.metrics.states import StateSection, layer_section, token_section
 from headbook.pages.parts.page import AnalysisPage, Page, Sentence, gap_text
@@ -247,12 +247,18 @@ class ListedMetric(NamedTuple):
     Attributes:
         metric: definition of the metric.
         href: address that shows it, from the site's root.
-        heat_map: address of the heat map of all heads as PDF; empty without one.
+        name, caption: name and caption of the heat map of all heads; empty without one.
     """
 
     metric: Metric
     href: str
-    heat_map: str
+    name: str = ""
+    caption: str = ""
+
+    @property
+    def heat_map(self) -> str:
+        """Address of the heat map of all heads as PDF; empty without one."""
+        return f"figures/{self.name}.pdf" if self.name else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +296,7 @@ def metrics_page(metrics: Sequence[Metric], results: Results) -> MetricsPage:
     for metric in metrics:
         address = page_address(metric, metrics)
         fragment = f"#{metric.id}" if address != f"metrics/{metric.id}.html" else ""
-        listed = ListedMetric(metric, f"{address}{fragment}", _heat_map(results, metric))
+        listed = ListedMetric(metric, f"{address}{fragment}", *_heat_map(results, metric))
         if is_measured(results, metric):
             groups.setdefault(metric.section, []).append(listed)
         else:
@@ -305,10 +311,10 @@ def metrics_page(metrics: Sequence[Metric], results: Results) -> MetricsPage:
     )
 
 
-def _heat_map(results: Results, metric: Metric) -> str:
-    """Return the address of the heat map of a metric as PDF, in the first stack that has one."""
+def _heat_map(results: Results, metric: Metric) -> tuple[str, ...]:
+    """Return name and caption of the heat map in the first stack that has one, or nothing."""
     if not isinstance(metric, HeadMetric):
-        return ""
+        return ()
     found = (drawn_numbers(result, metric) for result in results.values())
     numbers = next((each for each in found if each is not None), None)
-    return f"figures/{figure_name(numbers)}.pdf" if numbers else ""
+    return (figure_name(numbers), heat_caption(numbers)) if numbers else ()

@@ -67,6 +67,7 @@ class HeadGrid(NamedTuple):
         name, kind: the words, and their class.
         head: link to the head with the largest ratio on the half that chooses; None if unknown.
         most: its ratio on the other half.
+        ratio: the number of ``most``; 0 if unknown.
         rows: layers with their cells; empty if a picture shows them.
         picture: all heads as fills; None if the rows show them.
     """
@@ -75,6 +76,7 @@ class HeadGrid(NamedTuple):
     kind: str
     head: Link | None
     most: LinkedNumber | None
+    ratio: float
     rows: tuple[tuple[int, tuple[HeatCell, ...]], ...]
     picture: Drawing | None
 
@@ -317,11 +319,13 @@ def _grids(results: StackResults, tags: Sequence[str], *, with_numbers: bool) ->
     for tag in order[:MOST_GRIDS]:
         best = answers.best_head(results, tag)
         link = most = None
+        ratio = 0.0
         if best is not None:
             link = head_link(HeadName(results.stack.name, *best))
             value = results.split(
                 HELD_OUT, answers.RATIO, answers.VIEWS[answers.Direction.RECEIVED], tag
             ).at(*best)
+            ratio = float(np.nan_to_num(value.value))
             most = LinkedNumber(
                 f"{number(value.value)}×", "tests",
                 (("claim", HIGHEST), ("stack", results.stack.name), ("metric", answers.RATIO),
@@ -329,7 +333,7 @@ def _grids(results: StackResults, tags: Sequence[str], *, with_numbers: bool) ->
             )  # fmt: skip
         name = answers.tag_name(tag)
         yield HeadGrid(
-            name, answers.word_class(tag), link, most,
+            name, answers.word_class(tag), link, most, ratio,
             tuple(_grid_rows(results, tag, ratios[tag], best)) if with_numbers else (),
             None if with_numbers else ratio_grid(f"heads-{tag}", name, ratios[tag], best),
         )  # fmt: skip

@@ -188,6 +188,16 @@ class SyntaxStack(StackSection):
     aligned: Sentence = ()
     terms: str = ""
 
+    @property
+    def framed(self) -> bool:
+        """Whether any cell of the tables by layer has a frame."""
+        return any(
+            "top1" in cell.fill
+            for table in self.margins
+            for *_, cells in table.rows
+            for cell in cells
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class SyntaxPage(AnalysisPage):

@@ -70,6 +70,13 @@ LABELS = {
     "vertical": "fixed keys",
     "diagonal": "fixed distances",
     "rest": "neither",
+    "previous": "previous token",
+    "next": "next token",
+    "first": "first token",
+    "self": "the token itself",
+    "special": "special tokens",
+    "separator": "separators",
+    "rest_of_word": "the rest of the same word",
     "same_token": "other occurrences of the token",
     "same_word": "other subword tokens of the word",
     "chain": "linking neighbours",
@@ -226,7 +233,7 @@ def rule_phrase(rule: str) -> str:
     """Return the word that a surface rule names: ``the next noun or pronoun``."""
     kind, _, name = rule.partition(":")
     if rule == LAST_NOUN:
-        return "the last of the next nouns in a row"
+        return "the next noun (of several in a row, the last)"
     if kind != "offset":
         return f"the {kind} {WORD_CLASS_NOUNS.get(name, f'word tagged {name}')}"
     offset = int(name)

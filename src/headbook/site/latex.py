@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import Protocol
 
 from headbook.charts import Drawable, Figure
 from headbook.pages.parts.page import SiteFacts
@@ -48,12 +49,24 @@ DOCUMENT_HEAD = r"""% Needs \usepackage{graphicx}; letters beyond Latin need XeL
 """
 
 
+class Captioned(Protocol):
+    """A figure, or a link to its file, with what its BibTeX entry needs."""
+
+    @property
+    def name(self) -> str:
+        """Name of the figure's files."""
+
+    @property
+    def caption(self) -> str:
+        """Caption of the figure."""
+
+
 def escaped(text: str) -> str:
     """Return text that LaTeX and BibTeX print unchanged."""
     return unbroken(visible(text)).translate(LATEX_ESCAPES)
 
 
-def latex_key(figure: Drawable) -> str:
+def latex_key(figure: Captioned) -> str:
     """Return a figure's key in labels and bibliographies: letters, digits and hyphens."""
     return re.sub(r"[^A-Za-z0-9]+", "-", figure.name)
 
@@ -76,7 +89,7 @@ def snippet(figure: Drawable, source: str) -> str:
 """
 
 
-def entry(figure: Drawable, site: SiteFacts, year: str) -> str:
+def entry(figure: Captioned, site: SiteFacts, year: str) -> str:
     """Return a BibTeX entry of a figure with the model in its title; no year if it is unknown."""
     short_caption = re.split(r"[.;] |\.$", figure.caption)[0]
     title = short_caption if site.model in short_caption else f"{short_caption} ({site.model})"

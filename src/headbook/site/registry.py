@@ -117,7 +117,8 @@ PAGES = (
     ),
     PageEntry(
         "similar.html", "Similar heads", MenuPlace.ANALYSES, similar_page, has_similar,
-        keywords=f"{USELESS} clusters groups near-duplicate near doubles jensen-shannon divergence",
+        keywords=f"{USELESS} clusters groups near-duplicates near duplicates doubles "
+        "jensen-shannon divergence",
     ),
     PageEntry(
         "alignment.html", "Cross-attention", MenuPlace.ANALYSES, alignment_page, has_alignment,

@@ -11,6 +11,7 @@ from typing import Any
 from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_figures
 from headbook.pages.metric import MetricPage
+from headbook.pages.metrics.heads import HeadSection
 from headbook.pages.parts.page import AnalysisPage, Page, plain_text
 from headbook.report.answers.metric import NOT_MEASURED as METRIC_NOT_MEASURED
 from headbook.report.families import kinds_of
@@ -23,6 +24,7 @@ from headbook.study.study import Study
 
 COREFERENCE = "coreference coref anaphora pronoun antecedent"
 INDUCTION = "induction head in-context learning copying prefix matching repeated sequence"
+HEAT_MAP = "heat map pdf"
 ENTROPY = "normalised normalized entropy sharp sharpness broad diffuse uniform confidence"
 
 # Search words by address of a metric's page or of a part of a page; for a question, by the question
@@ -209,7 +211,9 @@ def _line(page: Page) -> list[str]:
 def _metric_lines(page: MetricPage) -> Iterator[list[str]]:
     """Yield a metric and its variants, which its page shows, by their titles."""
     title, path, note, words = _line(page)
-    yield [page.metric.title, path, note, f"{title} {words}".strip()]
+    drawn = any(isinstance(section, HeadSection) for section in page.sections)
+    files = HEAT_MAP if drawn else ""
+    yield [page.metric.title, path, note, " ".join(filter(None, (title, words, files)))]
     for variant in page.variants:
         words = KEYWORDS.get(f"metrics/{variant.id}.html", "")
         yield [variant.title, f"{path}#{variant.id}", variant.summary, words]

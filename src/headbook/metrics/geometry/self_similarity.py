@@ -48,7 +48,7 @@ def measure(cloud: "StateVectors") -> "Mapping[str, Jackknife]":
 
 METRIC = LayerMetric(
     title="Self-similarity",
-    question="How similar is a word’s vector in different sentences?",
+    question="How similar are the vectors of a word across sentences?",
     unit="cosine",
     formula=r"\frac{1}{|W|} \sum_{w \in W} \frac{1}{|P_w|} \sum_{(i, j) \in P_w} \cos(x_i, x_j)",
     reference="Ethayarajh (2019), section 3.3, arXiv:1909.00512",

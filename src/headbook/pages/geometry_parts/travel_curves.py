@@ -16,7 +16,7 @@ from headbook.schema import EmbeddingSpace
 
 HEIGHT, SMALL_HEIGHT = 340, 250  # pixels of the plots that answer, and of those below
 MAX_MARKED, MAX_MARKED_WIDE = 11, 20  # layers with a mark in panels of a third and a half
-QUARTERS, HALVES = (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 0.25, 0.5, 1.0)
+QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 ROLLOUTS = ((answers.MEASURED, "measured", "model"), (answers.HALF, "half kept", "baseline"))
 Written = Callable[[float], str]
 
@@ -84,8 +84,9 @@ def _path_panels(results: StackResults) -> Iterator[PlotPanel]:
                   whole_percent, start)
             for kind in classes if kind in own.shares
         ]  # fmt: skip
+        of_classes = np.array([own.shares[kind].value for kind in classes if kind in own.shares])
         yield PlotPanel(
-            answers.own_title(own.shares["all"].value),
+            answers.own_title(own.shares["all"].value, of_classes),
             "tokens whose nearest vocabulary token is their own",
             draw(lines, written=whole_percent),
         )
@@ -114,7 +115,7 @@ def _unit_plot(
     baselines: tuple[tuple[float, str], ...] = (),
 ) -> Plot:
     """Return a plot of shares or cosines."""
-    ticks = [tick for tick in (QUARTERS if height == HEIGHT else HALVES) if low <= tick <= high]
+    ticks = [tick for tick in QUARTERS if low <= tick <= high]
     return layer_plot(
         "", lines[0].name, lines, points, scale=Scale(low, high, height),
         ticks=[(tick, written(tick)) for tick in ticks], baselines=baselines,

@@ -76,18 +76,23 @@ def heat_figure(numbers: HeadMetricNumbers) -> Figure:
     """Return the heat map of a metric, whose data holds all views and offered labels."""
     results, metric, view, label = numbers
     rows = _rows(metric, offered_labels(numbers), results.heads)
-    caption = (
-        f"{metric.title}{_of(label)} of every head, {VIEWS[view]}{_behind(numbers)}. "
-        "Rows: layers, columns: heads."
-    )
     return heat_map(
         figure_name(numbers),
-        caption,
+        heat_caption(numbers),
         rows,
         title=_legend(metric, label),
         domain=domain(rows["value"].to_numpy(), metric.limits),
         show={"view": str(view), "label": label_name(label)},
         share=numbers.share,
+    )
+
+
+def heat_caption(numbers: HeadMetricNumbers) -> str:
+    """Return the caption of the heat map of a metric."""
+    _, metric, view, label = numbers
+    return (
+        f"{metric.title}{_of(label)} of every head, {VIEWS[view]}{_behind(numbers)}. "
+        "Rows: layers, columns: heads."
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,13 +27,21 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.report.answers.metric import label_phrase
+from headbook.report.findings.finding import (
+    ChosenHead,
+    choose_head,
+    head_link,
+    uniform_estimate,
+)
 from headbook.report.findings.head_numbers import (
     HeadMetricNumbers,
     Place,
     cell_number,
     drawn_numbers,
 )
+from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
+from headbook.report.trees import TREES
 from headbook.report.wording import (
     DIRECTIONS,
     FEW_WORDS,
@@ -43,12 +51,10 @@ from headbook.report.wording import (
     head_name,
     is_share,
     label_name,
-    number,
-    tie_note,
-    tied_places,
     unbroken,
 )
-from headbook.schema import relation_of
+from headbook.schema import HELD_OUT_SPLIT, HIGHEST, HeadKey, relation_of
+from headbook.study.tables import RowKey
 
 MAX_NOTED = 150  # heads beyond which cells have no note and marks no link, to keep pages small
 MAX_LINKED = 400  # heads beyond which numbers of single heads are no links
@@ -83,7 +89,8 @@ class HeadSection:
         stack, title: the stack, as files and as pages call it.
         figure: heat map in files, with data of all views and offered labels.
         plot: marks of all heads by layer; None if the metric has several labels.
-        labels: labels that readers may choose from, with their names; empty for a single one.
+        labels: labels that readers may choose from, with their names and their phrases as the
+            beginning of a sentence; empty for a single one.
         views: views with their names.
         choice: view and label of the map.
         highest: the head with the highest value of the label, in words.
@@ -93,8 +100,9 @@ class HeadSection:
         fills: fills of the scale from the lowest number to the highest.
         curve: the metric by layer; None without values of layers.
         layers: table of the metric by layer; None without values of layers.
-        best: the best head for each label; None without several labels.
-        few: labels with few observations: the best head, counted; None without any.
+        best: the head that one half of the sentences chooses for each label, with its number of
+            the other half; None without several labels.
+        few: labels with few observations, and their number; None without any.
         by_label: heads with their values of many labels; None without several labels.
         variants: heat maps of variants of the metric in files, with the ids of the variants.
     """
@@ -103,7 +111,7 @@ class HeadSection:
     title: str
     figure: Figure
     plot: Plot | None
-    labels: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str, str], ...]
     views: tuple[tuple[str, str], ...]
     choice: tuple[str, str]
     highest: str
@@ -147,10 +155,10 @@ def head_section(
         title=capital(STACKS[results.stack.name]),
         figure=heat_figure(numbers),
         plot=None if several else _plot(numbers),
-        labels=tuple((each, label_name(each)) for each in labels) if several else (),
+        labels=tuple(_named(metric, each) for each in labels) if several else (),
         views=tuple((str(v), VIEWS[v]) for v in views),
         choice=(str(view), label),
-        highest=f"{label_name(label)}: {_highest(numbers)}" if several else "",
+        highest=f"{_named(metric, label)[2]}: {_highest(numbers)}" if several else "",
         maps=tuple(maps),
         scale=(scale.low, scale.high),
         ends=scale.texts,
@@ -162,6 +170,11 @@ def head_section(
         by_label=by_label,
         variants=tuple((each.metric.id, heat_figure(each)) for each in beside),
     )
+
+
+def _named(metric: HeadMetric, label: str) -> tuple[str, str, str]:
+    """Return a label with its name and its phrase, which begins a sentence."""
+    return label, label_name(label), capital(label_phrase(label, metric.id))
 
 
 class _Scale:
@@ -310,50 +323,75 @@ def _label_tables(
     numbers: HeadMetricNumbers, scale: _Scale, variants: Sequence[HeadMetricNumbers]
 ) -> Tables:
     """Return the tables of a metric of several labels: best heads, few observations, by label."""
-    each = [numbers._replace(label=label) for label in numbers.results.drawable(numbers.metric)]
-    seen = {one.label: float(one.heads.events.max()) for one in each if one.known}
-    often = [one for one in each if seen.get(one.label, 0) >= FEW_WORDS]
-    seldom = [one for one in each if one.known and seen[one.label] < FEW_WORDS]
-    often.sort(key=lambda one: -float(np.nanmax(one.heads.value)))
-    seldom.sort(key=lambda one: -seen[one.label])
+    tree = TREES.get(numbers.metric.id)
+    alike = tree.same_for_all_heads if tree else frozenset[str]()
+    labels = [x for x in numbers.results.drawable(numbers.metric) if x not in alike]
+    known = [one for x in labels if (one := numbers._replace(label=x)).known]
+    best = [(one, chosen) for one in known if (chosen := _chosen(one)) is not None]
+    best.sort(key=lambda found: -found[1].value.value)
+    often = {one.label for one, _ in best}
+    seen = [(one.label, float(one.heads.events.max())) for one in known]
+    seldom = sorted(((x, n) for x, n in seen if x not in often), key=lambda found: -found[1])
     offered = {*offered_labels(numbers)}
-    drawn = [one for one in each if one in often and one.label in offered]
+    drawn = [one for one in known if one.label in offered and dict(seen)[one.label] >= FEW_WORDS]
+    drawn.sort(key=lambda one: -float(np.nanmax(one.heads.value)))
+    few = [Row(_label_title(numbers, label), (f"{n:,.0f}",)) for label, n in seldom]
     return (
-        _best_table(often, seen, [v.metric for v in variants]) if often else None,
-        PageTable(("label", "head", "value"), tuple(map(_few_row, seldom))) if seldom else None,
+        _best_table(best, [v.metric for v in variants]) if best else None,
+        PageTable(("label", "observations"), tuple(few)) if few else None,
         _by_label(drawn, scale) if len(drawn) > 1 else None,
     )
 
 
+def _label_title(numbers: HeadMetricNumbers, label: str) -> str:
+    """Return a label as the beginning of a row."""
+    return unbroken(capital(label_phrase(label, numbers.metric.id)))
+
+
+def _chosen(numbers: HeadMetricNumbers) -> ChosenHead | None:
+    """Return the head that the selection split chooses, with its number of the held-out split.
+
+    Returns:
+        None with fewer than `FEW_WORDS` held-out observations.
+    """
+    results, metric, view, label = numbers
+    chosen = choose_head(results, metric.id, view, label)
+    if chosen is None or chosen.value.events < FEW_WORDS or math.isnan(chosen.value.value):
+        return None
+    return chosen
+
+
 def _best_table(
-    labels: Sequence[HeadMetricNumbers], seen: Mapping[str, float], variants: Sequence[HeadMetric]
+    labels: Sequence[tuple[HeadMetricNumbers, ChosenHead]], variants: Sequence[HeadMetric]
 ) -> PageTable:
-    """Return the head of the highest value for each label, beside uniform attention."""
+    """Return the chosen head of each label with its held-out number, beside uniform attention."""
     rows = []
-    for one in labels:
-        place = one.best()
-        written = partial(number, share=one.share)
-        others = [each for each in tied_places(one.heads.value, written) if each != place]
-        note = tie_note([head_name(one.name((each[0], each[1]))) for each in others])
-        cell = NumberCell.of(one.at(place), one.metric)
-        even = NumberCell.of(one.uniform.at(place[0]), one.metric)
+    for one, chosen in labels:
+        results, metric, view, label = one
+        cell = NumberCell.of(chosen.value, metric)
+        even = uniform_estimate(results, metric.id, view, label, chosen.head.layer)
         cells = (
-            f"{seen[one.label]:,.0f}",
-            words_cell(one.link(place), note),
-            cell.with_row("heads", one.head_row(place)),
-            even.text,
-            *(_variant_cell(one, variant, place) for variant in variants),
+            f"{chosen.value.events:,.0f}",
+            words_cell(head_link(chosen.head), chosen.tied),
+            cell.with_row("tests", held_out_row(one, chosen)),
+            NumberCell.of(even, metric).text,
+            *(_variant_cell(one, variant, chosen.place) for variant in variants),
         )
-        rows.append(Row(unbroken(capital(label_phrase(one.label))), cells))
-    titles = (
-        "label",
-        "observations",
-        "head",
-        "value",
-        UNIFORM,
-        *(v.title.lower() for v in variants),
-    )
+        rows.append(Row(_label_title(one, label), cells))
+    others = (f"{v.title.lower()}, all sentences" for v in variants)
+    titles = ("label", "observations", "head", "value", UNIFORM, *others)
     return PageTable(titles, tuple(rows))
+
+
+def held_out_row(numbers: HeadMetricNumbers, chosen: ChosenHead) -> RowKey:
+    """Return the row of a chosen head's held-out number in the table of tests."""
+    _, metric, view, label = numbers
+    stack, layer, head = chosen.head
+    linked = claim_number(
+        "", HIGHEST, stack, HeadKey(metric.id, view, label), split=HELD_OUT_SPLIT, layer=layer,
+        head=head,
+    )  # fmt: skip
+    return linked.row
 
 
 def _variant_cell(
@@ -371,17 +409,6 @@ def _variant_cell(
     if _is_ratio(variant):
         return HeatCell(linked.text, ratio_class(estimate.value), linked)
     return words_cell(linked, style="number")
-
-
-def _few_row(numbers: HeadMetricNumbers) -> Row:
-    """Return the best head for a label of few observations; shares as counts."""
-    place = numbers.best()
-    estimate = numbers.at(place)
-    text = number(estimate.value)
-    if numbers.share:
-        text = f"{round(estimate.value * estimate.events):,} of {estimate.events:,.0f}"
-    cells = (numbers.link(place), words_cell(numbers.head_number(place, text)))
-    return Row(unbroken(capital(label_phrase(numbers.label))), cells)
 
 
 def _by_label(labels: Sequence[HeadMetricNumbers], scale: _Scale) -> PageTable:

@@ -165,17 +165,23 @@ def cosine_title(cosines: Estimates) -> str:
     return f"They leave their embedding {'early' if first > second else 'late'}"
 
 
-def own_title(shares: Floats) -> str:
-    """Return what the curve of tokens that are nearest to themselves shows."""
-    most = np.flatnonzero(shares >= UNTIL)
-    if np.isnan(shares).any() or (len(most) and most[-1] != len(most) - 1):
+def own_title(shares: Floats, of_classes: Floats) -> str:
+    """Return what the curves of tokens that are nearest to themselves show.
+
+    Args:
+        shares: shares of all tokens. *Shape:* ``(layer,)``.
+        of_classes: shares of the classes that are drawn. *Shape:* ``(class, layer)``.
+    """
+    lowest = np.vstack([shares, of_classes]).min(0)
+    most = np.flatnonzero(lowest >= UNTIL)
+    if np.isnan(lowest).any() or (len(most) and most[-1] != len(most) - 1):
         return "How many are nearest to themselves"
-    if len(most) == len(shares):
+    if len(most) == len(lowest):
         return "Most stay nearest to themselves"
-    if not len(most):
-        return "Many are not nearest to themselves"
-    late = len(most) >= len(shares) / 2
-    return f"Most stay nearest to themselves {'until late' if late else 'at first'}"
+    if len(most):
+        return f"Most stay nearest to themselves up to layer {most[-1]}"
+    many = (shares < UNTIL).all()
+    return "Many are not nearest to themselves" if many else "How many are nearest to themselves"
 
 
 def kept_title(kept: Estimates) -> str:

@@ -38,8 +38,21 @@ from headbook.schema import EmbeddingSpace, HeadKey, ResidualPoint, relation_of
 NOT_MEASURED: Parts = ("Not measured in this model.",)
 
 
-def label_phrase(label: str) -> str:
-    """Return a label in words: ``from a direct object to its verb (obj)``."""
+ATTENDED = {  # keys of the attention to kinds of tokens
+    "previous": "the previous token",
+    "next": "the next token",
+    "first": "the first token",
+}
+
+
+def label_phrase(label: str, metric: str = "") -> str:
+    """Return a label in words: ``from a direct object to its verb (obj)``.
+
+    Args:
+        metric: id of the metric, which decides what the label is about.
+    """
+    if metric == ids.ATTENTION_TO:
+        return f"to {ATTENDED.get(label) or label_name(label)}"
     relation, direction = relation_of(label)
     return relation_words(label) if relation and direction in DIRECTIONS else label_name(label)
 
@@ -50,7 +63,8 @@ def head_metric_answer(results: StackResults, metric: HeadMetric) -> Parts:
     if numbers is None:
         return NOT_MEASURED
     if len(results.drawable(numbers.metric)) > 1:
-        return _best(numbers, f"{capital(label_phrase(numbers.label))}: most in ")
+        phrase = capital(label_phrase(numbers.label, metric.id))
+        return _relation_answer(numbers, phrase) or _best(numbers, f"{phrase}: most in ")
     layers = [n for n in results.stack.attention_layers if not np.isnan(numbers.layers.value[n])]
     extremes = apart(numbers.layers, layers) if metric.has_layer_value else None
     if extremes is None:
@@ -76,23 +90,45 @@ def _best(numbers: HeadMetricNumbers, start: str) -> Parts:
     return start, numbers.link(place), ", ", linked, *_baseline(numbers, place)
 
 
-def _baseline(numbers: HeadMetricNumbers, place: Place) -> Parts:
-    """Return the end of a sentence: what the best head of a relation, or any head, is held against.
+def _relation_answer(numbers: HeadMetricNumbers, phrase: str) -> Parts:
+    """Return the head of a tested relation beside the best surface rule; empty without a test.
 
-    A relation that was tested has the best surface rule, other numbers have uniform attention.
+    Both numbers are of the held-out split.
     """
-    results, metric, view, label = numbers
+    results, metric, _, label = numbers
     tests = results.cached(tests_of_stack) if metric.id == ids.RELATION_ACCURACY else None
-    if tests is not None and label in tests.labels:
-        n = tests.labels.index(label)
-        rule = relation_number(results, tests, n, percent(float(tests.at_rule.value[n])))
-        return "; the best surface rule, on held-out sentences: ", rule, "."
+    if tests is None or label not in tests.labels:
+        return ()
+    n = tests.labels.index(label)
+    layer, head = map(int, tests.head[n])
+    accuracy, at_rule = float(tests.accuracy.value[n]), float(tests.at_rule.value[n])
+    return (
+        sentence_start(results, f"{phrase}: most in "),
+        numbers.link((layer, head)),
+        ", ",
+        relation_number(results, tests, n, percent(accuracy)),
+        " on held-out sentences; ",
+        beside(accuracy, at_rule, "the best surface rule"),
+        relation_number(results, tests, n, percent(at_rule)),
+        ".",
+    )
+
+
+def beside(value: float, baseline: float, name: str) -> str:
+    """Return the words before a baseline's number, which say if the value is below it."""
+    return f"less than {name}: " if value < baseline else f"{name}: "
+
+
+def _baseline(numbers: HeadMetricNumbers, place: Place) -> Parts:
+    """Return the end of a sentence: the highest number of a head beside uniform attention."""
+    results, metric, view, label = numbers
     even = float(numbers.uniform.value[place[0]])
     if math.isnan(even):
         return (".",)
     key = HeadKey(metric.id, view, label)
     linked = uniform_row(results, key, place[0], numbers.printed(even))
-    return "; uniform attention: ", linked, "."
+    words = beside(float(numbers.at(place).value), even, "uniform attention")
+    return f"; {words}", linked, "."
 
 
 def apart(numbers: Estimates, layers: Sequence[int]) -> tuple[int, int] | None:
@@ -142,7 +178,7 @@ def head_metric_scope(results: StackResults, metric: HeadMetric) -> tuple[tuple[
     about = "all of them"
     if metric.source is Source.RANDOM:
         term, count, about = "Sequences", int(value.sentences.max()), "of random tokens"
-    elif metric.source is not Source.ALL:
+    elif metric.source is not Source.ALL and sample_size(results) < count:
         about = f"of which {sample_size(results):,}, chosen by a hash of their content, count"
     known = not np.isnan(numbers.uniform.value).all()
     compared = "uniform attention on the same sentences. " if known else "nothing else. "
