@@ -254,7 +254,7 @@ def overview_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count
     for claim in (node for node in main.every("li") if "claim" in node.attributes.get("class", "")):
         number = claim.attributes["id"].removeprefix("c")
         lit = [a for a in main.every("a") if f"k{number}" in a.attributes.get("class", "").split()]
-        lights = re.search(r"lights ([\d,]+) head", claim.text())
+        lights = re.search(r"([\d,]+) heads? · evidence", claim.text())
         assert lights
         yield f"claim {number}", spelt(lights[1]), len(lit)
     relations = tests[(tests["claim"] == "relation") & (tests["split"] == "held_out")]

@@ -321,8 +321,7 @@ def _claim_items(
             own = by_stack[claim.stack]
             maps = mean_map(results[claim.stack], own, places)
             word = claim_word(own, maps, special=claim.kind == "sink")
-        lights = f"lights {count_text(len(claim.heads), 'head')}"
-        yield ClaimItem(claim, number_of_claim, lights, word)
+        yield ClaimItem(claim, number_of_claim, count_text(len(claim.heads), "head"), word)
 
 
 def opacity_step(weight: float) -> int:
