@@ -24,6 +24,7 @@ from headbook.report.answers.head_losses import (
 from headbook.report.answers.overview.claim_parts import OverviewClaim
 from headbook.report.answers.overview.claims import overview_claims
 from headbook.report.answers.overview.family_claim import FamilyHeads, family_heads
+from headbook.report.answers.overview.layer_runs import layers_sentence
 from headbook.report.answers.overview.live_sentence import (
     LiveSentence,
     claim_word,
@@ -151,6 +152,7 @@ class OverviewPage(Page):
     Attributes:
         name: name of the model.
         purpose, gives: kind of the model, and its output.
+        does: what the layers do one after the other, by stack; empty without families.
         size: parameters, layers, heads and texts.
         claims: what the numbers support.
         unsupported: a sentence in place of claims; empty with claims.
@@ -183,6 +185,7 @@ class OverviewPage(Page):
     name: str
     purpose: Purpose
     gives: str
+    does: tuple[str, ...]
     size: str
     claims: tuple[ClaimItem, ...]
     unsupported: str
@@ -223,6 +226,7 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
         name=manifest.model.name,
         purpose=purpose_of(study),
         gives=what_it_gives(study),
+        does=tuple(filter(None, map(layers_sentence, results.values()))),
         size=_size(manifest),
         claims=tuple(_claim_items(results, claims, live)),
         unsupported="" if claims else _unsupported(manifest),
