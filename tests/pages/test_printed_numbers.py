@@ -54,7 +54,7 @@ EXEMPT = (
     Exempt(CONSTANTS, r"95 % (?:intervals?|confidence)|p [<≤≥] 0\.05|at least (?:40|90) %"),
     Exempt(CONSTANTS, r"\(95 %, all [a-z ]+ together\)"),
     Exempt(CONSTANTS, r"threshold 40 %|± 0\.002|0 to 0\.69 nats|top [15] %|cosine ≥ 0\.9"),
-    Exempt(CONSTANTS, r"margin[^:;]*: [\d.]+ (?:× 10⁻³|% of the loss)|equal shares: [\d.]+ %"),
+    Exempt(CONSTANTS, r"margin[^:;]*: [\d.]+ (?:thousandths|% of the loss)|equal shares: [\d.]+ %"),
     Exempt(CONSTANTS, r"at least \d+ times|weights under 10%|flows below 2\.5 %"),
     Exempt(CONSTANTS, r"full colour from (?:a weight of )?0\.5|surely at least 0\.3"),
     Exempt(TICKS, r"^(?:layer )?[−+]?\d[\d.]* ?%?$", "text"),
