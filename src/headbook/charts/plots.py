@@ -211,7 +211,8 @@ def printed_style(*, narrow: bool) -> str:
         f".ld{{stroke:{STRONG};fill:none}}.bx{{fill:{LINE}}}.st{{stroke-width:2}}"
         f".rl{{stroke:{PRINTED_INK};stroke-width:2.4}}.rl.weak{{stroke:{MUTED}}}"
         f".rise{{stroke:{PRINTED_INK};stroke-width:5;opacity:0.28}}.rise.weak{{stroke-width:2}}"
-        f".iv.weak{{stroke:{STRONG};stroke-dasharray:3 3}}.at-phone,.at-wide{hidden}{{display:none}}"
+        f".iv.weak{{stroke:{STRONG};stroke-dasharray:3 3}}"
+        f".at-phone,.at-wide{hidden}{{display:none}}"
         f".halo{{paint-order:stroke;stroke:{PRINTED_PAPER};stroke-width:4}}"
         ".ln{fill:none;stroke-width:2.4}.ln.faint{stroke-width:1.3;opacity:0.5}.thin{fill:none;opacity:0.34}.bd{opacity:0.13}"
     ]
@@ -400,9 +401,7 @@ def _point_names(points: Sequence[str], places: Sequence[float], y: float) -> It
             yield text(point, percent(x), y, "mid s" if index % narrow == 0 else "mid s at-wide")
 
 
-def end_labels(
-    ends: Sequence[tuple[float, str]], scale: Scale, *, strokes: bool = True
-) -> str:
+def end_labels(ends: Sequence[tuple[float, str]], scale: Scale, *, strokes: bool = True) -> str:
     """Return labels at least `LABEL_DISTANCE` apart.
 
     Args:

@@ -110,13 +110,23 @@ def _beside_others(verdicts: Mapping[Place, AblationVerdict], heads: Set[Place])
     these, others, elsewhere = here & heads, here - heads, heads & {*verdicts} - here
     counts = "head counts" if len(here & changing) >= NEARLY_EVERY * len(here) else "heads count"
     many = "nearly every" if counts == "head counts" else "most"
-    start: Parts = (f"In layer {layer}, ", amount(these), " of these heads ",
-                    "changes" if len(these) == 1 else "change", " the output when replaced alone",)  # fmt: skip
+    start: Parts = (
+        f"In layer {layer}, ",
+        amount(these),
+        " of these heads ",
+        "changes" if len(these) == 1 else "change",
+        " the output when replaced alone",
+    )
     if not others:
         found: Parts = (*start, "; no other head of the layer was replaced.")
     elif all(2 * len(each & changing) > len(each) for each in (these, others)):
-        found = (f"In layer {layer} {many} {counts}, striped or not: replaced alone, ",
-                 amount(these), " of these and ", amount(others), " others change the output.")  # fmt: skip
+        found = (
+            f"In layer {layer} {many} {counts}, striped or not: replaced alone, ",
+            amount(these),
+            " of these and ",
+            amount(others),
+            " others change the output.",
+        )
     else:
         found = (*start, ", and ", amount(others), " others.")
     rest: Parts = (" In other layers, ", amount(elsewhere), " do.") if elsewhere else ()

@@ -6,7 +6,7 @@ each further run has to raise the log likelihood by more than the number of its 
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -92,7 +92,7 @@ def _ends(counts: Floats, most: int) -> tuple[int, ...]:
 
     def loss(ends: tuple[int, ...]) -> float:
         bounds = (0, *ends, len(counts))
-        likelihood = sum(_likelihood(sums[b] - sums[a]) for a, b in zip(bounds, bounds[1:]))
+        likelihood = sum(_likelihood(sums[b] - sums[a]) for a, b in pairwise(bounds))
         return cost * len(ends) - likelihood
 
     return min(divisions, key=loss)
