@@ -54,15 +54,15 @@
   };
   /** @type {(found: FindData) => (row: HeadRow, i: number) => Entry} */
   const headEntry =
-    ({ relations, types }) =>
+    ({ relations, types, roles }) =>
     ([name, href, stack, layer, label, looks, relation], i) => {
       const spelled = relations[relation[0].split(" ")[0]] || "";
-      const summary = [
+      const unseen = [
         types[i] || label[0],
         looks[0] && `attends most to ${looks[0]}`,
-        relation[0] && `best at ${relation[0]}${spelled && ` (${spelled})`}`,
+        relation[0] && `best at ${relation[0]} ${spelled}`,
       ];
-      return entry(name, href, summary.filter(Boolean).join("; "), "", {
+      return entry(name, href, roles[i], unseen.filter(Boolean).join(" "), {
         at: { stack, layer, head: Number(name.split("H").pop()) },
       });
     };

@@ -337,12 +337,12 @@ def test_a_group_that_fills_its_layers_is_its_own_random_set() -> None:
 @pytest.mark.parametrize(
     ("rank", "sets", "expected"),
     [
-        (1, 100, ("larger than 100 of 100", True)),
-        (101, 100, ("smaller than 100 of 100", True)),
-        (2, 100, ("larger than 99 of 100", True)),
-        (4, 100, ("larger than 97 of 100", False)),
-        (21, 20, ("smaller than 20 of 20", False)),
-        (11, 20, ("larger than 10 of 20", False)),
+        (1, 100, ("above all 100 random sets", True)),
+        (101, 100, ("below all 100 random sets", True)),
+        (2, 100, ("above 99 of 100 random sets", True)),
+        (4, 100, ("above 97 of 100 random sets", False)),
+        (21, 20, ("below all 20 random sets", False)),
+        (11, 20, ("above 10 of 20 random sets", False)),
     ],
 )
 def test_a_rank_among_random_sets_is_clear_only_if_few_sets_lie_beyond(

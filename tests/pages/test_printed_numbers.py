@@ -54,7 +54,7 @@ EXEMPT = (
     Exempt(CONSTANTS, r"95 % (?:intervals?|confidence)|p [<≤≥] 0\.05|at least (?:40|90) %"),
     Exempt(CONSTANTS, r"\(95 %, all [a-z ]+ together\)"),
     Exempt(CONSTANTS, r"threshold 40 %|± 0\.002|0 to 0\.69 nats|top [15] %|cosine ≥ 0\.9"),
-    Exempt(CONSTANTS, r"margin[^:;]*: [\d.]+ (?:× 10⁻³|% of the loss)|equal shares: [\d.]+ %"),
+    Exempt(CONSTANTS, r"margin[^:;]*: [\d.]+ (?:thousandths|% of the loss)|equal shares: [\d.]+ %"),
     Exempt(CONSTANTS, r"at least \d+ times|weights under 10%|flows below 2\.5 %"),
     Exempt(CONSTANTS, r"full colour from (?:a weight of )?0\.5|surely at least 0\.3"),
     Exempt(CONSTANTS, r"100 %: all the same"),
@@ -255,7 +255,7 @@ def overview_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count
     for claim in (node for node in main.every("li") if "claim" in node.attributes.get("class", "")):
         number = claim.attributes["id"].removeprefix("c")
         lit = [a for a in main.every("a") if f"k{number}" in a.attributes.get("class", "").split()]
-        lights = re.search(r"lights ([\d,]+) head", claim.text())
+        lights = re.search(r"([\d,]+) heads? · evidence", claim.text())
         assert lights
         yield f"claim {number}", spelt(lights[1]), len(lit)
     relations = tests[(tests["claim"] == "relation") & (tests["split"] == "held_out")]

@@ -233,7 +233,7 @@ def next_noun(**changes: object) -> NextWordTest:
         return Estimate(value, value - 0.05, value + 0.05, 36, 259, 30)
 
     test = NextWordTest(
-        TARGETS[0], number(0.66), 1, number(0.52), number(0.16), number(0.14), 0.001
+        TARGETS[0], number(0.66), 1, number(0.52), number(0.16), number(0.14), 0.001, 0.15
     )
     return test._replace(**changes)  # type: ignore[arg-type]
 

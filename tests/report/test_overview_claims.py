@@ -14,7 +14,8 @@ from chosen_results import NO_ESTIMATES, Fake, fake_results, half_of, up_and_dow
 from headbook.analysis.accumulators import SELECTION, Estimate
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.pages.parts.page import plain_text
-from headbook.report import relation_tests
+from headbook.report import next_word_tests, relation_tests
+from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.overview.ablation_claims import layer_claim, sink_heads_claim
 from headbook.report.answers.overview.attention_claims import (
     induction_claim,
@@ -29,7 +30,7 @@ from headbook.report.answers.overview.numbers import pooled
 from headbook.report.claims import table as claims_table
 from headbook.report.claims.ablation import layer_ratio_rows
 from headbook.report.linked_rows import LinkedNumber
-from headbook.report.relations import HeadRule, head_rules
+from headbook.report.next_word_tests import TARGETS, NextWordTest
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import whole_percent
 from headbook.schema import AblationTarget, Baseline, BaselineRun, HeadKey, SinkView
@@ -149,24 +150,31 @@ def test_a_family_has_a_tenth_of_the_heads_of_its_layers(amount: int, claimed: b
     assert bool(only(family_claim, fake_results(typed([row])))) == claimed
 
 
-def test_a_head_without_a_test_of_its_own_supports_no_family(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nearby words: a relation, else a rule that names half of the strongest words."""
+def test_a_head_without_a_test_of_its_own_supports_no_family() -> None:
+    """Nearby words: a relation, else the next word of a class as the head's page has it."""
     results = fake_results(typed([[NEARBY, NEARBY, MIXED]]))
     assert not only(family_claim, results)
-    half = Estimate(0.7, 0.6, 0.8, 40, 400.0, 40.0)
-    rule = HeadRule(
-        "offset:1", half, half, half._replace(value=0.1), Estimate(0.6, 0.5, 0.7, 40, 0)
+    share, offset, mean, margin = (
+        Estimate(value, value - 0.05, value + 0.05, 40, 400.0, 40.0)
+        for value in (0.7, 0.5, 0.1, 0.2)
     )
-    results._made[head_rules] = {(0, 1): rule}
+    test = NextWordTest(TARGETS[0], share, 1, offset, mean, margin, 0.005, 0.2)
+
+    def measured(*tests: NextWordTest) -> StackResults:
+        chosen = fake_results(typed([[NEARBY, NEARBY, MIXED]]), sentences=400)
+        chosen._made[next_word_tests._tests] = {(0, n): each for n, each in enumerate(tests)}
+        return chosen
+
+    results = measured(test, test._replace(chosen=0.3))
     assert only(family_claim, results) == (
-        f"In layer 0, two heads attend to nearby words; L0·H1 most to the next word, "
-        f"for 70{PERCENT} of words."
+        f"In layer 0, two heads attend to nearby words; L0·H1 to the next noun or verb, "
+        f"in 70{PERCENT} of cases."
     )
-    for weak in (half._replace(value=0.4), half._replace(effective=3.0)):
-        results._made[head_rules] = {(0, 1): rule._replace(agreement=weak)}
-        assert not only(family_claim, results)
+    (claim,) = family_claim(results)
+    sentence = head_roles(results)[HeadName("self", 0, 1)].plain
+    assert sentence[1:-1] in plain_text(claim.evidence)
+    for weak in (test._replace(p=0.2), test._replace(share=share._replace(value=0.4))):
+        assert not only(family_claim, measured(weak, weak))
     tests = chosen_tests(
         ["case:to_head"], [(0, 0)], [0.84], [0.4], [0.005], shape=(1, 3), others=100, words=45,
         sentences=36,
@@ -260,11 +268,14 @@ def test_a_layer_is_claimed_if_its_effect_lies_above_every_other_one() -> None:
     evidence = plain_text(claim.evidence)
     assert "ratio 8.0 [" in evidence
     assert evidence.startswith("1 minus the cosine of sentence vectors")
+    by_construction = "writes the sentence vector directly: its effect is partly by construction."
+    assert by_construction in evidence
     assert f"{SENTENCES} sentences" in evidence
     (claim,) = layer_claim(replaced({"layer 0": 0.24, "layer 1": 0.03}))
     assert plain_text(claim.sentence) == (
         "Without layer 0, the sentence vector changes 8 times as much as without any other layer."
     )
+    assert by_construction not in plain_text(claim.evidence)
     loss = replaced({"layer 0": 0.05, "layer 1": 0.06}, target=AblationTarget.LOSS)
     assert only(layer_claim, loss) == (
         "Without layer 1, the loss rises 1.2 times as much as without any other layer."

@@ -297,21 +297,33 @@ def test_key_driven_heads_are_counted_by_layer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("means", "wanted"),
+    ("columns", "means", "wanted"),
     [
-        ((0.05, 0.05), "They are not useless: two of two change the output when replaced alone, "
-                       "all in layer 0."),
-        ((0.05, 0.0), "They are not useless: one of two changes the output when replaced alone."),
-        ((0.0, 0.0), "Replaced alone, each of the two can go; all together were not tested."),
-        ((0.0075, 0.0), "Whether they matter is not known: of two replaced alone, none surely"),
-        (None, ""),
+        ((0.05, 0.05), (0.05, 0.05),
+         "In layer 0, 2 of 2 of these heads change the output when replaced alone; no other head "
+         "of the layer was replaced."),
+        ((0.05, 0.05), (0.05, 0.0),
+         "In layer 0, 1 of 2 of these heads change the output when replaced alone; no other head "
+         "of the layer was replaced."),
+        ((0.05, 0.5), (0.05, 0.05),
+         "In layer 0 nearly every head counts, striped or not: replaced alone, 1 of 1 of these "
+         "and 1 of 1 others change the output."),
+        ((0.05, 0.5), (0.05, 0.0),
+         "In layer 0, 1 of 1 of these heads changes the output when replaced alone, and 0 of 1 "
+         "others."),
+        ((0.05, 0.05), (0.0, 0.0),
+         "Replaced alone, each of the two can go; all together were not tested."),
+        ((0.05, 0.05), (0.0075, 0.0),
+         "Whether they matter is not known: of two replaced alone, none surely changes the "
+         "output."),
+        ((0.05, 0.05), None, ""),
     ],
 )  # fmt: skip
-def test_whether_key_driven_heads_matter_is_said_by_verdicts(
-    means: tuple[float, ...] | None, wanted: str
+def test_whether_key_driven_heads_matter_is_said_beside_other_heads_of_their_layer(
+    columns: tuple[float, ...], means: tuple[float, ...] | None, wanted: str
 ) -> None:
-    found = striped([[0.05, 0.05]], None if means is None else effects(*means))
-    assert plain_text(stripes_matter(found)).startswith(wanted)
+    found = striped([columns], None if means is None else effects(*means))
+    assert plain_text(stripes_matter(found)) == wanted
 
 
 def test_the_chart_of_changes_has_all_heads_together_before_single_ones(

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from headbook.pages.parts.exemplars import received_pair, received_picture
+from headbook.report.answers import received_attention
+from headbook.report.answers.head_numbers import RoleSentence
 from headbook.report.answers.received_attention import (
     MIN_QUERIES,
+    most_received,
     received_exemplars,
     strongest_received,
 )
 from headbook.report.results import StackResults, stack_results
+from headbook.report.wording import visible
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar
 from sites import Site
 
@@ -90,3 +95,28 @@ def test_in_causal_attention_only_later_words_count(decoder_site: Site) -> None:
     received = strongest_received(results, with_weights(exemplar, weights))
     assert received
     assert (received.key, received.queries) == (1, n - 2)
+
+
+def test_only_heads_of_that_role_have_a_sentence_that_shows_it(
+    results: StackResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The picture of the sentence leaves out the sink, whose column would hide the others."""
+    exemplar, words = long_exemplar(results)
+    weights = np.zeros(exemplar.attention.shape)
+    weights[:, words[2]] = 0.4
+    favoured = with_weights(exemplar, weights)
+    data = replace(results.study.sentence_data, exemplars=(favoured,))
+    study = replace(results.study, sentence_data=data)
+    for kind in ("broadcast", "near_uniform"):
+        own = StackResults(study, results.stack)
+        role = RoleSentence(kind, ("Attends.",))
+        monkeypatch.setattr(received_attention, "head_roles", lambda _, r=role: {exemplar.head: r})
+        assert [*most_received(own)] == ([exemplar.head] if kind == "broadcast" else [])
+    received = strongest_received(results, favoured)
+    assert received
+    piece = data.sentences[exemplar.index].texts[results.stack.keys].pieces[words[2]]
+    assert received_pair(results, received) == f"other words → {visible(piece)}"
+    weights[:, 0] = 0.6  # of the sink
+    with_sink = strongest_received(results, with_weights(exemplar, weights))
+    assert with_sink
+    assert received_picture(results, with_sink) == received_picture(results, received)

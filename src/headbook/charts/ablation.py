@@ -345,7 +345,7 @@ def compared_plot(
     ends = effect_ends(values) if log else (min(values), max(values))
     ends = ends if ends[0] < ends[1] else (ends[0] - 1, ends[1] + 1)
     ticks = effect_ticks(ends) if log else even_ticks(*ends, number)
-    place, scale = _across(ends, log=log), Scale(*ends, PLOT_HEIGHT, bottom=44, log=log)
+    place, scale = _across(ends, log=log), Scale(*ends, PLOT_HEIGHT, top=26, bottom=44, log=log)
     marks = [
         PlotMark(
             mark("model", place(other), scale(head.value)), head.style, head.href,
@@ -388,7 +388,7 @@ def pruning_plot(name: str, caption: str, rows: pd.DataFrame, *, unit: str) -> P
     ends = min(0.0, float(np.nanmin(known))), float(np.nanmax(known))
     ends = ends if ends[0] < ends[1] else (ends[0], ends[0] + 1)
     ticks = even_ticks(*ends, number)
-    scale = Scale(*ends, PLOT_HEIGHT, bottom=44)
+    scale = Scale(*ends, PLOT_HEIGHT, top=26, bottom=44)
     place = _across((0.0, 1.0), log=False)
     shares = [(share, f"{100 * share:.0f}\u202f%") for share in (0, 0.2, 0.4, 0.6, 0.8, 1)]
     behind = [*grid(scale, [value for value, _ in ticks])]

@@ -34,6 +34,7 @@ OFFSET_HEIGHT, LAYER_HEIGHT = 330, 300  # pixels
 N_OFFSETS = 13  # offsets that the chart shows
 MIN_MARKED_SHARE = 0.2  # share of attention at one offset from which on a head has a mark
 MIN_NAMED_SHARE = 0.28  # share from which on the head is named, too
+MIN_PHONE_SHARE = 0.5  # share from which on the largest head of an offset has its name on phones
 MAX_NAMED, MAX_MARKS = 4, 40  # named heads at one offset, and marks at all of them
 MAX_NAME_PLACE = 88  # per cent of the plot beyond which names stand on the left of marks
 NAME_DISTANCE = 15.0  # pixels between two names
@@ -143,6 +144,10 @@ def _large(
             at_right = x > MAX_NAME_PLACE
             style, shift = ("end s halo at-page", -9) if at_right else ("s halo at-page", 9)
             yield text(words, percent(x), y + 4, style, shift)
+        largest = named.iloc[0]
+        if largest["share"] >= MIN_PHONE_SHARE:
+            words = f"L{largest['layer']}·H{largest['head']}"
+            yield text(words, percent(x), heights[0] + 4, "s halo at-phone", 9)
 
 
 def _line(

@@ -211,7 +211,8 @@ def printed_style(*, narrow: bool) -> str:
         f".ld{{stroke:{STRONG};fill:none}}.bx{{fill:{LINE}}}.st{{stroke-width:2}}"
         f".rl{{stroke:{PRINTED_INK};stroke-width:2.4}}.rl.weak{{stroke:{MUTED}}}"
         f".rise{{stroke:{PRINTED_INK};stroke-width:5;opacity:0.28}}.rise.weak{{stroke-width:2}}"
-        f".iv.weak{{stroke:{STRONG};stroke-dasharray:3 3}}.at-wide{hidden}{{display:none}}"
+        f".iv.weak{{stroke:{STRONG};stroke-dasharray:3 3}}"
+        f".at-phone,.at-wide{hidden}{{display:none}}"
         f".halo{{paint-order:stroke;stroke:{PRINTED_PAPER};stroke-width:4}}"
         ".ln{fill:none;stroke-width:2.4}.ln.faint{stroke-width:1.3;opacity:0.5}.thin{fill:none;opacity:0.34}.bd{opacity:0.13}"
     ]
@@ -400,11 +401,13 @@ def _point_names(points: Sequence[str], places: Sequence[float], y: float) -> It
             yield text(point, percent(x), y, "mid s" if index % narrow == 0 else "mid s at-wide")
 
 
-def end_labels(ends: Sequence[tuple[float, str]], scale: Scale) -> str:
+def end_labels(ends: Sequence[tuple[float, str]], scale: Scale, *, strokes: bool = True) -> str:
     """Return labels at least `LABEL_DISTANCE` apart.
 
     Args:
         ends: where each label would stand, in pixels, and its element with ``{y}`` for the place.
+        scale: scale of the values.
+        strokes: whether strokes connect labels that moved with the ends of their lines.
     """
     if not ends:
         return ""
@@ -413,7 +416,7 @@ def end_labels(ends: Sequence[tuple[float, str]], scale: Scale) -> str:
     spread = spread_values(wanted, LABEL_DISTANCE, limits)
     parts = []
     for (end, element), y in zip(ends, spread, strict=True):
-        if element and abs(y - end) > FAR_LABEL:
+        if strokes and element and abs(y - end) > FAR_LABEL:
             parts.append(f'<line class="ld" x1="-8" x2="8" y1="{end:.1f}" y2="{y:.1f}"/>')
         parts.append(element.replace("{y}", f"{y + 4:.1f}"))
     return "".join(parts)

@@ -298,13 +298,19 @@ def change_plot(results: StackResults, name: str, caption: str) -> Plot:
     if not math.isnan(margin):
         y = f'y1="{scale(margin):.1f}" y2="{scale(margin):.1f}"'
         behind.append(f'<line class="bl" x1="0" x2="100%" {y}/>')
-    step = 100 / len(rows)
+    together = rows["heads"].iloc[0] == TOGETHER
+    step = 100 / (len(rows) + together)
     marks: list[str | PlotMark] = []
+    if together:
+        x = percent(1.5 * step)
+        behind.append(f'<line class="gl" x1="{x}" x2="{x}" y1="40" y2="{CHANGE_HEIGHT - 40}"/>')
     for index, row in enumerate(rows.to_dict("records")):
-        x = step * (index + 0.5)
+        x = step * (index + 0.5 + (together and index > 0))
         marks += _change_marks(results, ablation, row, x, scale)
         down = 12 if len(rows) <= MAX_IN_ONE_ROW or index % 2 else 26
         marks.append(text(row["heads"], percent(x), CHANGE_HEIGHT - down, "mid s at-page"))
+        if index <= together:
+            marks.append(text(row["heads"], percent(x), CHANGE_HEIGHT - down, "mid s at-phone"))
     unit = text(f"change, {drawn_unit(ablation)}", "0", 16)
     return Plot(
         name=name, caption=caption, height=CHANGE_HEIGHT, behind=tuple(behind), marks=tuple(marks),
@@ -360,17 +366,18 @@ def _change_labels(rows: pd.DataFrame, margin: float, scale: Scale) -> str:
     """Return what the two kinds of marks and the line of the margin stand for."""
     ends: list[tuple[float, str]] = []
 
-    def add(y: float, *lines: tuple[str, str]) -> None:
-        for index, (style, words) in enumerate(lines):
+    def add(y: float, style: str, *lines: str) -> None:
+        for index, words in enumerate(lines):
             ends.append((y + 16 * index, text(words, "10", 0, style).replace('y="0.0"', 'y="{y}"')))
 
     change, masked = rows["change"].median(), rows["sink_masked"].median()
     methods = {*rows["change_method"]}
     keys = {EXACT: "● measured", ESTIMATED: "○ estimated"}
-    key = [("s", words) for method, words in keys.items() if method in methods]
-    add(scale(change) - 24, ("b", "the whole head"), *key)
+    key = [words for method, words in keys.items() if method in methods]
+    add(scale(change) + 8, "b", "the whole head")
     if not math.isnan(margin):
-        add(scale(margin), ("s", "a change counts"), ("s", "from here on"))
+        add(scale(margin) - 8, "s", "a change counts", "from here on")
     if not math.isnan(masked):
-        add(scale(masked) - 16, ("lb c-special", "only the sink"), ("lb c-special", "masked"))
-    return end_labels(ends, scale)
+        add(scale(masked) - 8, "lb c-special", "only the sink", "masked")
+    above = "".join(text(words, "10", 12 + 16 * n, "s") for n, words in enumerate(key))
+    return above + end_labels(ends, scale, strokes=False)

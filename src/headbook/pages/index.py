@@ -10,7 +10,8 @@ from headbook.charts import Drawing
 from headbook.charts.drawing import interval_dot
 from headbook.pages.overview_parts.claims import ClaimItem, lit_heads
 from headbook.pages.overview_parts.wall import Wall, tile_style, wall_of
-from headbook.pages.parts.head_card import card, strongest_of
+from headbook.pages.parts.exemplars import received_pair, received_picture
+from headbook.pages.parts.head_card import card, received_text, strongest_of
 from headbook.pages.parts.page import Page, coverage, input_names
 from headbook.pages.parts.run_facts import run_alarms, run_facts, run_warnings
 from headbook.report.answers.functions import HeadFunction, head_functions
@@ -24,6 +25,7 @@ from headbook.report.answers.head_losses import (
 from headbook.report.answers.overview.claim_parts import OverviewClaim
 from headbook.report.answers.overview.claims import overview_claims
 from headbook.report.answers.overview.family_claim import FamilyHeads, family_heads
+from headbook.report.answers.overview.layer_runs import layers_sentence
 from headbook.report.answers.overview.live_sentence import (
     LiveSentence,
     claim_word,
@@ -32,6 +34,7 @@ from headbook.report.answers.overview.live_sentence import (
     mean_map,
 )
 from headbook.report.answers.overview.model_kind import Purpose, purpose_of, what_it_gives
+from headbook.report.answers.received_attention import most_received
 from headbook.report.families import Family, family_names, sink_tokens
 from headbook.report.findings import Finding, findings_of
 from headbook.report.findings.ablation import ablation_summary
@@ -109,6 +112,7 @@ class FamilySection:
         more: number of heads without a tile.
         style: classes of the map of the clearest head.
         href, example: page and name of that head.
+        picture: map of the exemplar if it shows more than the mean map; else empty.
         pair: query and key of its strongest exemplar; empty without one.
         weight: weight of that pair.
         text: the exemplar, as classes and letters.
@@ -121,6 +125,7 @@ class FamilySection:
     style: str
     href: str
     example: str
+    picture: str
     pair: str
     weight: Link | None
     text: tuple[tuple[str, str], ...]
@@ -151,6 +156,7 @@ class OverviewPage(Page):
     Attributes:
         name: name of the model.
         purpose, gives: kind of the model, and its output.
+        does: what the layers do one after the other, by stack; empty without families.
         size: parameters, layers, heads and texts.
         claims: what the numbers support.
         unsupported: a sentence in place of claims; empty with claims.
@@ -183,6 +189,7 @@ class OverviewPage(Page):
     name: str
     purpose: Purpose
     gives: str
+    does: tuple[str, ...]
     size: str
     claims: tuple[ClaimItem, ...]
     unsupported: str
@@ -223,6 +230,7 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
         name=manifest.model.name,
         purpose=purpose_of(study),
         gives=what_it_gives(study),
+        does=tuple(filter(None, map(layers_sentence, results.values()))),
         size=_size(manifest),
         claims=tuple(_claim_items(results, claims, live)),
         unsupported="" if claims else _unsupported(manifest),
@@ -321,8 +329,7 @@ def _claim_items(
             own = by_stack[claim.stack]
             maps = mean_map(results[claim.stack], own, places)
             word = claim_word(own, maps, special=claim.kind == "sink")
-        lights = f"lights {count_text(len(claim.heads), 'head')}"
-        yield ClaimItem(claim, number_of_claim, lights, word)
+        yield ClaimItem(claim, number_of_claim, count_text(len(claim.heads), "head"), word)
 
 
 def opacity_step(weight: float) -> int:
@@ -408,16 +415,7 @@ def _family(results: Mapping[str, StackResults], family: FamilyHeads) -> FamilyS
         if any(head.stack == stack for head in family.heads)
     }
     parts = [f"{stack} {amount:,}" for stack, amount in stacks.items()]
-    exemplar = strongest_of(results[clearest.stack]).get(clearest)
-    found = card(results[clearest.stack], clearest)
-    pair, weight = "", None
-    if exemplar is not None:
-        stack = results[clearest.stack].stack
-        texts = results[clearest.stack].study.sentence_data.sentences[exemplar.index].texts
-        query = texts[stack.queries].pieces[exemplar.query]
-        key = texts[stack.keys].pieces[exemplar.key]
-        pair = visible(f"{query} → {key}")
-        weight = Link(number(exemplar.score), head_page(clearest))
+    picture, pair, weight, text = _family_exemplar(results[clearest.stack], clearest)
     return FamilySection(
         heads=family,
         counts=" · ".join(parts) if len(results) > 1 else f"{len(family.heads):,}",
@@ -426,10 +424,33 @@ def _family(results: Mapping[str, StackResults], family: FamilyHeads) -> FamilyS
         style=tile_style(results[clearest.stack], clearest),
         href=head_page(clearest),
         example=head_name(clearest),
+        picture=picture,
         pair=pair,
         weight=weight,
-        text=found.text,
+        text=text,
     )
+
+
+def _family_exemplar(
+    results: StackResults, head: HeadName
+) -> tuple[str, str, Link | None, tuple[tuple[str, str], ...]]:
+    """Return picture, pair, weight and text of the exemplar that shows best what a head does."""
+    received, exemplar = most_received(results).get(head), strongest_of(results).get(head)
+    if received is not None:
+        return (
+            received_picture(results, received),
+            received_pair(results, received),
+            Link(number(received.mean), head_page(head)),
+            tuple(received_text(results, received)),
+        )
+    text = card(results, head).text
+    if exemplar is None:
+        return "", "", None, text
+    texts = results.study.sentence_data.sentences[exemplar.index].texts
+    query = texts[results.stack.queries].pieces[exemplar.query]
+    key = texts[results.stack.keys].pieces[exemplar.key]
+    weight = Link(number(exemplar.score), head_page(head))
+    return "", visible(f"{query} → {key}"), weight, text
 
 
 def _function_row(function: HeadFunction) -> FunctionRow:

@@ -14,12 +14,14 @@ from headbook.charts.theme import amount_class
 from headbook.metrics import ids
 from headbook.pages.overview_parts.wall import tile_style
 from headbook.pages.parts.atlas import map_style
+from headbook.pages.parts.exemplars import received_pair, received_picture
 from headbook.pages.parts.head_card import strongest_of
 from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection
 from headbook.pages.parts.table import HeatCell, PageTable, Row
 from headbook.report.ablation import margin_text, verdict_target_text
 from headbook.report.answers import patterns as answers
 from headbook.report.answers import sinks as sink_answers
+from headbook.report.answers.received_attention import most_received
 from headbook.report.answers.stripes import (
     MAX_STRIPED,
     main_stripes,
@@ -73,17 +75,19 @@ class PatternQuestion(Question):
 
 
 class StripedHead(NamedTuple):
-    """A key-driven head with its mean map.
+    """A key-driven head with the map of a sentence, or else its mean map.
 
     Attributes:
         name, href: the head and its page.
-        style: classes of the map in the colour of its family.
-        pair: query and key of its strongest exemplar; empty without one.
+        picture: map of the sentence in which other words favour one key most; empty without one.
+        style: classes of the mean map in the colour of its family.
+        pair: queries and key of that sentence, or of the strongest exemplar; empty without one.
         weight: weight of that pair.
     """
 
     name: str
     href: str
+    picture: str
     style: str
     pair: str
     weight: str
@@ -349,15 +353,19 @@ def _stripes_question(results: StackResults, answer: Sentence) -> PatternQuestio
 
 
 def _striped(results: StackResults, head: HeadName) -> StripedHead:
-    """Return a key-driven head with its map and the pair of its strongest exemplar."""
-    found, pair, weight = strongest_of(results).get(head), "", ""
-    if found is not None:
+    """Return a key-driven head with a map and the pair of an exemplar."""
+    found, received = strongest_of(results).get(head), most_received(results).get(head)
+    picture = pair = weight = ""
+    if received is not None:
+        picture, pair = received_picture(results, received), received_pair(results, received)
+        weight = number(received.mean)
+    elif found is not None:
         texts = results.study.sentence_data.sentences[found.index].texts
         query = texts[results.stack.queries].pieces[found.query]
         key = texts[results.stack.keys].pieces[found.key]
-        pair, weight = visible(f"{query} → {key}"), number(found.score)
+        pair, weight = f"strongest: {visible(f'{query} → {key}')}", number(found.score)
     style = tile_style(results, head)
-    return StripedHead(head_name(head), head_page(head), style, pair, weight)
+    return StripedHead(head_name(head), head_page(head), picture, style, pair, weight)
 
 
 def _section(results: StackResults) -> PatternSection:

@@ -47,7 +47,7 @@ VERDICT_VERBS = {  # verbs for one head, and for several heads
     AblationVerdict.HARMFUL: ("is harmful", "are harmful"),
     AblationVerdict.UNDECIDED: ("is undecided", "are undecided"),
 }
-COSINE_UNIT = "×\u202f10⁻³"  # of changes of a cosine
+COSINE_UNIT = "thousandths"  # of changes of a cosine
 
 
 def main_target(ablation: AblationResults) -> str:

@@ -46,7 +46,7 @@ MEANINGS = {
     Family.NEARBY: "At least half of the attention between words stays nearby.",
     Family.BROADCAST: "Every word attends to the same few words, so that the map has columns.",
     Family.REPEATS: "Other occurrences of the same token, where there are any.",
-    Family.SPREAD: "Nearly equal weights on all words.",
+    Family.SPREAD: "Weights spread over most words.",
 }
 
 

@@ -68,6 +68,7 @@ class NextWordTest(NamedTuple):
         mean: mean of ``share`` over all heads.
         margin: ``share`` minus ``at_offset``.
         p: family-wise p-value.
+        chosen: margin on the selection split, by which the target is chosen.
     """
 
     target: Target
@@ -77,6 +78,7 @@ class NextWordTest(NamedTuple):
     mean: Estimate
     margin: Estimate
     p: float
+    chosen: float
 
     @property
     def supported(self) -> bool:
@@ -150,7 +152,7 @@ def _tests(results: StackResults) -> dict[Place, NextWordTest]:
         share, at_offset, mean, margin = parts
         tests[layer, head] = NextWordTest(
             target, share, OFFSETS[offsets[number]], at_offset, mean, margin,
-            float(p[layer, head, number]),
+            float(p[layer, head, number]), float(margins[number][layer, head]),
         )  # fmt: skip
     return tests
 

@@ -13,6 +13,7 @@ from headbook.pages.methods import published_figures
 from headbook.pages.metric import MetricPage
 from headbook.pages.metrics.heads import HeadSection
 from headbook.pages.parts.page import AnalysisPage, Page, plain_text
+from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.metric import NOT_MEASURED as METRIC_NOT_MEASURED
 from headbook.report.families import kinds_of
 from headbook.report.head_types import NOT_MEASURED, head_types
@@ -166,7 +167,8 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         ``questions``, ``metrics`` and ``pages``: title, address, more words, words that are found
         but not shown; ``sentences``: number, address, text, other text; ``total``: how many
         sentences have a page; ``tokens``: see `_tokens`; ``relations``: words for labels;
-        ``same``: what words of a query may mean as well; ``types``: of the heads, in their order.
+        ``same``: what words of a query may mean as well; ``types`` and ``roles``: type of each
+        head, and the sentence of its page, in the order of heads.
     """
     study = study_of(results)
     paged = study.sentence_data.paged
@@ -190,6 +192,11 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         "relations": RELATION_WORDS,
         "same": {word: [*synonyms] for word, synonyms in SYNONYMS.items()},
         "types": [name for result in results.values() for name in _types(result)],
+        "roles": [
+            head_roles(result)[head].plain
+            for result in results.values()
+            for head in heads_of(result.stack)
+        ],
     }
 
 

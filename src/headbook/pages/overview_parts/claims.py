@@ -17,20 +17,20 @@ class ClaimItem:
     Attributes:
         claim: the claim.
         number: its number, from 1.
-        lights: how many heads it lights, in words.
+        heads: number of heads that it lights, in words.
         word: token that the live sentence shows with it; -1 without one.
     """
 
     claim: OverviewClaim
     number: int
-    lights: str
+    heads: str
     word: int = -1
 
 
 def claim_items(claims: Sequence[OverviewClaim]) -> Iterator[ClaimItem]:
     """Yield the claims with their numbers and with the number of heads that each lights."""
     for place, claim in enumerate(claims, 1):
-        yield ClaimItem(claim, place, f"lights {count_text(len(claim.heads), 'head')}")
+        yield ClaimItem(claim, place, count_text(len(claim.heads), "head"))
 
 
 def lit_heads(claims: Sequence[OverviewClaim]) -> Lit:

@@ -8,10 +8,11 @@ import numpy as np
 from headbook.charts import Drawing, images
 from headbook.charts.heads import ranking_histogram
 from headbook.charts.theme import rgba_ramp
-from headbook.pages.parts.sentence_maps import has_queries_keys
+from headbook.pages.parts.sentence_maps import has_queries_keys, weight_picture
 from headbook.pages.parts.text import Token, running_text
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.received_attention import (
+    BROADCAST,
     Received,
     queries_by_weight,
     received_exemplars,
@@ -25,6 +26,7 @@ from headbook.report.wording import (
     number,
     percent,
     sentence_page,
+    visible,
 )
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar, HeadName, Ranking, StoredSentence
@@ -224,7 +226,7 @@ def _favoured(
     results: StackResults, head: HeadName, exemplars: Sequence[Exemplar]
 ) -> tuple[Received, ...]:
     """Return exemplars of what all words attend to, if that is the role of the head."""
-    if head_roles(results)[head].kind != "broadcast":
+    if head_roles(results)[head].kind != BROADCAST:
         return ()
     return received_exemplars(results, exemplars)
 
@@ -245,6 +247,20 @@ def _received(results: StackResults, received: Received) -> ExemplarFigure:
         tokens=running_text(text, weights=shades, key=key, around=[key], most=FIRST),
         received=f"strongest key of {received.strongest} of {received.queries} other words",
     )
+
+
+def received_picture(results: StackResults, received: Received) -> str:
+    """Return the map of the sentence with the sink masked, as an image address."""
+    stack, exemplar = results.stack, received.exemplar
+    keys = results.study.sentence_data.sentences[exemplar.index].texts[stack.keys]
+    is_sink = keys.sink(causal=stack.causal)
+    return weight_picture(np.where(is_sink, 0, exemplar.attention).astype(np.uint8))
+
+
+def received_pair(results: StackResults, received: Received) -> str:
+    """Return queries and key of an exemplar in words: ``other words → rain``."""
+    texts = results.study.sentence_data.sentences[received.exemplar.index].texts
+    return visible(f"other words → {texts[results.stack.keys].pieces[received.key]}")
 
 
 def _with_map(results: StackResults, exemplar: Exemplar, view: ExemplarFigure) -> ExemplarFigure:

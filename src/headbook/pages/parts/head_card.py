@@ -4,16 +4,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headbook.metrics import ids
 from headbook.pages.parts.text import Token, running_text
 from headbook.report.answers.head_roles import head_roles
+from headbook.report.answers.received_attention import Received
 from headbook.report.families import in_page_words, style_of
 from headbook.report.head_types import share_of_head
 from headbook.report.results import StackResults
 from headbook.report.roles import roles_by_head, sink_words
 from headbook.report.wording import head_name, head_page, number, visible
 from headbook.schema import SinkView
-from headbook.study.sentence_data import Exemplar, HeadName, Ranking, heads_of
+from headbook.study.sentence_data import (
+    UINT8_STEPS,
+    Exemplar,
+    HeadName,
+    Ranking,
+    StoredText,
+    heads_of,
+)
 
 REACH = 12  # tokens to either side of query and key that the card shows
 STEPS = (1, 3, 6)  # tenths of the attention from which on a key is shaded more
@@ -104,12 +115,25 @@ def _caption(results: StackResults, exemplar: Exemplar) -> str:
 
 def _text(results: StackResults, exemplar: Exemplar) -> Iterator[tuple[str, str]]:
     """Yield the text around query and key as classes and letters; only keys across two texts."""
-    stack = results.stack
-    text = results.study.sentence_data.sentences[exemplar.index].texts[stack.keys]
-    query = None if stack.crosses else exemplar.query
-    centres = [exemplar.key] if query is None else [query, exemplar.key]
-    row = exemplar.attention[exemplar.query]
-    tokens = running_text(text, weights=row, query=query, around=centres)
+    text = results.study.sentence_data.sentences[exemplar.index].texts[results.stack.keys]
+    query = None if results.stack.crosses else exemplar.query
+    yield from _shaded(text, exemplar.attention[exemplar.query], query, exemplar.key)
+
+
+def received_text(results: StackResults, received: Received) -> Iterator[tuple[str, str]]:
+    """Yield the text around a key, shaded by the attention that keys receive from other words."""
+    index = received.exemplar.index
+    text = results.study.sentence_data.sentences[index].texts[results.stack.keys]
+    shades = np.rint(received.weights * UINT8_STEPS).astype(np.uint8)
+    yield from _shaded(text, shades, None, received.key)
+
+
+def _shaded(
+    text: StoredText, weights: NDArray[np.uint8], query: int | None, key: int
+) -> Iterator[tuple[str, str]]:
+    """Yield a text around query and key as classes and letters, shaded by weights of its keys."""
+    centres = [key] if query is None else [query, key]
+    tokens = running_text(text, weights=weights, query=query, around=centres)
     near = [t for t in tokens if min(abs(t.position - c) for c in centres) <= REACH]
     last = near[0].position - 1 if near else 0
     if near and near[0].position > 0:
@@ -117,21 +141,21 @@ def _text(results: StackResults, exemplar: Exemplar) -> Iterator[tuple[str, str]
     for token in near:
         gap = "" if token.position == last + 1 else " … "
         last = token.position
-        if token.special and (token.shade or 0) < 1 and token.position != exemplar.key:
+        if token.special and (token.shade or 0) < 1 and token.position != key:
             continue
         before = token.before if gap or token is not near[0] else ""
         if gap or before:
             yield "", visible(gap + before)
-        yield _kind(token, exemplar), visible(token.text)
+        yield _kind(token, key), visible(token.text)
     if near and near[-1].position < len(text.pieces) - 1:
         yield "", " …"
 
 
-def _kind(token: Token, exemplar: Exemplar) -> str:
+def _kind(token: Token, key: int) -> str:
     """Return the class of a token: query, strongest key, or amount of attention."""
     if token.is_query:
         return "query"
-    if token.position == exemplar.key:
+    if token.position == key:
         return "key"
     step = sum((token.shade or 0) >= least for least in STEPS)
     return f"w{step}" if step else ""

@@ -100,18 +100,22 @@ class HeadNumbers:
         """Return a number of the evidence, or its baseline, that leads to its row."""
         value = found.baseline_value if baseline else found.value.value
         text = whole_percent(value) if share else number(value)
-        column = found.column
-        row = (
-            ("claim", CLAIM), ("stack", self.head.stack), ("layer", self.head.layer),
-            ("head", self.head.head), ("metric", column.metric), ("label", column.label),
-            ("baseline", found.baseline),
-        )  # fmt: skip
-        return LinkedNumber(text, "tests", row)
+        return evidence_number(self.head, found, text)
 
     @property
     def off_sink(self) -> str:
         """End of a sentence about a share of the attention outside the sink."""
         return f"of its attention off {self.sink}"
+
+
+def evidence_number(head: HeadName, found: Evidence, text: str) -> LinkedNumber:
+    """Return a number of a head's sentence that leads to its row."""
+    row = (
+        ("claim", CLAIM), ("stack", head.stack), ("layer", head.layer), ("head", head.head),
+        ("metric", found.column.metric), ("label", found.column.label),
+        ("baseline", found.baseline),
+    )  # fmt: skip
+    return LinkedNumber(text, "tests", row)
 
 
 def share_detail(found: Evidence, what: str) -> str:

@@ -56,7 +56,7 @@ MAX_POSITION_ONLY = 0.05  # attention variability at the interval's end
 MIN_PUNCTUATION_RATIO = 2.0  # ratio to the mean head at which the interval has to begin
 MAX_NUMBERS = 3  # numbers of an evidence line
 MAX_CLASSES = 3  # classes of queries that a sentence names
-
+NEXT_WORD = "next_word"  # kind of the sentence on the next word of a class, and its metric
 
 SINK = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
 SINK_NORM = HeadKey(ids.SINK_NORM_SHARE, SinkView.RAW, "")
@@ -183,7 +183,7 @@ def next_word(numbers: HeadNumbers) -> Sentences:
     test = next_word_tests(numbers.results).get((numbers.head.layer, numbers.head.head))
     if test is None or not test.supported:
         return
-    column = HeadKey("next_word", SinkView.NOSINK, test.target.phrase.removeprefix("the "))
+    column = HeadKey(NEXT_WORD, SinkView.NOSINK, test.target.phrase.removeprefix("the "))
     found = Evidence(
         test.share, column, f"best fixed offset ({test.offset:+d})".replace("-", "−"),
         test.at_offset.value, test.margin, test.p,
@@ -196,7 +196,7 @@ def next_word(numbers: HeadNumbers) -> Sentences:
     ][:MAX_CLASSES]
     source = f"from {word_list([class_name(tag) for tag in queries])} " if queries else ""
     yield RoleSentence(
-        "next_word",
+        NEXT_WORD,
         (f"Attends {source}to {test.target.phrase}.",),
         ("In ", numbers.cell(found), " of cases; the best fixed offset reaches ",
          numbers.cell(found, baseline=True), ", the mean of all heads ",

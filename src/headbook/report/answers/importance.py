@@ -299,9 +299,9 @@ def random_rank(row: Mapping[Any, Any]) -> tuple[str, bool]:
     above = int(row["rank"]) - 1
     below = sets - above
     clear = 2 * (1 + min(above, below)) / (sets + 1) <= MAX_RANDOM_P
-    if 2 * below >= sets:
-        return f"larger than {below:,} of {sets:,}", clear
-    return f"smaller than {above:,} of {sets:,}", clear
+    side, amount = ("above", below) if 2 * below >= sets else ("below", above)
+    of = f"all {sets:,}" if amount == sets else f"{amount:,} of {sets:,}"
+    return f"{side} {of} random sets", clear
 
 
 def pruning_answer(ablation: AblationResults, pruning: pd.DataFrame) -> Parts:

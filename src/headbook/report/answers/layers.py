@@ -37,3 +37,18 @@ def layer_sentence(
         return start, times, " as much as without others."
     start = f"Without {layer}, {CHANGES.get(known, 'the loss changes')} "
     return start, times, " as much as without any other layer."
+
+
+def by_construction(target: str, where: str, *, is_last: bool) -> str:
+    """Return that a large effect of the last layer is partly by construction; else empty.
+
+    Args:
+        target: target of the effects.
+        where: the stack in words; empty for models with one.
+        is_last: whether the layer is the last one.
+    """
+    if not is_last or where or target not in WRITTEN:
+        return ""
+    written, _ = WRITTEN[AblationTarget(target)]
+    return (f" No later layer can make up for the last one, which writes {written} directly: its "
+            "effect is partly by construction.")  # fmt: skip

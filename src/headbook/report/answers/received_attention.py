@@ -5,19 +5,22 @@ often it is the weight from a token to itself. These exemplars are the sentences
 maps of the head are stored, in which one key receives the largest mean weight from the other words.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
+from headbook.report.answers.head_roles import head_roles
 from headbook.report.results import StackResults
-from headbook.study.sentence_data import UINT8_STEPS, Exemplar
+from headbook.study.sentence_data import UINT8_STEPS, Exemplar, HeadName
 
 MIN_QUERIES = 5  # other words from which the key has to receive attention
 MIN_STRONGEST = 0.5  # share of these words of which the key has to be the strongest
 MOST = 5  # exemplars of a head
+BROADCAST = "broadcast"  # kind of the sentence on heads of the same words from everywhere
 
 
 class Received(NamedTuple):
@@ -43,6 +46,20 @@ class Received(NamedTuple):
     def is_favoured(self) -> bool:
         """Whether enough other words attend to the key, most of them more than to any other."""
         return self.queries >= MIN_QUERIES and self.strongest > MIN_STRONGEST * self.queries
+
+
+def most_received(results: StackResults) -> Mapping[HeadName, Received]:
+    """Return the first of `received_exemplars` of every head whose role is to attend so."""
+    return results.cached(_most_received)
+
+
+def _most_received(results: StackResults) -> dict[HeadName, Received]:
+    roles, exemplars = head_roles(results), defaultdict[HeadName, list[Exemplar]](list)
+    for each in results.study.sentence_data.exemplars:
+        if each.head.stack == results.stack.name and roles[each.head].kind == BROADCAST:
+            exemplars[each.head].append(each)
+    found = {head: received_exemplars(results, own) for head, own in exemplars.items()}
+    return {head: received[0] for head, received in found.items() if received}
 
 
 def received_exemplars(

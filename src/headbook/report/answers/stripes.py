@@ -4,6 +4,8 @@ A key-driven head attends to the same few words from every query, so that its ma
 stripes. Its type is decided with the sink masked: a sink makes stripes, too, and has its own page.
 """
 
+from collections import Counter
+from collections.abc import Mapping, Set
 from itertools import groupby
 
 from headbook.report.answers.overview.attention_claims import SAME_KEYS, class_key
@@ -17,10 +19,11 @@ from headbook.report.wording import capital, count_text, number_word, whole_perc
 from headbook.schema import Replacement
 from headbook.study import ablation_tests
 from headbook.study.ablation_tests import AblationVerdict, head_names
-from headbook.study.sentence_data import HeadName
 
 MAX_STRIPED = 12  # heads that the page shows
 CHANGES = {AblationVerdict.CHANGES, AblationVerdict.HARMFUL}
+NEARLY_EVERY = 0.9  # share of the heads of a layer
+TESTED = "importance.html#heads"
 
 
 def striped_heads(results: StackResults) -> list[Place]:
@@ -63,31 +66,68 @@ def stripes_answer(results: StackResults) -> Parts | None:
 
 
 def stripes_matter(results: StackResults) -> Parts:
-    """Return whether key-driven heads matter, by those replaced alone; empty without any."""
-    ablation = results.study.corpus_sums.ablation
-    heads = [HeadName(results.stack.name, *place) for place in striped_heads(results)]
+    """Return whether key-driven heads change the output, beside other heads of their layer.
+
+    Only heads that were replaced alone count; empty without key-driven heads or ablation.
+    """
+    ablation, heads = results.study.corpus_sums.ablation, {*striped_heads(results)}
     if ablation is None or not heads:
         return ()
     target = ablation_tests.ranked_target(ablation)
     effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
-    effects = effects[effects["verdict"] != ""]
+    effects = effects[(effects["verdict"] != "") & (effects["stack"] == results.stack.name)]
     verdicts = {
-        head: verdict
+        (head.layer, head.head): AblationVerdict(verdict)
         for head, verdict in zip(head_names(effects), effects["verdict"], strict=True)
-        if head in heads
     }
-    if not verdicts:
+    tested = [verdict for place, verdict in verdicts.items() if place in heads]
+    if not tested:
         return ("Whether they matter is not known: none of them was replaced alone.",)
-    changing = [head for head, verdict in verdicts.items() if verdict in CHANGES]
-    tested, alone = number_word(len(verdicts)), "when replaced alone"
-    if changing:
-        amount = Link(f"{number_word(len(changing))} of {tested}", "importance.html#heads")
-        layers = {head.layer for head in changing}
-        where = f", all in layer {layers.pop()}" if len(changing) > 1 and len(layers) == 1 else ""
-        verb = "changes" if len(changing) == 1 else "change"
-        return "They are not useless: ", amount, f" {verb} the output {alone}{where}."
-    amount = Link(tested, "importance.html#heads")
-    if all(verdict == AblationVerdict.NO_CHANGE for verdict in verdicts.values()):
+    if any(verdict in CHANGES for verdict in tested):
+        return _beside_others(verdicts, heads)
+    amount = Link(number_word(len(tested)), TESTED)
+    if all(verdict == AblationVerdict.NO_CHANGE for verdict in tested):
         return "Replaced alone, each of the ", amount, " can go; all together were not tested."
     end = " replaced alone, none surely changes the output."
     return "Whether they matter is not known: of ", amount, end
+
+
+def _beside_others(verdicts: Mapping[Place, AblationVerdict], heads: Set[Place]) -> Parts:
+    """Return how many key-driven heads change the output, and how many others of their layer.
+
+    Args:
+        verdicts: verdicts of the heads that were replaced alone.
+        heads: the key-driven heads, of which one at least changes the output.
+    """
+    changing = {place for place, verdict in verdicts.items() if verdict in CHANGES}
+    by_layer = Counter(layer for layer, _ in changing & heads)
+    layer = max(by_layer, key=lambda each: (by_layer[each], each))
+    here = {place for place in verdicts if place[0] == layer}
+
+    def amount(places: Set[Place]) -> Link:
+        return Link(f"{len(places & changing):,} of {len(places):,}", TESTED)
+
+    these, others, elsewhere = here & heads, here - heads, heads & {*verdicts} - here
+    counts = "head counts" if len(here & changing) >= NEARLY_EVERY * len(here) else "heads count"
+    many = "nearly every" if counts == "head counts" else "most"
+    start: Parts = (
+        f"In layer {layer}, ",
+        amount(these),
+        " of these heads ",
+        "changes" if len(these) == 1 else "change",
+        " the output when replaced alone",
+    )
+    if not others:
+        found: Parts = (*start, "; no other head of the layer was replaced.")
+    elif all(2 * len(each & changing) > len(each) for each in (these, others)):
+        found = (
+            f"In layer {layer} {many} {counts}, striped or not: replaced alone, ",
+            amount(these),
+            " of these and ",
+            amount(others),
+            " others change the output.",
+        )
+    else:
+        found = (*start, ", and ", amount(others), " others.")
+    rest: Parts = (" In other layers, ", amount(elsewhere), " do.") if elsewhere else ()
+    return *found, *rest

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from headbook.report.ablation import LAYER, SINK, TARGET_NAMES, layer_ratio_number, main_target
-from headbook.report.answers.layers import CHANGES, layer_sentence
+from headbook.report.answers.layers import CHANGES, by_construction, layer_sentence
 from headbook.report.answers.overview.claim_parts import (
     OF_STACK,
     OverviewClaim,
@@ -41,7 +41,8 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
             f" for those of layer {ratio.second}, the next; ratio ",
             exact,
             f" {interval_text(ratio.low, ratio.high)}, on all sentences. Each head is replaced by "
-            f"its mean output.{sentences_text(found.effect)} ",
+            f"its mean output.{by_construction(target, OF_STACK[stack], is_last=is_last)}"
+            f"{sentences_text(found.effect)} ",
             Link("All layers", "importance.html"),
         ),
     )

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
+from headbook.report.answers.head_numbers import evidence_number
+from headbook.report.answers.head_roles import NEXT_WORD, head_roles
 from headbook.report.answers.overview.claim_parts import (
     OverviewClaim,
     estimate_parts,
@@ -18,10 +20,11 @@ from headbook.report.families import MEANINGS, Family, families, family_names, s
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.head_types import METRIC, HeadType, OffSinkType, Place, head_types
 from headbook.report.linked_rows import LinkedNumber, claim_number, head_number
+from headbook.report.next_word_tests import next_word_tests
 from headbook.report.relation_counts import METRIC as RELATION_METRIC
 from headbook.report.relation_counts import VIEW as RELATION_VIEW
 from headbook.report.relation_tests import tests_of_stack
-from headbook.report.relations import ends_of, head_rules, points_text
+from headbook.report.relations import ends_of, points_text
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     number,
@@ -116,34 +119,34 @@ def _of_share(results: StackResults, place: Place, column: HeadKey, does: str) -
     )
 
 
-def relation_or_rule(results: StackResults, members: Sequence[Place]) -> Iterator[Named]:
-    """Yield the head with the clearest relation, else the one that a surface rule explains best."""
+def relation_or_next_word(results: StackResults, members: Sequence[Place]) -> Iterator[Named]:
+    """Yield the head with the clearest relation, else the one that finds the next word of a class.
+
+    Words and numbers are those of the head's own page.
+    """
     yield from _with_relation(results, members)
-    rules = results.cached(head_rules)
-    clear = [place for place in members if place in rules and rules[place].names]
+    roles, tests = head_roles(results), next_word_tests(results)
+    heads = heads_at(results, members)
+    clear = [head for head in sorted(heads) if roles[head].kind == NEXT_WORD]
     if clear:
-        place = max(clear, key=lambda each: rules[each].chosen.value)
-        rule, head = rules[place], HeadName(results.stack.name, *place)
-        phrase = rule_phrase(rule.rule)
-        exact = claim_number(
-            percent(rule.agreement.value), ids.SURFACE_RULE, head.stack,
-            (ids.SURFACE_RULE, RELATION_VIEW, rule.rule), split=HELD_OUT_SPLIT,
-            layer=head.layer, head=head.head,
-        )  # fmt: skip
+        head = max(clear, key=lambda each: tests[each.layer, each.head].chosen)
+        test = tests[head.layer, head.head]
+        found = roles[head].evidence[0]
+        exact = evidence_number(head, found, percent(test.share.value))
         yield Named(
             head,
-            f"most to {phrase}, for",
-            exact._replace(text=whole_percent(rule.agreement.value)),
+            f"to {test.target.phrase}, in",
+            exact._replace(text=whole_percent(test.share.value)),
             (
                 head_link(head),
-                f": its strongest other word is {phrase} in ",
-                *estimate_parts(exact, rule.agreement),
-                f" of {round(rule.agreement.events):,} words; mean over all heads ",
-                exact._replace(text=percent(rule.mean.value)),
-                ". Chosen on one half of the sentences, measured on the other."
-                f"{sentences_text(rule.agreement)}",
+                f": {roles[head].plain[0].lower()}{roles[head].plain[1:-1]}, in ",
+                *estimate_parts(exact, test.share),
+                f" of {round(test.share.events):,} cases; {found.baseline}: ",
+                exact._replace(text=percent(test.at_offset.value)),
+                f", {p_family_wise_text(test.p)}. Chosen on one half of the sentences, measured "
+                f"on the other.{sentences_text(test.share)}",
             ),
-            " of words",
+            " of cases",
         )
 
 
@@ -212,7 +215,7 @@ def evenly_spread(results: StackResults, members: Sequence[Place]) -> Iterator[N
 Test = Callable[[StackResults, Sequence[Place]], Iterator[Named]]
 # Families with what one head does, what several heads do, and the test that names a head.
 FAMILY_TESTS: dict[Family, tuple[str, str, Test]] = {
-    Family.NEARBY: ("attends to nearby words", "attend to nearby words", relation_or_rule),
+    Family.NEARBY: ("attends to nearby words", "attend to nearby words", relation_or_next_word),
     Family.POSITION: (
         "attends at one fixed distance", "attend at one fixed distance", fixed_distance,
     ),

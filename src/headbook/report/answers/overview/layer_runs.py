@@ -1,0 +1,148 @@
+"""Sentence on what the layers of a model do one after the other, by the families of their heads.
+
+Layers are divided into at most `MAX_RUNS` runs by the likelihood of their counts of families, where
+each further run has to raise the log likelihood by more than the number of its free parameters
+(Akaike 1974).
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from headbook.analysis.arrays import Floats
+from headbook.report.families import Family, families, sink_tokens
+from headbook.report.head_types import OffSinkType, head_types
+from headbook.report.results import StackResults
+from headbook.report.wording import STACKS, capital
+
+MAX_RUNS = 3
+MAX_WORDS = 30
+MIN_SHARE = 0.5  # share of the heads of a run above which its named families are
+MANY_WAYS = "in many ways"
+TO = {
+    Family.POSITION: "at one fixed distance",
+    Family.NEARBY: "to nearby words",
+    Family.BROADCAST: "to the same few words",
+    Family.REPEATS: "to equal tokens",
+    Family.SPREAD: "to most words",
+}
+
+
+class LayerRun(NamedTuple):
+    """Neighbouring layers and the families of most of their heads.
+
+    Attributes:
+        layers: the layers with attention.
+        named: one family of more than half of the heads, else two that are so together; else none.
+    """
+
+    layers: tuple[int, ...]
+    named: frozenset[Family]
+
+
+def layers_sentence(results: StackResults) -> str:
+    """Return what most heads of successive layers attend to, in at most `MAX_WORDS` words.
+
+    Empty if families were not measured, or if no run of layers has families of most of its heads.
+    """
+    for most in range(MAX_RUNS, 0, -1):
+        runs = layer_runs(results, most)
+        if not any(run.named for run in runs):
+            return ""
+        sentence = _sentence(results, runs)
+        if len(sentence.split()) <= MAX_WORDS:
+            return sentence
+    return ""
+
+
+def layer_runs(results: StackResults, most: int = MAX_RUNS) -> list[LayerRun]:
+    """Return at most ``most`` runs of layers; neighbouring ones of equal families are joined."""
+    layers, of_heads = results.stack.attention_layers, families(results)
+    counts = np.zeros((len(layers), len(Family)))
+    for (layer, _), family in of_heads.items():
+        counts[layers.index(layer), [*Family].index(family)] += 1
+    if not counts.any():
+        return []
+    runs, start, words = list[LayerRun](), 0, _words(results)
+    for end in (*_ends(counts, most), len(layers)):
+        run = LayerRun(layers[start:end], _named(counts[start:end].sum(0), words))
+        if runs and runs[-1].named == run.named:
+            run = LayerRun((*runs.pop().layers, *run.layers), run.named)
+        runs.append(run)
+        start = end
+    return runs
+
+
+def _ends(counts: Floats, most: int) -> tuple[int, ...]:
+    """Return where all runs but the last end, by the criterion.
+
+    Args:
+        counts: number of heads by layer and family.
+        most: largest number of runs.
+    """
+    sums = np.concatenate((np.zeros((1, counts.shape[1])), counts.cumsum(0)))
+    cost = int((counts.sum(0) > 0).sum())  # parameters: shares but for one, and where the run ends
+    divisions = (
+        ends
+        for n in range(min(most, len(counts)))
+        for ends in combinations(range(1, len(counts)), n)
+    )
+
+    def loss(ends: tuple[int, ...]) -> float:
+        bounds = (0, *ends, len(counts))
+        likelihood = sum(_likelihood(sums[b] - sums[a]) for a, b in pairwise(bounds))
+        return cost * len(ends) - likelihood
+
+    return min(divisions, key=loss)
+
+
+def _likelihood(counts: Floats) -> float:
+    """Return the largest log likelihood of counts of families."""
+    known = counts[counts > 0]
+    return float((known * np.log(known / known.sum())).sum())
+
+
+def _named(counts: Floats, words: Mapping[Family, str]) -> frozenset[Family]:
+    """Return the commonest family if most heads have it, else the two commonest, or none.
+
+    Args:
+        counts: number of heads by family.
+        words: words of the families that can be named.
+    """
+    by_family = dict(zip(Family, counts.tolist(), strict=True))
+    ranked = sorted((family for family in words), key=lambda each: -by_family[each])
+    for n in (1, 2):
+        if sum(by_family[each] for each in ranked[:n]) > MIN_SHARE * counts.sum():
+            return frozenset(ranked[:n])
+    return frozenset()
+
+
+def _sentence(results: StackResults, runs: Sequence[LayerRun]) -> str:
+    """Return the runs as one sentence."""
+    parts, words = list[str](), _words(results)
+    for run in runs:
+        to = [words[family] for family in Family if family in run.named]
+        first, most = not parts, "most " if to else ""
+        attends = f"{most}heads attend " if first else most
+        parts.append(f"{_where(results, run.layers)} {attends}{' or '.join(to) or MANY_WAYS}")
+    tokens, several = sink_tokens(results), len(results.study.manifest.stacks) > 1
+    start = f"{capital(STACKS[results.stack.name])}, besides" if several else "Besides"
+    return f"{start} {tokens}, {'; '.join(parts)}."
+
+
+def _where(results: StackResults, layers: Sequence[int]) -> str:
+    """Return a run of layers in words."""
+    if len(layers) == 1:
+        return f"in layer {layers[0]}"
+    if tuple(layers) == tuple(results.stack.attention_layers):
+        return "in all layers"
+    return f"in layers {layers[0]}–{layers[-1]}"
+
+
+def _words(results: StackResults) -> Mapping[Family, str]:
+    """Return where heads attend, by family; mixed heads have no family that says it."""
+    types = [kind for kind in head_types(results).values() if kind is not None]
+    is_mixed = any(kind.rest is OffSinkType.MIXED for kind in types)
+    return TO if is_mixed else {**TO, Family.SINK: "to nothing else"}
