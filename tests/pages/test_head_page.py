@@ -10,6 +10,7 @@ import pytest
 from headbook.charts.heads import MARGIN, RangeStrip, ranking_histogram
 from headbook.pages.head import HeadPage, head_pages
 from headbook.pages.head_parts import standing
+from headbook.pages.head_parts.sections import weak_text
 from headbook.pages.head_parts.tokens import KINDS
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import TAG_NAMES
@@ -145,6 +146,20 @@ def test_the_strongest_five_come_first_and_no_sentence_of_the_range_twice(
         assert len({*rest}) == len(rest)
         kinds = {e.place.partition("-")[0] for g in page.exemplars.others for e in g.exemplars}
         assert kinds == {"mass", "variability"}
+
+
+@pytest.mark.parametrize(
+    ("weak", "tested", "text"),
+    [
+        (8, 5, "Eight relations without support: five tested for this head, three not"),
+        (8, 8, "Eight relations without support, tested for this head"),
+        (1, 0, "One relation without support, not tested for this head"),
+    ],
+)
+def test_relations_without_support_are_counted_in_one_line(
+    weak: int, tested: int, text: str
+) -> None:
+    assert weak_text(weak, tested) == text
 
 
 def name_of(page: HeadPage) -> HeadName:

@@ -194,8 +194,8 @@ def next_word(numbers: HeadNumbers) -> Sentences:
     yield RoleSentence(
         "next_word",
         (f"Attends {source}to {test.target.phrase}.",),
-        ("This holds for ", numbers.cell(found), f" of all words that are {_apart(test.target)} (held-out "
-         "half); the best fixed offset reaches ", numbers.cell(found, baseline=True),
+        ("This holds for ", numbers.cell(found), f" of all words that are {_apart(test.target)} "
+         "(held-out half); the best fixed offset reaches ", numbers.cell(found, baseline=True),
          ", the mean of all heads ", numbers.cell(mean, baseline=True), "."),
         (tested_detail(found, p_family_wise_text(test.p)),
          f"Cases: words that are {_apart(test.target)} and have {test.target.phrase} in their "
