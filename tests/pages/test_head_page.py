@@ -148,6 +148,13 @@ def test_the_strongest_five_come_first_and_no_sentence_of_the_range_twice(
         assert kinds == {"mass", "variability"}
 
 
+def test_an_estimated_change_says_that_there_is_no_verdict(pages: list[HeadPage]) -> None:
+    for page in pages:
+        if page.ablated is not None and page.ablated.value is not None:
+            estimated = "estimated" in page.ablated.what
+            assert page.ablated.verdict.startswith("No verdict") == estimated
+
+
 @pytest.mark.parametrize(
     ("weak", "tested", "text"),
     [
