@@ -6,7 +6,8 @@
   const { number } = window.headbook.numbers;
   /**
    * @typedef {{ place: (value: number) => number, ticks: [place: number, text: string][] }} Axis
-   * @typedef {Point & { i: number, link: SVGAElement, name: SVGElement, line: number, text: string }} Dot
+   * @typedef {Point & { i: number, link: SVGAElement, name: SVGElement, line: number,
+   *   text: string }} Dot
    * @typedef {(dot?: Dot) => void} Stop
    * @typedef {{ left: number, right: number, y: number }} Label
    */

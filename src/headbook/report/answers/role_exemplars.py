@@ -44,6 +44,7 @@ def fits_role(results: StackResults, head: HeadName, exemplar: Exemplar) -> bool
         )  # fmt: skip
     if kind == "position":
         found = head_types(results)[place]
+        assert found is not None  # the rule for this role needs the type
         offset = OFFSETS[found.rest] if found.rest in AT_OFFSET else found.offset
         return key - query == offset
     if kind == "punctuation":
