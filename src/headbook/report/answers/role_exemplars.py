@@ -1,4 +1,4 @@
-"""Whether the query and the key of an exemplar fit the sentence on what its head does.
+"""Find the strongest exemplar whose query and key fit the role of its head.
 
 Exemplars are ranked by their largest weight, and the largest weight need not be an instance of the
 sentence: a head that attends to the next noun in two of three cases can have its largest weight in
