@@ -173,7 +173,7 @@
     const amounts =
       table === "importance" ? value.map((each) => Math.sqrt(Math.max(each, 0))) : value;
     const known = amounts.filter((each) => !Number.isNaN(each));
-    const low = Math.min(0, ...known), high = Math.max(...known);
+    const low = Math.min(...known), high = Math.max(...known);
     return [...amounts].map((each) => {
       if (Number.isNaN(each)) return "";
       const step = high > low ? Math.floor(((each - low) / (high - low)) * STEPS * 0.9999) : 0;

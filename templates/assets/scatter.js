@@ -6,7 +6,8 @@
   const { number } = window.headbook.numbers;
   /**
    * @typedef {{ place: (value: number) => number, ticks: [place: number, text: string][] }} Axis
-   * @typedef {Point & { i: number, link: SVGAElement, name: SVGElement, text: string }} Dot
+   * @typedef {Point & { i: number, link: SVGAElement, name: SVGElement, line: number,
+   *   text: string }} Dot
    * @typedef {(dot?: Dot) => void} Stop
    * @typedef {{ left: number, right: number, y: number }} Label
    */
@@ -15,6 +16,7 @@
   const GAP = 6,
     LETTER = 6.5,
     HALF = 6; /* from a point to its name, of a letter, to either side of a line */
+  const LIFT = 9; /* of a name whose point lies on the axis */
   const SHAPES = [
     "M-5,0A5,5 0 1 1 5,0A5,5 0 1 1 -5,0Z",
     "M-4.5,-4.5H4.5V4.5H-4.5Z",
@@ -174,13 +176,13 @@
         each !== dot &&
         each.x > left - HALF &&
         each.x < right &&
-        Math.abs(each.y - dot.y) < 2 * HALF;
+        Math.abs(each.y - dot.line) < 2 * HALF;
       /** @type {(each: Label) => boolean} */
       const meets = (each) =>
-        each.left < right && left < each.right && Math.abs(each.y - dot.y) < 2 * HALF;
+        each.left < right && left < each.right && Math.abs(each.y - dot.line) < 2 * HALF;
       if (taken.some(meets) || dots.some(hides)) continue;
       named.add(dot);
-      taken.push({ left, right, y: dot.y });
+      taken.push({ left, right, y: dot.line });
     }
     return named;
   };
@@ -227,7 +229,8 @@
         tabindex: "-1",
         transform: `translate(${place.x.toFixed(1)} ${place.y.toFixed(1)})`,
       });
-      const name = draw("text", { x: 8, y: 4 }, head.name);
+      const lift = place.y > HEIGHT - EDGE.bottom - HALF ? LIFT : 0; /* off the axis */
+      const name = draw("text", { x: 8, y: 4 - lift }, head.name);
       const sign = draw("path", { d: shape(head.stack) });
       const guessed = x.guess[i] || y.guess[i];
       sign.classList.toggle("guess", guessed);
@@ -236,7 +239,7 @@
         colour((head.layer - least) / Math.max(1, most - least)),
       );
       link.append(sign, name);
-      dots.push({ ...place, i, link, name, text });
+      dots.push({ ...place, i, link, name, line: place.y - lift, text });
     });
     picture.append(axes(width, across, up, titles), ...dots.map((dot) => dot.link));
     const status = make(

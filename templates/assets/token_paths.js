@@ -8,11 +8,11 @@
    * @typedef {(value: number) => number} Along
    * @typedef {{ name: string, values: PathValues, style: string }} Beside
    */
-  const WIDTH = 1100, HEIGHT = 380, LEFT = 64, RIGHT = 250, TOP = 12, BOTTOM = 34;
+  const WIDTH = 1100, HEIGHT = 380, LEFT = 64, RIGHT = 190, TOP = 12, BOTTOM = 34;
   const APART = 12.6; /* between two names at the ends of paths */
   const RANK_TICKS = [0, 1, 10, 100, 1000, 10000, 100000, 1000000];
   /** @type {Lookup<string>} */
-  const CLASS = { "content words": "content", "function words": "function" };
+  const CLASS = { "content words": "c-content", "function words": "c-function" };
   const STYLES = [
     "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "fill", "opacity", "font-size",
     "font-weight",

@@ -230,14 +230,14 @@ def test_exemplars_lead_to_how_their_weight_comes_about(
 ) -> None:
     """From the strongest pair of an exemplar to the same weight, in full."""
     page = open_page(encoder_site.folder / "heads/L00-H01.html")
-    link = page.get_by_role("link", name="how this weight comes about").first
-    article = page.locator(".exemplar").filter(has=link).first
+    article = page.locator(".exemplar:has([data-neurons])").first
     place = article.get_attribute("data-map")
     [exemplar] = [
         e
         for e in encoder_site.study.sentence_data.exemplars
         if e.head == ("self", 0, 1) and f"{e.ranking}-{e.rank}" == place
     ]
+    article.get_by_text("Lines, map, ranked weights").click()
     article.get_by_role("link", name="how this weight comes about").click()
     kept = encoder_site.study.sentence_data.queries_and_keys["self", exemplar.index, 0]
     weight = row_of(kept, 1, exemplar.query).weights[exemplar.key]

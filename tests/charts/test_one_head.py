@@ -123,6 +123,13 @@ def test_every_head_is_a_dot_and_one_is_large() -> None:
     [x] = re.findall(rf'<circle class="mk" cx="([\d.]+)%" cy="{BASE:.0f}"', known)
     assert float(x) == pytest.approx(scale(4.0), abs=0.01)
     assert 'class="own"' in known
+    assert 'class="lim"' not in known
+    for margin, lines, names in ((1.0, 1, 1), (3.9, 1, 0), (9.0, 0, 0)):
+        drawn = effect_picture(
+            "e", "c", scale, dots, label="L0·H3", value=4.0, ends=(3.0, 5.0), margin=margin
+        ).svg
+        assert drawn.count('class="lim"') == lines
+        assert drawn.count(">margin<") == names
     guess = effect_picture("e", "c", scale, dots, label="L0·H1", value=1.0, ends=(np.nan, np.nan))
     assert 'class="mk o"' in guess.svg
     assert 'class="own"' not in guess.svg

@@ -10,6 +10,7 @@ import pytest
 from headbook.charts.heads import MARGIN, RangeStrip, ranking_histogram
 from headbook.pages.head import HeadPage, head_pages
 from headbook.pages.head_parts import standing
+from headbook.pages.head_parts.sections import weak_text
 from headbook.pages.head_parts.tokens import KINDS
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import TAG_NAMES
@@ -136,12 +137,36 @@ def test_the_strongest_five_come_first_and_no_sentence_of_the_range_twice(
     for page in pages:
         own = [e for e in sentence_data.exemplars if e.head == name_of(page)]
         strongest = [f"strongest-{e.rank}" for e in own if e.ranking is Ranking.STRONGEST]
-        assert [e.place for e in page.exemplars.first] == strongest[:5]
+        first, *others = (e.place for e in page.exemplars.first)
+        fitting = first if page.exemplars.fits else strongest[0]
+        assert first == fitting
+        assert others == [place for place in strongest if place != fitting][:4]
         displayed = [*page.exemplars.first, *(e for g in page.exemplars.range for e in g.exemplars)]
         rest = [e.sentence for e in displayed if not e.place.startswith("median")]
         assert len({*rest}) == len(rest)
         kinds = {e.place.partition("-")[0] for g in page.exemplars.others for e in g.exemplars}
         assert kinds == {"mass", "variability"}
+
+
+def test_an_estimated_change_says_that_there_is_no_verdict(pages: list[HeadPage]) -> None:
+    for page in pages:
+        if page.ablated is not None and page.ablated.value is not None:
+            estimated = "estimated" in page.ablated.what
+            assert page.ablated.verdict.startswith("No verdict") == estimated
+
+
+@pytest.mark.parametrize(
+    ("weak", "tested", "text"),
+    [
+        (8, 5, "Eight relations without support: five tested for this head, three not"),
+        (8, 8, "Eight relations without support, tested for this head"),
+        (1, 0, "One relation without support, not tested for this head"),
+    ],
+)
+def test_relations_without_support_are_counted_in_one_line(
+    weak: int, tested: int, text: str
+) -> None:
+    assert weak_text(weak, tested) == text
 
 
 def name_of(page: HeadPage) -> HeadName:

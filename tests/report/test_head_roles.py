@@ -266,6 +266,11 @@ def test_the_next_word_of_a_class_needs_its_test(test: NextWordTest, kind: str) 
     assert found.kind == kind
     if kind == "next_word":
         assert found.plain == "Attends to the next noun or verb."
+        line = "".join(part if isinstance(part, str) else part.text for part in found.line)
+        assert line.startswith(
+            "This holds for 66\u202f% of all words that are neither noun, verb nor punctuation "
+            "(held-out half)"
+        )
 
 
 def test_queries_are_named_where_their_flow_is_clearly_above_the_mean_head() -> None:

@@ -203,6 +203,7 @@ MIN_NAMED_PIXELS = 400  # narrower plots leave out the other names
 Bools = NDArray[np.bool_]
 NAME_PIXELS = 10  # font size of a head's name
 # Pixels from a point to its name, of a letter, and to either side of a line.
+ON_AXIS = 0.02  # part of the height below which the name of a point would lie on the axis
 NAME_GEOMETRY = 6, 6.5, 6
 AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4)
 
@@ -232,9 +233,11 @@ def head_scatter(
     )
     named_in_column = _legible_names(rows, COLUMN_PLOT_PIXELS, np.zeros(len(rows), dtype=bool))
     named_on_page = _legible_names(rows, SCATTER_WIDTH, named_in_column) & ~named_in_column
+    on_axis = ON_AXIS * max(float(rows["y"].max()), 0.0) if len(rows) else 0.0
+    lift = alt.expr(f"datum.y >= 0 && datum.y < {on_axis:.6g} ? -9 : 0")
     names = [
         alt.Chart(rounded_rows(rows[is_named]))
-        .mark_text(align="left", dx=6, fontSize=NAME_PIXELS)
+        .mark_text(align="left", dx=6, dy=lift, fontSize=NAME_PIXELS)
         .encode(x=x, y=y, text="head:N")
         for is_named in (named_in_column, named_on_page)
     ]

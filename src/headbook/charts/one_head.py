@@ -269,6 +269,21 @@ def effect_dots(scale: EffectScale, values: Floats, exact: NDArray[np.bool_]) ->
     )
 
 
+MARGIN_DISTANCE = 14  # per cent of the width by which two labels over the axis do not touch
+
+
+def _margin(scale: EffectScale, margin: float, x: float) -> str:
+    """Return the margin of verdicts as a dashed line; named if the head at ``x`` is not near."""
+    if not scale.low < margin < scale.high:
+        return ""
+    at = scale(margin)
+    line = f'<line class="lim" x1="{at:.2f}%" x2="{at:.2f}%" y1="18" y2="{BASE:.0f}"/>'
+    if abs(at - x) < MARGIN_DISTANCE:
+        return line
+    anchor = "" if at < 12 else " end" if at > 88 else " mid"
+    return f'{line}<text class="s{anchor}" x="{at:.2f}%" y="13">margin</text>'
+
+
 def effect_picture(
     name: str,
     caption: str,
@@ -278,6 +293,7 @@ def effect_picture(
     label: str,
     value: float,
     ends: tuple[float, float],
+    margin: float = math.nan,
 ) -> Drawing:
     """Draw the effect of one head among all heads on a logarithmic axis.
 
@@ -286,6 +302,7 @@ def effect_picture(
         label: name of the head.
         value: effect of the head.
         ends: interval of the effect; NaN for an estimate, which has a hollow mark.
+        margin: margin of verdicts, drawn if it lies on the axis; NaN without one.
     """
     x = scale(value)
     interval = ""
@@ -298,7 +315,7 @@ def effect_picture(
     anchor = "" if x < 12 else " end" if x > 88 else " mid"
     svg = (
         f'<svg class="effects" width="100%" height="{EFFECTS_HEIGHT:.0f}" role="img" '
-        f'aria-label="{escape(visible(caption))}">{dots}{interval}'
+        f'aria-label="{escape(visible(caption))}">{dots}{_margin(scale, margin, x)}{interval}'
         f'<line class="lead" x1="{x:.2f}%" x2="{x:.2f}%" y1="18" y2="{BASE - 8:.0f}"/>'
         f'<circle class="mk{hollow}" cx="{x:.2f}%" cy="{BASE:.0f}" r="6.5"/>'
         f'<text class="b{anchor}" x="{x:.2f}%" y="13">{escape(visible(label))}</text></svg>'

@@ -90,6 +90,7 @@ class HeadPage(Page):
         alike: nearest heads by view, empty if heads were not compared; ``near`` are the nearest as
             pictures.
         relations: relations that the head serves most above uniform attention; empty without trees.
+        weak_relations: how many of these have no support, in words; empty if all have it.
         contributions: shares of the head and of the sink in the output.
         ablated: effects of ablating the head; None if no head was replaced.
         tags: attention to parts of speech; empty without tags.
@@ -133,6 +134,7 @@ class HeadPage(Page):
     strips: tuple[Strip, ...]
     strips_text: str
     relations: tuple[ShareWithBaseline, ...]
+    weak_relations: str
     contributions: tuple[ShareWithBaseline, ...]
     ablated: AblationSection | None
     tags: tuple[sections.TagRow, ...]
@@ -218,6 +220,7 @@ def _page(
         tags_sink=sink_remark(results, place),
         top=top_tokens(results, head),
         relations=sections.found_relations(results, head),
+        weak_relations=sections.weak_relations_text(results, head),
         by_group=group_table(results, *place),
         in_pairs=pair_table(results, *place),
         exemplar_maps=sections.exemplar_maps(results, strongest) if strongest else None,

@@ -340,7 +340,7 @@ def _cell(results: Results, head: HeadName, column: Column) -> HeatCell:
     if text == MISSING:
         return HeatCell(text, "")
     values = [column.numbers(results[name]).value for name in column.views]
-    low = min(0.0, *(float(np.nanmin(each)) for each in values))
+    low = min(float(np.nanmin(each)) for each in values)
     high = max(float(np.nanmax(each)) for each in values)
     key = HeadKey(column.metric.id, column.views[head.stack], column.label)
     linked = head_number(text, head, key)
@@ -362,7 +362,7 @@ def _effect_cell(results: Results, head: HeadName, effects: HeadEffects, index: 
     )  # fmt: skip
     note = interval_text(float(effects.low[index]), float(effects.high[index])) or "estimated"
     roots = np.sqrt(np.maximum(effects.value, 0))
-    fill = amount_class(float(roots[index]), 0.0, float(np.nanmax(roots)))
+    fill = amount_class(float(roots[index]), float(np.nanmin(roots)), float(np.nanmax(roots)))
     return HeatCell(text, fill, LinkedNumber(text, "importance", row), note)
 
 

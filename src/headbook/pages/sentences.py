@@ -6,8 +6,9 @@ from typing import ClassVar
 
 from headbook.pages.parts.page import Page
 from headbook.report.families import Family, families, family_names
+from headbook.report.findings.finding import Link, head_link
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import count_text, head_name, sentence_page
+from headbook.report.wording import count_text, sentence_page
 from headbook.schema import Side
 from headbook.study.sentence_data import HeadName, Ranking
 
@@ -24,7 +25,7 @@ class SentenceLine:
         tokens: number of its tokens.
         listed: whether its page shows all heads.
         families: families of the heads that have it among their strongest exemplars: class of the
-            colour, and the heads in words.
+            colour, and links to the heads.
     """
 
     number: int
@@ -32,7 +33,7 @@ class SentenceLine:
     text: str
     tokens: int
     listed: bool
-    families: tuple[tuple[str, str], ...]
+    families: tuple[tuple[str, tuple[Link, ...]], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,10 +107,10 @@ def _strongest(results: Results) -> Mapping[int, dict[Family, list[HeadName]]]:
     return found
 
 
-def _families(heads: Mapping[Family, list[HeadName]]) -> Iterator[tuple[str, str]]:
+def _families(heads: Mapping[Family, list[HeadName]]) -> Iterator[tuple[str, tuple[Link, ...]]]:
     for family in Family:
         if family in heads:
-            yield f"f-{family}", ", ".join(head_name(head) for head in sorted(heads[family]))
+            yield f"f-{family}", tuple(map(head_link, sorted(heads[family])))
 
 
 def _names(results: Results) -> Iterator[tuple[str, str]]:

@@ -394,11 +394,11 @@ BEST_BINARY = "best binary tree"  # the highest score that trees of two branches
 TREE_TITLES = {
     ids.DEPENDENCY_TREES: (
         "Dependency trees from the best head of each layer",
-        "words linked to a word that they depend on, or that depends on them (UAS)",
+        "words linked to a word that they depend on, or that depends on them (UAS, held-out half)",
     ),
     ids.PHRASE_TREES: (
         "Phrase trees from all heads of a layer together",
-        "agreement of phrases (bracket F1; 100 %: all the same)",
+        "agreement of phrases (bracket F1, held-out half; 100 %: all the same)",
     ),
 }
 

@@ -115,6 +115,14 @@ def margin_text(ablation: AblationResults) -> str:
     return f"{number(margin)}\u00a0{unit(ablation)}"
 
 
+def drawn_margin(ablation: AblationResults) -> float:
+    """Return the margin of verdicts in the unit of pages; NaN if verdicts have another target."""
+    target = ablation_tests.ranked_target(ablation)
+    if target != main_target(ablation):
+        return float("nan")
+    return ablation_tests.equivalence_margin(ablation, target) * unit_factor(ablation)
+
+
 def short_verdict(verdict: str) -> str:
     """Return a verdict for lists; empty without one."""
     return SHORT_VERDICTS[AblationVerdict(verdict)] if verdict else ""

@@ -63,7 +63,8 @@ class AblationSection:
         value: change if the head's output is replaced by its mean; None if unknown.
         what: interval of the change, target, and rank among all heads.
         picture: all heads on a logarithmic axis; None without enough effects above 0.
-        verdict: conclusion from the sentences that change; empty for an estimate.
+        verdict: conclusion from the sentences that change, or why there is none; empty if the
+            change is unknown.
         margin: margin of verdicts, with its unit.
         verdict_target: target of verdicts, in words.
         target: target of the table, in words.
@@ -100,7 +101,7 @@ def ablation_section(results: StackResults, head: HeadName) -> AblationSection |
         value=value,
         what=what,
         picture=_picture(results, ablation, head),
-        verdict=report.verdict_of_row(ablation, rows, Replacement.MEAN),
+        verdict=_verdict(ablation, rows) if value else "",
         margin=report.margin_text(ablation),
         verdict_target=report.verdict_target_text(ablation),
         target=report.TARGET_NAMES[target],
@@ -139,6 +140,16 @@ def _change(
     known = int(values.notna().sum())
     estimated = "" if row["method"] == EXACT else ", estimated"
     return linked, f"{what}{estimated}; {rank_words(above + 1)} of {count_text(known, 'head')}"
+
+
+def _verdict(ablation: AblationResults, rows: report.Rows) -> str:
+    """Return the verdict on a head as a sentence; for an estimate, that there is none."""
+    verdict = report.verdict_of_row(ablation, rows, Replacement.MEAN)
+    if verdict:
+        return f"Verdict: {verdict}."
+    if (EFFECT, Replacement.MEAN, report.main_target(ablation)) in rows:
+        return ""
+    return "No verdict: the head was not replaced, its change is only estimated (first order)."
 
 
 def rank_words(rank: int) -> str:
@@ -180,12 +191,18 @@ def _picture(results: StackResults, ablation: AblationResults, head: HeadName) -
     caption = f"All {known} on a logarithmic scale, {report.drawn_unit(ablation)}{interval}."
     if (effects["method"] != EXACT).any():
         caption += " Pale dots: estimates."
+    margin = report.drawn_margin(ablation)
+    if scale.low < margin < scale.high:
+        caption += (
+            f" Dashed: the margin of verdicts, {number(margin)} {report.drawn_unit(ablation)}; a "
+            "sentence that changes by more counts as changed."
+        )
     if scale.cut(effects["value"]):
         caption += " Changes below the axis stand at its left end."
     caption += " Output replaced by its mean over the other half of the sentences."
     return effect_picture(
         f"effect-{head_file(head)}", caption, scale, dots,
-        label=head_name(head), value=value, ends=(low, high),
+        label=head_name(head), value=value, ends=(low, high), margin=margin,
     )  # fmt: skip
 
 

@@ -23,10 +23,12 @@ from headbook.report.results import StackResults
 from headbook.report.roles import sink_words
 from headbook.report.wording import (
     VIEWS,
+    capital,
     count_text,
     head_file,
     head_name,
     number,
+    number_word,
     p_family_wise_text,
     percent,
     rule_phrase,
@@ -254,6 +256,32 @@ def found_relations(results: StackResults, head: HeadName) -> tuple[ShareWithBas
     Numbers are those of the held-out half if the head was tested for a relation, else those of all
     sentences; each says which.
     """
+    rows = _furthest(results, head)
+    tests = results.cached(tests_of_stack) if rows else None
+    return tuple(
+        _relation(label, accuracy, _test(tests, head, label), tests) for label, accuracy in rows
+    )
+
+
+def weak_relations_text(results: StackResults, head: HeadName) -> str:
+    """Return how many of `found_relations` have no support, and how many of these were tested."""
+    rows = _furthest(results, head)
+    tests = results.cached(tests_of_stack) if rows else None
+    places = [_test(tests, head, label) for label, _ in rows]
+    weak = [n for n in places if tests is None or n is None or not tests.claimed[n]]
+    return weak_text(len(weak), sum(n is not None for n in weak)) if weak else ""
+
+
+def weak_text(weak: int, tested: int) -> str:
+    """Return a number of relations without support, with how many of them were tested."""
+    what = f"{capital(number_word(weak))} relation{'s' * (weak > 1)} without support"
+    if tested in {0, weak}:
+        return f"{what}, {'' if tested else 'not '}tested for this head"
+    return f"{what}: {number_word(tested)} tested for this head, {number_word(weak - tested)} not"
+
+
+def _furthest(results: StackResults, head: HeadName) -> list[tuple[str, Estimate]]:
+    """Return labels and accuracies of the relations furthest above uniform attention."""
     rows = []
     for label in results.labels(RELATION_METRIC):
         accuracy = results.heads(RELATION_METRIC, VIEW, label).at(head.layer, head.head)
@@ -261,11 +289,7 @@ def found_relations(results: StackResults, head: HeadName) -> tuple[ShareWithBas
             even = results.uniform(RELATION_METRIC, VIEW, label).at(head.layer).value
             rows.append((accuracy.value - even, label, accuracy))
     rows.sort(key=lambda row: -row[0])
-    tests = results.cached(tests_of_stack) if rows else None
-    return tuple(
-        _relation(label, accuracy, _test(tests, head, label), tests)
-        for _, label, accuracy in rows[:MOST]
-    )
+    return [(label, accuracy) for _, label, accuracy in rows[:MOST]]
 
 
 def _test(tests: RelationTests | None, head: HeadName, label: str) -> int | None:

@@ -138,7 +138,10 @@ def strips_text(results: StackResults, head: HeadName, n_strips: int) -> str:
     if not n_strips:
         return f"On none of {len(ranked)} metrics is it among the {many} of {heads}."
     those = "a metric" if n_strips == 1 else "metrics"
-    return f"By {those} on which it is among the {many} of {heads}, of {len(ranked)} compared."
+    return (
+        f"By {those} on which it is among the {many} of {heads}, of {len(ranked)} compared; "
+        "numbers are those of all sentences."
+    )
 
 
 def _ranked(results: StackResults, head: HeadName) -> Iterator[tuple["_Asked", float]]:

@@ -17,6 +17,7 @@ from headbook.report.answers.received_attention import (
     queries_by_weight,
     received_exemplars,
 )
+from headbook.report.answers.role_exemplars import strongest_that_fits
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     MISSING,
@@ -37,8 +38,10 @@ AT_ONCE = 5  # strongest exemplars at the top of the page
 FIRST = 26  # tokens of a long text at the top of the page
 NARROW = 28  # tokens of a long text further down
 
+FITS = "First: the strongest whose query and key fit the sentence above; then by largest weight."
+
 GROUPS = {
-    Ranking.STRONGEST: ("Strongest, from the sixth on", ""),
+    Ranking.STRONGEST: ("Strongest, the further ones", ""),
     Ranking.Q90: ("Last of the top tenth", "About a tenth of the sentences are stronger."),
     Ranking.Q75: ("Last of the top quarter", "About a quarter of the sentences are stronger."),
     Ranking.MEDIAN: ("In the middle (median)", "Half of the sentences are stronger."),
@@ -126,7 +129,8 @@ class Exemplars:
     """All exemplars of a head.
 
     Attributes:
-        first: strongest exemplars.
+        first: strongest exemplars; the one that fits the role of the head before the others.
+        fits: how the first exemplar was chosen, in words; empty if none fits the role.
         received: sentences in which other words favour one key; empty unless the head is one whose
             words all attend to the same words.
         range: further exemplars by the largest weight, from strong to median.
@@ -135,6 +139,7 @@ class Exemplars:
     """
 
     first: tuple[ExemplarFigure, ...]
+    fits: str
     received: tuple[ExemplarFigure, ...]
     range: tuple[ExemplarGroup, ...]
     others: tuple[ExemplarGroup, ...]
@@ -155,8 +160,12 @@ def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exem
                 continue
             strongest.add(e.index)
         kept.append(e)
-    first = [e for e in kept if e.ranking is Ranking.STRONGEST and e.rank <= AT_ONCE]
-    rest = [e for e in kept if e.ranking is not Ranking.STRONGEST or e.rank > AT_ONCE]
+    ranked = sorted((e for e in kept if e.ranking is Ranking.STRONGEST), key=lambda e: e.rank)
+    fitting = strongest_that_fits(results, head, ranked)
+    ranked.sort(key=lambda e: e is not fitting)
+    first = ranked[:AT_ONCE]
+    shown = {(e.ranking, e.rank) for e in first}
+    rest = [e for e in kept if (e.ranking, e.rank) not in shown]
     groups = {ranking: [e for e in rest if e.ranking is ranking] for ranking in GROUPS}
     made = {
         ranking: ExemplarGroup(*GROUPS[ranking], tuple(_exemplar(results, e) for e in group))
@@ -165,6 +174,7 @@ def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exem
     }
     return Exemplars(
         tuple(_with_map(results, e, _exemplar(results, e, FIRST)) for e in first),
+        "" if fitting is None else FITS,
         tuple(_received(results, each) for each in _favoured(results, head, exemplars)),
         tuple(group for ranking, group in made.items() if ranking in RANGE),
         tuple(group for ranking, group in made.items() if ranking not in RANGE),

@@ -18,7 +18,7 @@ from headbook.study.sentence_data import StoredText
 COLOURS = 32  # colours of a picture, few since each picture has its own palette
 MOST_TOKENS = 48  # rows and columns of a picture, and rows of the table
 OTHERS = 3  # sources that a cell names beside the token itself
-MIN_CELL, MAX_CELL = 13, 24  # pixels of a weight, so that names of tokens do not overlap
+MIN_CELL, MAX_CELL = 16, 26  # pixels of a weight, so that names of tokens do not overlap
 PICTURE = 430  # pixels of a picture of few tokens
 LETTERS = 14  # letters of a token's name beside the picture
 NAMES = {

@@ -30,7 +30,7 @@ from headbook.report.families import FIRST_TOKEN, sink_tokens, word_list
 from headbook.report.findings.finding import Part, Parts
 from headbook.report.head_types import METRIC, PART_NAMES, TAG_VIEW, OffSinkType, head_types
 from headbook.report.linked_rows import LinkedNumber
-from headbook.report.next_word_tests import next_word_tests
+from headbook.report.next_word_tests import Target, next_word_tests
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import ends_of
 from headbook.report.results import StackResults
@@ -189,23 +189,32 @@ def next_word(numbers: HeadNumbers) -> Sentences:
         test.at_offset.value, test.margin, test.p,
     )  # fmt: skip
     mean = Evidence(test.share, column, MEAN_HEAD, test.mean.value)
-    queries = [
-        tag
-        for tag in rule_queries(numbers.results, numbers.head, test.target.tags)
-        if tag not in {*test.target.tags, "PUNCT"}
-    ][:MAX_CLASSES]
+    queries = named_queries(numbers.results, numbers.head, test.target)
     source = f"from {word_list([class_name(tag) for tag in queries])} " if queries else ""
     yield RoleSentence(
         NEXT_WORD,
         (f"Attends {source}to {test.target.phrase}.",),
-        ("In ", numbers.cell(found), " of cases; the best fixed offset reaches ",
-         numbers.cell(found, baseline=True), ", the mean of all heads ",
-         numbers.cell(mean, baseline=True), "."),
+        ("This holds for ", numbers.cell(found), f" of all words that are {_apart(test.target)} "
+         "(held-out half); the best fixed offset reaches ", numbers.cell(found, baseline=True),
+         ", the mean of all heads ", numbers.cell(mean, baseline=True), "."),
         (tested_detail(found, p_family_wise_text(test.p)),
-         f"Cases: words that are neither {test.target.noun} nor punctuation, and have "
-         f"{test.target.phrase}. Mean of all heads: {percent(test.mean.value)}."),
+         f"Cases: words that are {_apart(test.target)} and have {test.target.phrase} in their "
+         f"text, whatever their own class. Mean of all heads: {percent(test.mean.value)}."),
         (found, mean),
     )  # fmt: skip
+
+
+def named_queries(results: StackResults, head: HeadName, target: Target) -> tuple[str, ...]:
+    """Return the classes of queries that the sentence on the next word names; may be empty."""
+    classes = rule_queries(results, head, target.tags)
+    return tuple(tag for tag in classes if tag not in {*target.tags, "PUNCT"})[:MAX_CLASSES]
+
+
+def _apart(target: Target) -> str:
+    """Return the classes of words that are no cases: ``neither noun, verb nor punctuation``."""
+    if "PUNCT" in target.tags:
+        return "no punctuation"
+    return f"neither {target.noun.replace(' or ', ', ')} nor punctuation"
 
 
 def punctuation(numbers: HeadNumbers) -> Sentences:

@@ -179,7 +179,7 @@ def _trees(results: StackResults, metric: str) -> Iterator[Finding]:
     is_better = bool(heads_above_plain_trees(results, metric, HELD_OUT)[best.place])
     words = TREE_WORDS[metric]
     link = metric_link(metric, capital(words.trees) if is_better else words.trees)
-    score_text = f"{words.score} {estimate_with_unit(best.value, metric)}"
+    score_text = f"{words.score} {estimate_with_unit(best.value, metric)} on the held-out half"
     baseline_text = f"{plain.name}: {estimate_with_unit(plain.score, metric)}"
     if is_better:
         yield finding(
