@@ -23,8 +23,8 @@ from headbook.pages.overview_parts.wall import wall_of
 from headbook.pages.parts.page import SiteFacts, plain_text
 from headbook.report import relation_tests
 from headbook.report.answers.functions import head_functions
-from headbook.report.answers.head_losses import STEPS as BAR_STEPS
-from headbook.report.answers.head_losses import bar_step, head_losses, layer_losses
+from headbook.report.answers.overview.head_losses import STEPS as BAR_STEPS
+from headbook.report.answers.overview.head_losses import bar_step, head_losses, layer_losses
 from headbook.report.families import families, in_page_words
 from headbook.report.findings import findings_of
 from headbook.report.head_types import head_types

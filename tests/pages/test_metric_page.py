@@ -135,16 +135,16 @@ def test_of_several_labels_the_one_that_is_drawn_answers() -> None:
     assert found == "To the previous token: most in L0·H0, 90.0 %; uniform attention: 5.0 %."
 
 
-@pytest.mark.parametrize(("even", "said"), [(0.05, False), (0.95, True)])
+@pytest.mark.parametrize(("even", "is_less"), [(0.05, False), (0.95, True)])
 def test_an_answer_says_if_the_highest_number_is_below_its_baseline(
-    even: float, said: bool
+    even: float, is_less: bool
 ) -> None:
     metric = head_metric("pattern")
     numbers = {HeadKey(metric.id, RAW, "vertical"): Fake([[0.8, 0.1]], even),
                HeadKey(metric.id, RAW, "diagonal"): Fake([[0.8, 0.1]], even)}  # fmt: skip
     found = answer(fake_results(numbers), metric)
     assert "most in L0·H0, 80.0 %; " in found
-    assert ("less than uniform attention: 95.0 %" in found) == said
+    assert ("less than uniform attention: 95.0 %" in found) == is_less
 
 
 def test_a_relation_is_held_against_the_best_surface_rule(encoder_site: Site) -> None:

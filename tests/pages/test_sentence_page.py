@@ -139,9 +139,9 @@ def test_the_list_of_sentences_marks_maps_of_some_heads_and_the_strongest_exempl
     for line in page.lines:
         own = {e.head for e in data.exemplars
                if e.index == line.number - 1 and e.ranking is Ranking.STRONGEST}  # fmt: skip
-        shown = [name for _, heads in line.families for name in (head.text for head in heads)]
+        printed = [name for _, heads in line.families for name in (head.text for head in heads)]
         known = [head for head in own if (head.layer, head.head) in of_heads]
-        assert sorted(shown) == sorted(map(head_name, known))
+        assert sorted(printed) == sorted(map(head_name, known))
     styles = {style for line in page.lines for style, _ in line.families}
     assert {style for style, _ in page.families} == styles
 

@@ -15,6 +15,7 @@ from headbook.charts.plots import PlotMark
 from headbook.charts.sinks import change_plot, change_rows
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.pages.parts.page import plain_text
+from headbook.report.answers.overview.stripes import main_stripes, stripes_answer, stripes_matter
 from headbook.report.answers.patterns import (
     ODDS,
     OUTPUTS,
@@ -37,7 +38,6 @@ from headbook.report.answers.sinks import (
     sink_heads,
     sink_threshold,
 )
-from headbook.report.answers.stripes import main_stripes, stripes_answer, stripes_matter
 from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults

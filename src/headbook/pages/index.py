@@ -15,16 +15,16 @@ from headbook.pages.parts.head_card import card, received_text, strongest_of
 from headbook.pages.parts.page import Page, coverage, input_names
 from headbook.pages.parts.run_facts import run_alarms, run_facts, run_warnings
 from headbook.report.answers.functions import HeadFunction, head_functions
-from headbook.report.answers.head_losses import (
+from headbook.report.answers.overview.claim_parts import OverviewClaim
+from headbook.report.answers.overview.claims import overview_claims
+from headbook.report.answers.overview.family_claim import FamilyHeads, family_heads
+from headbook.report.answers.overview.head_losses import (
     WITHOUT_HEAD,
     HeadLosses,
     LayerLoss,
     head_losses,
     layer_losses,
 )
-from headbook.report.answers.overview.claim_parts import OverviewClaim
-from headbook.report.answers.overview.claims import overview_claims
-from headbook.report.answers.overview.family_claim import FamilyHeads, family_heads
 from headbook.report.answers.overview.layer_runs import layers_sentence
 from headbook.report.answers.overview.live_sentence import (
     LiveSentence,

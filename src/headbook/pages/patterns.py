@@ -20,14 +20,14 @@ from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSec
 from headbook.pages.parts.table import HeatCell, PageTable, Row
 from headbook.report.ablation import margin_text, verdict_target_text
 from headbook.report.answers import patterns as answers
-from headbook.report.answers import sinks as sink_answers
-from headbook.report.answers.received_attention import most_received
-from headbook.report.answers.stripes import (
+from headbook.report.answers import sinks as sink_facts
+from headbook.report.answers.overview.stripes import (
     MAX_STRIPED,
     main_stripes,
     stripes_answer,
     stripes_matter,
 )
+from headbook.report.answers.received_attention import most_received
 from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import head_link
 from headbook.report.linked_rows import LinkedNumber, head_row, layer_row, uniform_row
@@ -178,14 +178,14 @@ class PatternsPage(AnalysisPage):
 
 def has_patterns(results: Mapping[str, StackResults]) -> bool:
     """Return whether a study has measured attention to the sink."""
-    return any(r.has_value(*sink_answers.SINK) for r in results.values())
+    return any(r.has_value(*sink_facts.SINK) for r in results.values())
 
 
 def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage:
     """Return the page of attention patterns."""
-    stacks = [r for r in results.values() if r.has_value(*sink_answers.SINK)]
+    stacks = [r for r in results.values() if r.has_value(*sink_facts.SINK)]
     first = stacks[0]
-    sentences = int(first.heads(*sink_answers.SINK).sentences.max())
+    sentences = int(first.heads(*sink_facts.SINK).sentences.max())
     manifest = study_of(results).manifest
     return PatternsPage(
         path="patterns.html",
@@ -193,7 +193,7 @@ def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage:
         title="Why do so many heads attend to the same token?",
         description=f"Heads of {manifest.model.name} that attend mostly to {sink_tokens(first)}: "
         "how many there are, what they add, and whether they are dead.",
-        answer=sink_answers.sink_answer(first),
+        answer=sink_facts.sink_answer(first),
         scope=(
             ("Measured on", f"{count_text(sentences, 'sentence')}, queries without special tokens"),
             ("Compared with", "uniform attention, and with the part of each head’s output that "
@@ -206,7 +206,7 @@ def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage:
         details=tuple(_details(r, MAX_MAPS // len(stacks)) for r in stacks),
         absent=tuple(dict.fromkeys(text for r in stacks for text in answers.not_measured(r))),
         tokens=sink_tokens(first),
-        example=sink_answers.sink_example(first),
+        example=sink_facts.sink_example(first),
     )  # fmt: skip
 
 
@@ -222,14 +222,14 @@ def _sink_figure(results: StackResults) -> Plot:
     caption = (
         f"Each pair of marks is a head: the share of its attention on {tokens} (circle), and "
         f"{measured} (bar), by summed value-weighted norms; all sentences. Solid: sink heads, "
-        f"{sink_answers.sink_heads_text(results)}."
+        f"{sink_facts.sink_heads_text(results)}."
     )
-    if np.isfinite(results.heads(*sink_answers.SINK).value).sum() > MAX_LINKED_HEADS:
+    if np.isfinite(results.heads(*sink_facts.SINK).value).sum() > MAX_LINKED_HEADS:
         caption = (
             f"Heads of each layer from most to least attention on {tokens} (line), and below it "
             f"{measured}, by summed value-weighted norms (lower edge). Marks: all heads of the "
             "layer together. From the upper line on: sink heads, "
-            f"{sink_answers.sink_heads_text(results)}."
+            f"{sink_facts.sink_heads_text(results)}."
         )
     return sink_plot(results, _name(results, "sinks"), caption)
 
@@ -240,11 +240,11 @@ def _why_sinks(results: StackResults) -> str:
         "tokens whose values are near zero (Clark et al. 2019, Kobayashi et al. 2020, Xiao et al. "
         "2023)."
     )
-    sinks = sink_answers.sink_heads(results)
+    sinks = sink_facts.sink_heads(results)
     is_small = (
         sinks
-        and results.has_value(*sink_answers.SINK_OUTPUT)
-        and sink_answers.contributes_less(results, sinks, 0.5)
+        and results.has_value(*sink_facts.SINK_OUTPUT)
+        and sink_facts.contributes_less(results, sinks, 0.5)
     )
     seen = "The figure shows the small contribution; it" if is_small else "This page"
     return f"{explanation} {seen} does not test the reason."
@@ -252,7 +252,7 @@ def _why_sinks(results: StackResults) -> str:
 
 def _questions(results: StackResults) -> Iterator[PatternQuestion]:
     """Yield the further questions that the study answers."""
-    if dead := sink_answers.dead_answer(results):
+    if dead := sink_facts.dead_answer(results):
         yield _dead_question(results, dead)
     if stripes := stripes_answer(results):
         yield _stripes_question(results, stripes)
@@ -328,7 +328,7 @@ def _dead_question(results: StackResults, answer: Sentence) -> PatternQuestion:
         ),
         why="Replaced one at a time, heads that stand in for each other may all look small. So all "
         "sink heads are replaced together, too.",
-        note=(*sink_answers.masked_note(results), " ", *sink_answers.random_sets_note(results)),
+        note=(*sink_facts.masked_note(results), " ", *sink_facts.random_sets_note(results)),
     )  # fmt: skip
 
 
@@ -371,7 +371,7 @@ def _striped(results: StackResults, head: HeadName) -> StripedHead:
 def _section(results: StackResults) -> PatternSection:
     """Return the answers for a stack after the first."""
     asked = {
-        "Are such heads dead? ": sink_answers.dead_answer(results),
+        "Are such heads dead? ": sink_facts.dead_answer(results),
         "Why the vertical stripes? ": stripes_answer(results),
         "Why not the diagonal? ": answers.diagonal_answer(results),
         "Do all tokens then receive the same? ": answers.alike_answer(results),
@@ -379,14 +379,14 @@ def _section(results: StackResults) -> PatternSection:
     }
     facts = tuple((question, *answer) for question, answer in asked.items() if answer)
     return PatternSection(
-        results.stack.name, sink_answers.sink_answer(results), _sink_figure(results), facts
+        results.stack.name, sink_facts.sink_answer(results), _sink_figure(results), facts
     )
 
 
 def _details(results: StackResults, most: int) -> PatternDetails:
     """Return maps and tables of a stack, with at most ``most`` maps."""
     ends, baselines = _ends(results)
-    ranked = heads_by_value(results.heads(*sink_answers.SINK).value)
+    ranked = heads_by_value(results.heads(*sink_facts.SINK).value)
     every = -(-len(ranked) // most)
     return PatternDetails(
         results.stack.name,
@@ -401,10 +401,10 @@ def _details(results: StackResults, most: int) -> PatternDetails:
 
 
 def _maps(results: StackResults, places: Sequence[tuple[int, int]]) -> Iterator[MappedHead]:
-    shares = results.heads(*sink_answers.SINK).value
+    shares = results.heads(*sink_facts.SINK).value
     for place in places:
         head = HeadName(results.stack.name, *place)
-        share = head_row(results, sink_answers.SINK, place, percent(float(shares[place])))
+        share = head_row(results, sink_facts.SINK, place, percent(float(shares[place])))
         yield MappedHead(
             head_name(head), head_page(head), map_style(results.stack, *place), (share,)
         )

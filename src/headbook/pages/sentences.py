@@ -84,14 +84,14 @@ def sentences_page(results: Results) -> SentencesPage:
         )
         for s in chosen
     )
-    shown = {style for line in lines for style, _ in line.families}
+    styles = {style for line in lines for style, _ in line.families}
     return SentencesPage(
         path="sentences/index.html",
         title="Sentences",
         description=_described(len(chosen), whole, total),
         lines=lines,
         total=total,
-        families=tuple(each for each in _names(results) if each[0] in shown),
+        families=tuple(each for each in _names(results) if each[0] in styles),
     )
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from headbook.pages.overview_parts.claims import Lit, lit_classes
 from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.page import StackSection
-from headbook.report.answers.head_losses import LOST, HeadLosses, LayerLoss
 from headbook.report.answers.overview.claim_parts import effect_text
+from headbook.report.answers.overview.head_losses import LOST, HeadLosses, LayerLoss
 from headbook.report.families import families, family_names, in_page_words
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults

@@ -164,8 +164,8 @@ def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exem
     fitting = strongest_that_fits(results, head, ranked)
     ranked.sort(key=lambda e: e is not fitting)
     first = ranked[:AT_ONCE]
-    shown = {(e.ranking, e.rank) for e in first}
-    rest = [e for e in kept if (e.ranking, e.rank) not in shown]
+    listed = {(e.ranking, e.rank) for e in first}
+    rest = [e for e in kept if (e.ranking, e.rank) not in listed]
     groups = {ranking: [e for e in rest if e.ranking is ranking] for ranking in GROUPS}
     made = {
         ranking: ExemplarGroup(*GROUPS[ranking], tuple(_exemplar(results, e) for e in group))

@@ -20,7 +20,7 @@ from headbook.report.wording import STACKS, capital
 MAX_RUNS = 3
 MAX_WORDS = 30
 MIN_SHARE = 0.5  # share of the heads of a run above which its named families are
-MANY_WAYS = "in many ways"
+SEVERAL_THINGS = "in many ways"
 TO = {
     Family.POSITION: "at one fixed distance",
     Family.NEARBY: "to nearby words",
@@ -30,7 +30,7 @@ TO = {
 }
 
 
-class LayerRun(NamedTuple):
+class FamilyRun(NamedTuple):
     """Neighbouring layers and the families of most of their heads.
 
     Attributes:
@@ -57,7 +57,7 @@ def layers_sentence(results: StackResults) -> str:
     return ""
 
 
-def layer_runs(results: StackResults, most: int = MAX_RUNS) -> list[LayerRun]:
+def layer_runs(results: StackResults, most: int = MAX_RUNS) -> list[FamilyRun]:
     """Return at most ``most`` runs of layers; neighbouring ones of equal families are joined."""
     layers, of_heads = results.stack.attention_layers, families(results)
     counts = np.zeros((len(layers), len(Family)))
@@ -65,11 +65,11 @@ def layer_runs(results: StackResults, most: int = MAX_RUNS) -> list[LayerRun]:
         counts[layers.index(layer), [*Family].index(family)] += 1
     if not counts.any():
         return []
-    runs, start, words = list[LayerRun](), 0, _words(results)
+    runs, start, words = list[FamilyRun](), 0, _words(results)
     for end in (*_ends(counts, most), len(layers)):
-        run = LayerRun(layers[start:end], _named(counts[start:end].sum(0), words))
+        run = FamilyRun(layers[start:end], _named(counts[start:end].sum(0), words))
         if runs and runs[-1].named == run.named:
-            run = LayerRun((*runs.pop().layers, *run.layers), run.named)
+            run = FamilyRun((*runs.pop().layers, *run.layers), run.named)
         runs.append(run)
         start = end
     return runs
@@ -119,14 +119,14 @@ def _named(counts: Floats, words: Mapping[Family, str]) -> frozenset[Family]:
     return frozenset()
 
 
-def _sentence(results: StackResults, runs: Sequence[LayerRun]) -> str:
+def _sentence(results: StackResults, runs: Sequence[FamilyRun]) -> str:
     """Return the runs as one sentence."""
     parts, words = list[str](), _words(results)
     for run in runs:
         to = [words[family] for family in Family if family in run.named]
         first, most = not parts, "most " if to else ""
         attends = f"{most}heads attend " if first else most
-        parts.append(f"{_where(results, run.layers)} {attends}{' or '.join(to) or MANY_WAYS}")
+        parts.append(f"{_where(results, run.layers)} {attends}{' or '.join(to) or SEVERAL_THINGS}")
     tokens, several = sink_tokens(results), len(results.study.manifest.stacks) > 1
     start = f"{capital(STACKS[results.stack.name])}, besides" if several else "Besides"
     return f"{start} {tokens}, {'; '.join(parts)}."
