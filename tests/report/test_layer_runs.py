@@ -1,5 +1,7 @@
 """What layers do one after the other, by the families of their heads."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -85,3 +87,17 @@ def test_sentences_are_short_in_models_of_any_shape(shape: tuple[int, int]) -> N
         runs = layer_runs(results)
         assert [layer for run in runs for layer in run.layers] == [*range(n_layers)]
         assert 0 < len(layers_sentence(results).split()) <= MAX_WORDS
+
+
+def test_models_of_several_stacks_have_a_sentence_for_each() -> None:
+    """Only runs that have something to say are printed, since these sentences stand together."""
+    layers = [(POSITION, NEARBY, BROADCAST, REPEATS, SPREAD, SPREAD) * 3, (REPEATS,) * 18]
+    results = results_of(*layers)
+    manifest = results.study.manifest
+    stacks = (results.stack, replace(results.stack, name="cross"))
+    study = replace(results.study, manifest=replace(manifest, stacks=stacks))
+    found = StackResults(study, results.stack)
+    found._made.update(results._made)
+    assert layers_sentence(found) == (
+        "Self-attention, sink masked: in layer 1 most heads attend to equal tokens."
+    )

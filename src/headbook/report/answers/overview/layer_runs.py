@@ -120,16 +120,19 @@ def _named(counts: Floats, words: Mapping[Family, str]) -> frozenset[Family]:
 
 
 def _sentence(results: StackResults, runs: Sequence[FamilyRun]) -> str:
-    """Return the runs as one sentence."""
+    """Return the runs as one sentence; of several stacks, only runs with named families."""
     parts, words = list[str](), _words(results)
+    several = len(results.study.manifest.stacks) > 1
     for run in runs:
+        if several and not run.named:
+            continue
         to = [words[family] for family in Family if family in run.named]
         first, most = not parts, "most " if to else ""
         attends = f"{most}heads attend " if first else most
         parts.append(f"{_where(results, run.layers)} {attends}{' or '.join(to) or SEVERAL_THINGS}")
-    tokens, several = sink_tokens(results), len(results.study.manifest.stacks) > 1
-    start = f"{capital(STACKS[results.stack.name])}, besides" if several else "Besides"
-    return f"{start} {tokens}, {'; '.join(parts)}."
+    if several:
+        return f"{capital(STACKS[results.stack.name])}, sink masked: {'; '.join(parts)}."
+    return f"Besides {sink_tokens(results)}, {'; '.join(parts)}."
 
 
 def _where(results: StackResults, layers: Sequence[int]) -> str:
