@@ -14,25 +14,14 @@ from headbook.pages.parts.exemplars import received_pair, received_picture
 from headbook.pages.parts.head_card import card, received_text, strongest_of
 from headbook.pages.parts.page import Page, coverage, input_names
 from headbook.pages.parts.run_facts import run_alarms, run_facts, run_warnings
+from headbook.report import wording
 from headbook.report.answers.functions import HeadFunction, head_functions
+from headbook.report.answers.overview import head_losses as effects
+from headbook.report.answers.overview import live_sentence as sentences
 from headbook.report.answers.overview.claim_parts import OverviewClaim
 from headbook.report.answers.overview.claims import overview_claims
 from headbook.report.answers.overview.family_claim import FamilyHeads, family_heads
-from headbook.report.answers.overview.head_losses import (
-    WITHOUT_HEAD,
-    HeadLosses,
-    LayerLoss,
-    head_losses,
-    layer_losses,
-)
 from headbook.report.answers.overview.layer_runs import layers_sentence
-from headbook.report.answers.overview.live_sentence import (
-    LiveSentence,
-    claim_word,
-    is_right_to_left,
-    live_sentences,
-    mean_map,
-)
 from headbook.report.answers.overview.model_kind import Purpose, purpose_of, what_it_gives
 from headbook.report.answers.received_attention import most_received
 from headbook.report.families import Family, family_names, sink_tokens
@@ -42,20 +31,9 @@ from headbook.report.findings.finding import Link
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import (
-    STACKS,
-    count_text,
-    head_name,
-    head_page,
-    number,
-    number_word,
-    visible,
-)
 from headbook.schema import Side
-from headbook.study.ablation import HeadSetKind
 from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import HeadName
-from headbook.study.study import Study
 
 MAX_FAMILY_TILES = 24  # heads of a family with a tile in its section
 OPACITY_STEPS = 10  # steps of opacity of the cells of the live sentence
@@ -91,7 +69,7 @@ class LiveFigure:
 
     stack: str
     title: str
-    live: LiveSentence
+    live: sentences.LiveSentence
     words: tuple[str, ...]
     columns: tuple[str, ...]
     special: tuple[tuple[bool, ...], tuple[bool, ...]]
@@ -195,7 +173,7 @@ class OverviewPage(Page):
     unsupported: str
     live: tuple[LiveFigure, ...]
     walls: tuple[Wall, ...]
-    losses: HeadLosses | None
+    losses: effects.HeadLosses | None
     bars: str
     estimated: bool
     layers: LinkedNumber | None
@@ -219,8 +197,8 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
     """Return the first page of a study's site."""
     study = study_of(results)
     manifest = study.manifest
-    claims, live = overview_claims(results), live_sentences(results)
-    losses, layers = head_losses(study), layer_losses(results.values())
+    claims, live = overview_claims(results), sentences.live_sentences(results)
+    losses, layers = effects.head_losses(study), effects.layer_losses(results.values())
     lit = lit_heads(claims)
     return OverviewPage(
         path="index.html",
@@ -239,12 +217,12 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
             wall_of(each, losses, layers.get(each.stack.name, {}), lit) for each in results.values()
         ),
         losses=losses,
-        bars=WITHOUT_HEAD[losses.target] if losses else "",
+        bars=effects.WITHOUT_HEAD[losses.target] if losses else "",
         estimated=losses is not None and not all(loss.exact for loss in losses.heads.values()),
-        layers=_largest_loss(layers),
+        layers=effects.largest_layer_loss(layers),
         families=tuple(_family(results, each) for each in family_heads(results)),
         functions=tuple(
-            (STACKS[name], rows)
+            (wording.STACKS[name], rows)
             for name, each in results.items()
             if each.metrics and (rows := tuple(map(_function_row, head_functions(each))))
         ),
@@ -255,18 +233,14 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
         alarms=tuple(run_alarms(manifest)),
         failed=manifest.failed,
         warnings=tuple(run_warnings(manifest)),
-        absent=tuple(dict.fromkeys((*(gap.what for gap in manifest.gaps), *_unmeasured(study)))),
+        absent=tuple(
+            dict.fromkeys((*(gap.what for gap in manifest.gaps), *effects.unmeasured_losses(study)))
+        ),
         sentences=bool(study.sentence_data.listed),
         annotators="; ".join(dict.fromkeys(manifest.annotators.values())),
         counted=coverage(manifest),
         learned=any(stack.learned_sink for stack in manifest.stacks),
     )
-
-
-def _largest_loss(layers: Mapping[str, Mapping[int, LayerLoss]]) -> LinkedNumber | None:
-    """Return the largest loss without a layer of any stack; None if not measured."""
-    losses = [loss for of_stack in layers.values() for loss in of_stack.values()]
-    return max(losses, key=lambda loss: loss.effect.value).value if losses else None
 
 
 def _functions(
@@ -276,7 +250,7 @@ def _functions(
     for name, each in results.items():
         rows = tuple(map(_function_row, head_functions(each))) if each.metrics else ()
         if rows:
-            yield STACKS[name], rows
+            yield wording.STACKS[name], rows
 
 
 def _size(manifest: Manifest) -> str:
@@ -288,27 +262,18 @@ def _size(manifest: Manifest) -> str:
     shapes = dict.fromkeys(
         f"{len(stack.attention_layers)} layers × {stack.n_heads} heads" for stack in manifest.stacks
     )
-    where = f" in each of {number_word(len(manifest.stacks))} kinds of attention"
+    where = f" in each of {wording.number_word(len(manifest.stacks))} kinds of attention"
     shape = ", ".join(shapes) + (where if len(shapes) == 1 < len(manifest.stacks) else "")
     tokens = sum(manifest.count(side, "tokens") for side in Side)
     names = input_names(manifest)
     return (
         f"{parameters} parameters · {shape} · read on {coverage(manifest)}"
-        f"{names and f' of {names}'}, {count_text(tokens, 'token')}"
+        f"{names and f' of {names}'}, {wording.count_text(tokens, 'token')}"
     )
 
 
-def _unmeasured(study: Study) -> Iterator[str]:
-    """Yield what the wall has no bars of, with the option that measures it."""
-    ablation = study.corpus_sums.ablation
-    if ablation is None:
-        yield "what the model loses without a head (--importance fast adds bars)"
-    elif not any(one.kind is HeadSetKind.GROUP for one in ablation.sets):
-        yield "what it loses without a whole layer (--importance fast measures that, too)"
-
-
 def _unsupported(manifest: Manifest) -> str:
-    sentences = count_text(manifest.counts["sentences"], "sentence")
+    sentences = wording.count_text(manifest.counts["sentences"], "sentence")
     these = "this" if manifest.counts["sentences"] == 1 else "these"
     return (
         f"No claim is supported by {these} {sentences}; maps and families below describe "
@@ -319,7 +284,7 @@ def _unsupported(manifest: Manifest) -> str:
 def _claim_items(
     results: Mapping[str, StackResults],
     claims: Sequence[OverviewClaim],
-    live: Sequence[LiveSentence],
+    live: Sequence[sentences.LiveSentence],
 ) -> Iterator[ClaimItem]:
     by_stack = {each.stack: each for each in live}
     for number_of_claim, claim in enumerate(claims, 1):
@@ -327,9 +292,9 @@ def _claim_items(
         if claim.stack in by_stack:
             places = [(head.layer, head.head) for head in sorted(claim.heads)]
             own = by_stack[claim.stack]
-            maps = mean_map(results[claim.stack], own, places)
-            word = claim_word(own, maps, special=claim.kind == "sink")
-        yield ClaimItem(claim, number_of_claim, count_text(len(claim.heads), "head"), word)
+            maps = sentences.mean_map(results[claim.stack], own, places)
+            word = sentences.claim_word(own, maps, special=claim.kind == "sink")
+        yield ClaimItem(claim, number_of_claim, wording.count_text(len(claim.heads), "head"), word)
 
 
 def opacity_step(weight: float) -> int:
@@ -337,13 +302,13 @@ def opacity_step(weight: float) -> int:
     return round(OPACITY_STEPS * float(np.sqrt(min(1.0, max(0.0, weight) / FULL_WEIGHT))))
 
 
-def live_figure(results: StackResults, live: LiveSentence) -> LiveFigure:
+def live_figure(results: StackResults, live: sentences.LiveSentence) -> LiveFigure:
     """Return the live sentence of a stack, drawn for its first word."""
     n_queries, n_keys = live.sizes
     names, found = family_names(results), live.strongest
     return LiveFigure(
         stack=live.stack,
-        title=STACKS[live.stack],
+        title=wording.STACKS[live.stack],
         live=live,
         words=live.keys.pieces[:n_keys],
         columns=live.queries.pieces[:n_queries],
@@ -357,14 +322,18 @@ def live_figure(results: StackResults, live: LiveSentence) -> LiveFigure:
             )
             for each in live.families
         ),
-        rtl=is_right_to_left(live.keys.text),
+        rtl=sentences.is_right_to_left(live.keys.text),
         strongest=found
-        and (head_name(found[0]), visible(live.queries.pieces[found[1]]), number(found[2])),
+        and (
+            wording.head_name(found[0]),
+            wording.visible(live.queries.pieces[found[1]]),
+            wording.number(found[2]),
+        ),
         once=_falls_to_itself(live, names),
     )
 
 
-def _falls_to_itself(live: LiveSentence, names: Mapping[Family, str]) -> str:
+def _falls_to_itself(live: sentences.LiveSentence, names: Mapping[Family, str]) -> str:
     """Return the name of the family of repeated tokens if it lights the chosen word itself."""
     pieces, word = live.keys.pieces, live.word
     for each in live.families:
@@ -390,7 +359,7 @@ def live_data(results: Mapping[str, StackResults]) -> dict[str, Any]:
                 [int(special) for special in text.special[:n]]
                 for text, n in zip((live.queries, live.keys), live.sizes, strict=True)
             ],
-            "heads": [head_name(head) for head in live.heads],
+            "heads": [wording.head_name(head) for head in live.heads],
             "families": {
                 str(each.family): {
                     "mean": np.rint(255 * each.mean).astype(np.uint8).tobytes(),
@@ -400,13 +369,17 @@ def live_data(results: Mapping[str, StackResults]) -> dict[str, Any]:
                 for each in live.families
             },
         }
-        for live in live_sentences(results)
+        for live in sentences.live_sentences(results)
     }
 
 
 def _family(results: Mapping[str, StackResults], family: FamilyHeads) -> FamilySection:
     def tile(head: HeadName) -> tuple[str, str, str]:
-        return head_name(head), head_page(head), tile_style(results[head.stack], head)
+        return (
+            wording.head_name(head),
+            wording.head_page(head),
+            tile_style(results[head.stack], head),
+        )
 
     clearest = family.clearest
     stacks = {
@@ -422,8 +395,8 @@ def _family(results: Mapping[str, StackResults], family: FamilyHeads) -> FamilyS
         tiles=tuple(map(tile, family.heads[:MAX_FAMILY_TILES])),
         more=max(0, len(family.heads) - MAX_FAMILY_TILES),
         style=tile_style(results[clearest.stack], clearest),
-        href=head_page(clearest),
-        example=head_name(clearest),
+        href=wording.head_page(clearest),
+        example=wording.head_name(clearest),
         picture=picture,
         pair=pair,
         weight=weight,
@@ -440,7 +413,7 @@ def _family_exemplar(
         return (
             received_picture(results, received),
             received_pair(results, received),
-            Link(number(received.mean), head_page(head)),
+            Link(wording.number(received.mean), wording.head_page(head)),
             tuple(received_text(results, received)),
         )
     text = card(results, head).text
@@ -449,8 +422,8 @@ def _family_exemplar(
     texts = results.study.sentence_data.sentences[exemplar.index].texts
     query = texts[results.stack.queries].pieces[exemplar.query]
     key = texts[results.stack.keys].pieces[exemplar.key]
-    weight = Link(number(exemplar.score), head_page(head))
-    return "", visible(f"{query} → {key}"), weight, text
+    weight = Link(wording.number(exemplar.score), wording.head_page(head))
+    return "", wording.visible(f"{query} → {key}"), weight, text
 
 
 def _function_row(function: HeadFunction) -> FunctionRow:
@@ -458,12 +431,14 @@ def _function_row(function: HeadFunction) -> FunctionRow:
     dot = interval_dot(
         share.value, share.low, share.high, function.baseline, supported=function.supported
     )
-    name = head_name(function.head)
+    name = wording.head_name(function.head)
     picture = Drawing(f"dot-{name}-{function.text}", function.text, dot)
-    return FunctionRow(function, head_page(function.head), name, picture)
+    return FunctionRow(function, wording.head_page(function.head), name, picture)
 
 
 def _finding_groups(results: Mapping[str, StackResults]) -> Iterator[FindingGroup]:
     for name, each in results.items():
-        yield FindingGroup(STACKS[name], tuple(findings_of(each, each.cached(tests_of_stack))))
+        yield FindingGroup(
+            wording.STACKS[name], tuple(findings_of(each, each.cached(tests_of_stack)))
+        )
     yield FindingGroup("importance of heads", tuple(ablation_summary(study_of(results))))

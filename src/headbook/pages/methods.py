@@ -10,7 +10,6 @@ from headbook.metrics.base import Metric
 from headbook.pages.metric import is_measured
 from headbook.pages.parts.page import Page, gap_texts
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Part, Row, words_cell
-from headbook.passes.head_pairs import MAX_HEADS_ALL_PAIRS
 from headbook.report.findings.finding import metric_link
 from headbook.report.published import GROUPS, PaperFigures, PublishedFigure
 from headbook.report.results import StackResults, study_of
@@ -26,6 +25,7 @@ from headbook.report.wording import (
     unbroken,
 )
 from headbook.schema import EmbeddingSpace, SinkView
+from headbook.study.corpus_sums import MAX_HEADS_ALL_PAIRS
 from headbook.study.manifest import Check, Manifest, Rounding
 
 

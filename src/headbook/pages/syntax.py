@@ -27,13 +27,7 @@ from headbook.pages.parts.relations import (
     relation_table,
 )
 from headbook.pages.parts.table import PageTable
-from headbook.report.answers.syntax import (
-    aligned_head,
-    seldom_relations,
-    split_words,
-    syntax_answer,
-    worked_example,
-)
+from headbook.report.answers import syntax as answers
 from headbook.report.claims.heads import BEST_TREE, JOINT_TREE
 from headbook.report.claims.relations import BEST_OF_LAYER
 from headbook.report.findings import HELD_OUT
@@ -231,11 +225,11 @@ def syntax_page(results: Mapping[str, StackResults]) -> SyntaxPage:
         topic="Syntax",
         description=f"Which heads of {manifest.model.name} attend along dependency relations more "
         "often than the best surface rule, and trees induced from their attention.",
-        answer=syntax_answer(first, first.cached(tests_of_stack)),
+        answer=answers.syntax_answer(first, first.cached(tests_of_stack)),
         scope=tuple(_scope(first)),
         absent=tuple(dict.fromkeys(text for r in within for text in _absent(manifest, r))),
         stacks=tuple(s for s in stacks if s.plot or s.trees or s.seldom),
-        words=split_words(first),
+        words=answers.split_words(first),
     )
 
 
@@ -272,7 +266,7 @@ def _stack(results: StackResults, most_cells: int) -> SyntaxStack:
     trees = tuple(_tree_plots(results))
     layers = results.stack.attention_layers
     if tests is None or not tests.labels:
-        seldom = seldom_relations(results, ()) if tests else ""
+        seldom = answers.seldom_relations(results, ()) if tests else ""
         return SyntaxStack(
             name, None, (), (), (), None, (), 0, None, layers, trees, None, "", seldom
         )
@@ -297,9 +291,9 @@ def _stack(results: StackResults, most_cells: int) -> SyntaxStack:
         layers=layers,
         trees=trees,
         numbers=relation_table(results, tests),
-        worked=worked_example(results, tests, order[0]),
-        seldom=seldom_relations(results, tests.labels),
-        aligned=aligned_head(results) if trees else (),
+        worked=answers.worked_example(results, tests, order[0]),
+        seldom=answers.seldom_relations(results, tests.labels),
+        aligned=answers.aligned_head(results) if trees else (),
         terms=OBLIQUE if any(row.relation == OBLIQUE_RELATION for row in rows.values()) else "",
     )
 

@@ -20,11 +20,16 @@ from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.load import Model
 from headbook.passes.observers import BatchObserver, PassResults
 from headbook.schema import AttentionStack, SinkView
-from headbook.study.corpus_sums import CorpusSums, HeadDistances, HellingerSums, PairColumn
+from headbook.study.corpus_sums import (
+    MAX_HEADS_ALL_PAIRS,
+    CorpusSums,
+    HeadDistances,
+    HellingerSums,
+    PairColumn,
+)
 from headbook.text.batch import Batch
 
 MAX_BATCH_WEIGHTS = 2**24  # attention weights of all heads in memory at once, for each view
-MAX_HEADS_ALL_PAIRS = 144  # heads of a stack up to which the metrics compare all pairs
 N_NEAREST_HEADS = 6  # heads of larger stacks with which each head is compared, for each view
 # Attention rows that two heads of larger stacks must share to be candidates; or the largest number
 # of rows that any two heads share, if that is smaller.

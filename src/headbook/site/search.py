@@ -192,7 +192,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         "relations": RELATION_WORDS,
         "same": {word: [*synonyms] for word, synonyms in SYNONYMS.items()},
         "types": [name for result in results.values() for name in _types(result)],
-        "roles": [head_roles(r)[head].plain for r in results.values() for head in heads_of(r.stack)],
+        "roles": [head_roles(r)[h].plain for r in results.values() for h in heads_of(r.stack)],
     }
 
 

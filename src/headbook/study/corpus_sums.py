@@ -26,6 +26,7 @@ from headbook.study.word_samples import ClassFlows, PairCells, StrongestWords
 MAX_POSITIONS = 12  # first positions of queries and of keys in `PositionSums`
 MAX_POSITIONS_MANY_HEADS = 8  # positions in stacks of `MANY_HEADS` heads or more, to save memory
 MANY_HEADS = 24  # heads of a layer
+MAX_HEADS_ALL_PAIRS = 144  # heads of a stack up to which metrics compare all pairs of heads
 
 
 def kept_positions(stack: AttentionStack) -> int:

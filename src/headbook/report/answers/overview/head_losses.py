@@ -1,7 +1,7 @@
 """Losses of the model without each head and each layer, for the bars of the overview."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from headbook.analysis.accumulators import Estimate
@@ -11,6 +11,7 @@ from headbook.report.answers.overview.numbers import estimate_of, layer_rows
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.schema import AblationTarget, Replacement
+from headbook.study.ablation import HeadSetKind
 from headbook.study.ablation_tables import EFFECT, EXACT
 from headbook.study.ablation_tests import ATTRIBUTION
 from headbook.study.sentence_data import HeadName
@@ -142,3 +143,18 @@ def layer_losses(results: Iterable[StackResults]) -> dict[str, dict[int, LayerLo
         for stack, of_stack in rows.items()
         if of_stack
     }
+
+
+def largest_layer_loss(layers: Mapping[str, Mapping[int, LayerLoss]]) -> LinkedNumber | None:
+    """Return the largest loss without a layer of any stack; None if not measured."""
+    losses = [loss for of_stack in layers.values() for loss in of_stack.values()]
+    return max(losses, key=lambda loss: loss.effect.value).value if losses else None
+
+
+def unmeasured_losses(study: Study) -> Iterator[str]:
+    """Yield the effects of ablation that were not measured, with the option that measures each."""
+    ablation = study.corpus_sums.ablation
+    if ablation is None:
+        yield "what the model loses without a head (--importance fast adds bars)"
+    elif not any(one.kind is HeadSetKind.GROUP for one in ablation.sets):
+        yield "what it loses without a whole layer (--importance fast measures that, too)"
