@@ -17,7 +17,7 @@ PARTS = {
         "table.roll",
         "table.wall",
         "section.family .map",
-        "ul.who svg",
+        "#who",
         "ul.later",
     ),
     ("encoder", "heads.html"): (".minis a", "table.finding", "ul.questions", "figure.chart svg"),
@@ -31,7 +31,6 @@ PARTS = {
     ),
     ("encoder", "metrics/attention_distance.html"): (".plot .pl", "table.all-heads"),
     ("encoder", "metrics/attention_to.html"): (
-        "[data-highest]",
         "table.all-heads",
         "table.by-label",
     ),

@@ -117,10 +117,10 @@ def test_a_layer_answers_if_its_effect_is_above_that_of_all_others() -> None:
 @pytest.mark.parametrize(
     ("means", "expected"),
     [
-        ((0.05, 0.0, 0.001), "2 of the 3 heads that were replaced can each go alone; these are "
+        ((0.05, 0.0, 0.001), "Each alone, 2 of the 3 heads that were replaced can go; these are "
                              "L0·H1 and L0·H2."),
         ((0.05, 0.0), "One of 2 heads replaced can go alone: L0·H1."),
-        ((0.0,) * 7, "7 of the 7 heads that were replaced can each go alone; least changes "
+        ((0.0,) * 7, "Each alone, 7 of the 7 heads that were replaced can go; least changes "
                      "without "),
         ((0.05, 0.05), ""),
     ],
@@ -158,7 +158,7 @@ def test_rarer_and_commoner_verdicts_are_told_apart() -> None:
     assert text == "Not known: 60 sentences decide for none of the heads that were replaced."
     changes[:, 0] = 0.05
     assert plain(verdicts_answer(ablation_results(changes))) == (
-        "1 of 4 heads changes the output when replaced one at a time; the others are undecided."
+        "Replaced one at a time, 1 of 4 heads changes the output; the others are undecided."
     )
     changes[:, 1] = 0.0
     assert plain(verdicts_answer(ablation_results(changes))).endswith("most others are undecided.")
@@ -541,7 +541,7 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
         what = f"{change.interval}: change of the predictions (KL divergence); "
         assert without.what.startswith(what)
         assert without.what.endswith(f"largest of {len(heads_of(stack.stack))} heads")
-        assert without.verdict == verdict_words
+        assert without.verdict == f"Verdict: {verdict_words}."
         effects = head_changes(study.corpus_sums.ablation)["value"].to_numpy(np.float64)
         assert (without.picture is None) == (EffectScale.of(effects) is None)
         mine = table[table["head"] == head.head]

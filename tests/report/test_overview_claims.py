@@ -261,7 +261,7 @@ def replaced(
 def test_a_layer_is_claimed_if_its_effect_lies_above_every_other_one() -> None:
     (claim,) = layer_claim(replaced({"layer 0": 0.03, "layer 1": 0.24}))
     assert plain_text(claim.sentence) == (
-        "Without layer 1, which writes the sentence vector, that vector changes 8 times as much "
+        "Without layer 1, which writes the sentence vector, that vector changes 8.0 times as much "
         "as without others."
     )
     assert lit(claim) == {(1, 0), (1, 1)}
@@ -273,7 +273,7 @@ def test_a_layer_is_claimed_if_its_effect_lies_above_every_other_one() -> None:
     assert f"{SENTENCES} sentences" in evidence
     (claim,) = layer_claim(replaced({"layer 0": 0.24, "layer 1": 0.03}))
     assert plain_text(claim.sentence) == (
-        "Without layer 0, the sentence vector changes 8 times as much as without any other layer."
+        "Without layer 0, the sentence vector changes 8.0 times as much as without any other layer."
     )
     assert by_construction not in plain_text(claim.evidence)
     loss = replaced({"layer 0": 0.05, "layer 1": 0.06}, target=AblationTarget.LOSS)

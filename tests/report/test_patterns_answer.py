@@ -279,7 +279,7 @@ def striped(columns: Any, verdicts: AblationResults | None = None) -> StackResul
 def test_key_driven_heads_are_counted_by_layer() -> None:
     all_in_one = striped([[0.5, 0.5], [0.05, 0.1]])
     assert words(stripes_answer(all_in_one)) == (
-        "2 of 4 heads are key-driven: every query attends to the same few words. All are in layer "
+        "Of 4 heads, 2 are key-driven: every query attends to the same few words. All are in layer "
         "1."
     )
     assert main_stripes(all_in_one) == [(1, 0), (1, 1)]
@@ -287,7 +287,7 @@ def test_key_driven_heads_are_counted_by_layer() -> None:
     assert words(stripes_answer(spread)).endswith(" Two are in layer 1.")
     one = striped([[0.05, 0.5]])
     assert words(stripes_answer(one)) == (
-        "1 of 2 heads is key-driven: every query attends to the same few words. It is in layer 0."
+        "Of 2 heads, 1 is key-driven: every query attends to the same few words. It is in layer 0."
     )
     none = striped([[0.5, 0.5]])
     assert words(stripes_answer(none)).startswith("From [CLS] and [SEP]: with them masked, no head")

@@ -39,7 +39,9 @@ RETIRED = (
     Retired(r"times chance|twice chance", "ratio to uniform attention"),
     Retired(r"by luck|not surely", "p = … family-wise, not clearly above"),
     Retired(r"(?:untrained )?twins?", "the same architecture with random weights"),
-    Retired(r"stripes?|slanted|broad|vertical|near-diagonal|diagonal heads", "types of heads"),
+    # Readers ask for "vertical stripes", so the question on them says so.
+    Retired(r"(?<!vertical )stripes?|slanted|broad|vertical(?! stripes)", "types of heads"),
+    Retired(r"near-diagonal|diagonal heads", "types of heads"),
     Retired(r"alike from everywhere|look alike", "similar"),
     Retired(r"steps of 1/255|in steps of", "stored with 8 bits"),
     Retired(r"(?:what heads|what a head|what is) (?:writes?|written)", "head outputs"),

@@ -349,8 +349,7 @@ def compared_plot(
     marks = [
         PlotMark(
             mark("model", place(other), scale(head.value)), head.style, head.href,
-            f"{head.name}: {titles[0]} {number(other)} {unit}, "
-            f"{titles[1]} {number(head.value)} {unit}",
+            f"{head.name}: {titles[1]} {number(head.value)} {unit}",
             place(other), scale(head.value),
         )
         for head, other in zip(heads, others, strict=True)

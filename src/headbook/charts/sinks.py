@@ -156,7 +156,6 @@ def _pair(results: StackResults, x: float, row: HeadRow, scale: Scale, step: flo
     svg = mark("model", x, y, hollow=not row["sink_head"], radius=radius)
     output = row.get("output", math.nan)
     if not math.isnan(output):
-        label += f", {share_text(output)} of its output norm"
         ends = f'y1="{y:.1f}" y2="{scale(output):.1f}"'
         leader = f'<line class="ld" x1="{percent(x)}" x2="{percent(x)}" {ends}/>'
         svg = f"{leader}{svg}{_bar(x, scale(output), min(0.5, 0.45 * step))}"

@@ -198,9 +198,9 @@ def _last_layers(results: Results) -> dict[str, int]:
 
 def _scope(ablation: AblationResults, groups: pd.DataFrame) -> tuple[tuple[str, str], ...]:
     measured = (
-        count_text(len(ablation.content_hash), "sentence"),
-        "with the smallest hashes of their content. The output of a head is replaced by its mean "
-        "over the other half of them.",
+        "Sentences",
+        f"{len(ablation.content_hash):,}, those with the smallest hashes of their content; a "
+        "head’s output is replaced by its mean over the other half.",
     )
     sets = int(groups["random_sets"].max()) if len(groups) else 0
     random = f", and {sets:,} random sets with as many heads in each layer" if sets else ""

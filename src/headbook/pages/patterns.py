@@ -341,11 +341,11 @@ def _stripes_question(results: StackResults, answer: Sentence) -> PatternQuestio
         keywords="vertical stripes columns last layer key-driven same words useless heads dead "
         "whatever the query",
         figure=None,
-        why="A stripe of [CLS] or of another sink is no sign of such a head: the sink is masked "
+        why="A column of [CLS] or of another sink is no sign of such a head: the sink is masked "
         "before one weight per key is fitted. An inference, not tested here: in the last layer "
         "every token can add the same words to the output, so that the query matters little."
         if heads and heads[0].layer == results.stack.attention_layers[-1]
-        else "A stripe of the sink is no sign of such a head: the sink is masked before one weight "
+        else "A column of the sink is no sign of such a head: the sink is masked before one weight "
         "per key is fitted.",
         note=stripes_matter(results),
         heads=tuple(_striped(results, head) for head in heads[:MAX_STRIPED]),

@@ -360,7 +360,7 @@ def layer_ratio_number(ratio: LayerRatio, stack: str, target: str) -> LinkedNumb
         ("claim", LAYER_RATIO), ("stack", stack), ("layer", ratio.first),
         ("label", layer_ratio_label(ratio, target)),
     )  # fmt: skip
-    digits = 0 if ratio.value >= 2 else 1
+    digits = 0 if round(ratio.value, 1) >= 10 else 1
     return LinkedNumber(f"{ratio.value:,.{digits}f} times", "tests", row)
 
 

@@ -189,7 +189,7 @@ def verdicts_answer(ablation: AblationResults) -> Parts:
         rest = f"most others {'can go alone' if removable > undecided else 'are undecided'}"
         rest = rest if removable != undecided else "the others can go alone or are undecided"
     verb = "changes" if changed == 1 else "change"
-    return amount, f" {verb} the output when replaced one at a time; {rest}."
+    return "Replaced one at a time, ", amount, f" {verb} the output; {rest}."
 
 
 def removable_answer(ablation: AblationResults) -> Parts:
@@ -209,7 +209,7 @@ def removable_answer(ablation: AblationResults) -> Parts:
     links[-2] = " and "
     named = "least changes without " if len(heads) > MAX_NAMED_HEADS else "these are "
     amount = Link(f"{len(heads):,} of the {count_text(tested, 'head')}", "#list")
-    return amount, f" that were replaced can each go alone; {named}", *links, "."
+    return "Each alone, ", amount, f" that were replaced can go; {named}", *links, "."
 
 
 def harmful_note(ablation: AblationResults) -> Parts:

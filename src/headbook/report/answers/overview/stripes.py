@@ -48,7 +48,8 @@ def stripes_answer(results: StackResults) -> Parts | None:
         tokens = sink_tokens(results)
         return (f"From {tokens}: with them masked, no head attends to the same few words whatever "
                 "the query.",)  # fmt: skip
-    amount = Link(f"{len(heads):,} of {count_text(known, 'head')}", "heads.html")
+    of_all = f"Of {count_text(known, 'head')}, "
+    amount = Link(f"{len(heads):,}", "heads.html")
     verb = "is" if len(heads) == 1 else "are"
     start = f" {verb} key-driven: every query attends to the same few words."
     layer, found = most[0][0], same_keys(results)
@@ -57,12 +58,12 @@ def stripes_answer(results: StackResults) -> Parts | None:
     else:
         where = f" {capital(number_word(len(most)))} are in layer {layer}"
     if found is None or found.layer != layer or not found.word_class:
-        return amount, start, f"{where}."
+        return of_all, amount, start, f"{where}."
     share = claim_number(
         whole_percent(found.share.value), SAME_KEYS, results.stack.name,
         class_key(found.word_class), layer=layer,
     )  # fmt: skip
-    return amount, start, f"{where}, with ", share, f" of attention on {found.word_class}."
+    return of_all, amount, start, f"{where}, with ", share, f" of attention on {found.word_class}."
 
 
 def stripes_matter(results: StackResults) -> Parts:
