@@ -137,8 +137,8 @@ def test_heads_that_could_go_are_named(means: tuple[float, ...], expected: str) 
 @pytest.mark.parametrize(
     ("means", "expected"),
     [
-        ((0.05, 0.0, -0.05, 0.0, 0.0), "2 of 5 heads change the output when replaced one at a"
-                                       " time; the others can go alone."),
+        ((0.05, 0.0, -0.05, 0.0, 0.0), "Replaced one at a time, 2 of 5 heads change the output; "
+                                       "the others can go alone."),
         ((0.05, 0.05), "Each head counts: 2 of 2 heads change the output when replaced one at a "
                        "time."),
         ((0.0, 0.0), "Little without any one head: 2 of 2 heads can go alone."),
