@@ -298,6 +298,26 @@ def test_a_tidy_table_of_changes_sums_to_the_effects_of_all_sets() -> None:
     assert [*ratios.n_sentences] == [known.sum(), SENTENCES]
 
 
+def test_random_sets_that_differ_by_rounding_alone_do_not_rank_above_a_group() -> None:
+    """As where a group has all heads of its layers, so that every random set is the group."""
+    given = ablation_results(around(0.05, 0.02))
+    sets = [HeadSet(HeadSetKind.GROUP, "self", "all", 0, "mean")]
+    sets += [HeadSet(HeadSetKind.RANDOM, "self", "all", k, "mean") for k in range(3)]
+    same = around(0.07, seed=4)
+    changes = np.concatenate([same * factor for factor in (1, 1 + 1e-12, 1 - 1e-12, 1.1)], 1)
+    given = replace(
+        given, sets=(*given.sets, *sets),
+        members=np.concatenate([given.members, np.ones((4, 2), bool)]),
+        changes={
+            AblationTarget.LOSS: np.concatenate(
+                [given.changes[AblationTarget.LOSS], changes * TOKENS], 1
+            )
+        },
+    )  # fmt: skip
+    (found,) = head_groups_table(given).to_dict("records")
+    assert (found["random_sets"], found["rank"]) == (3, 2)
+
+
 def test_groups_stand_beside_random_sets_and_their_singles() -> None:
     given = ablation_results(around(0.05, 0.02, 0.01))
     more = around(0.09, 0.04, 0.06, seed=4)

@@ -45,6 +45,7 @@ EFFECT, GRADIENT, GROUP, INTERACTION, DIRECT, REPAIR = (
     "ablation_effect", "gradient_importance", "group_effect", "interaction", "direct_effect",
     "self_repair",
 )  # fmt: skip
+ROUNDING = 1e-6  # relative difference up to which effects of two sets of heads count as equal
 SHARE_COLUMNS = ("margin", "share_changed", "share_low", "share_high")
 NO_VERDICT: dict[str, Any] = dict.fromkeys(SHARE_COLUMNS, np.nan) | {"verdict": ""}
 
@@ -206,7 +207,8 @@ def _groups(ablation: AblationResults) -> Iterator[dict[str, Any]]:
             for effect in effects.to_dict("records"):
                 group, members = ablation.sets[effect["set"]], ablation.members[effect["set"]]
                 random_values = random.get((group.stack, group.name, group.replacement), [])
-                larger = sum(value > effect["value"] for value in random_values)
+                limit = effect["value"] + ROUNDING * abs(effect["value"])
+                larger = sum(value > limit for value in random_values)
                 yield {str(name): value for name, value in effect.items()} | {
                     "stack": group.stack,
                     "group": group.name,
