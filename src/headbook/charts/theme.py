@@ -18,6 +18,17 @@ from headbook.analysis.arrays import Floats
 # Okabe and Ito's colours, which readers with any colour vision tell apart.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
 PURPLE = "#AA4499"  # Tol's: lighter colours of Okabe and Ito are hard to read as text
+# Colours of charts as pages show them, on light and on dark paper; letters are stronger on white.
+CHART_COLOURS = {
+    BLUE: ("#0072b2", "#56b4e9"),
+    ORANGE: ("#d55e00", "#f0894a"),
+    GREEN: ("#009e73", "#2fc79b"),
+    PURPLE: ("#aa4499", "#df8bd0"),
+    GREY: ("#767676", "#a5a5a5"),
+}
+CHART_TEXT = {ORANGE: ("#b34d00", "#f0894a"), GREEN: ("#00775a", "#2fc79b")}
+BAR = ("#0072b2", "#4fa8dc")  # colour of bars of shares
+GOOD = ("#00704f", "#2fc79b")  # colour of heads that can go, and of what holds
 SERIES = (BLUE, ORANGE, GREEN, PURPLE)  # of a chart's lines and points, in their order
 CURVES = (ORANGE, BLUE, GREEN, PURPLE)  # of curves drawn by hand, and of heads of a film
 MODELS = (ORANGE, BLUE)  # first and second model of a comparison

@@ -14,13 +14,17 @@ from pathlib import Path
 
 from headbook import charts
 from headbook.charts.theme import (
+    BAR,
     BELOW,
+    CHART_COLOURS,
+    CHART_TEXT,
     CLASS_COLOURS,
     DARK,
     DARK_DIVERGING,
     DIVERGING,
     FAMILY_COLOURS,
     FAMILY_TEXT,
+    GOOD,
     ROLE_COLOURS,
     STOPS,
     TYPE_COLOURS,
@@ -59,6 +63,7 @@ def colour_rules() -> Iterator[str]:
     """
     yield from _variables()
     yield from _marks()
+    yield from _charts()
     yield from _fills()
     yield from _steps("c", STOPS, DARK)
     yield from _steps("d", DIVERGING, DARK_DIVERGING)
@@ -66,7 +71,9 @@ def colour_rules() -> Iterator[str]:
 
 def _variables() -> Iterator[str]:
     stops = [PAPER, *(_both(*pair) for pair in zip(STOPS[1:], DARK[1:], strict=True))]
-    yield f":root{{{''.join(f'--q{n}:{stop};' for n, stop in enumerate(stops))}}}\n"
+    named = {"bar": _both(*BAR), "good": _both(*GOOD)}
+    named |= {f"q{n}": stop for n, stop in enumerate(stops)}
+    yield f":root{{{''.join(f'--{name}:{value};' for name, value in named.items())}}}\n"
     for n, each in enumerate(zip(DIVERGING, DARK_DIVERGING, strict=True)):
         yield f".v{n}{{background:{_both(*each)}}}\n"
 
@@ -79,6 +86,18 @@ def _marks() -> Iterator[str]:
         yield f".f-{name}{{--c:{_both(*pair)};--t:{_both(*FAMILY_TEXT[name])}}}\n"
     for pair in TYPE_COLOURS.values():
         yield f'.areas [fill="{pair[0]}"]{{fill:{_both(*pair)}}}'
+
+
+def _charts() -> Iterator[str]:
+    """Yield rules that give charts, which are drawn for white paper, the colours of the page."""
+    for name, pair in CHART_COLOURS.items():
+        for part in ("stroke", "fill"):
+            selectors = f'figure.chart [{part}="{name}"],.curve [{part}="{name}"]'
+            yield f"{selectors}{{{part}:{_both(*pair)}}}"
+    for name, pair in CHART_TEXT.items():
+        fill = _both(*pair)
+        yield f'figure.chart text[fill="{name}"],.curve [fill="{name}"]{{fill:{fill}}}'
+        yield f'.curve [stroke="{name}"]{{stroke:{fill}}}'
 
 
 def _fills() -> Iterator[str]:
