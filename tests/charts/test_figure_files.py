@@ -289,7 +289,9 @@ def test_under_a_figure_stand_source_files_address_and_entry(any_site: Site) -> 
             assert f"#{name}" in there
             text = text_of(html)
             is_table = re.search(rf'id="{name}"[^>]*>(?:(?!</figure>).)*?<table', html, re.DOTALL)
-            assert is_table or unbroken(figure.caption) in text
+            # A caption may stand as title, unit and note.
+            parts = re.split(r"[.:] ", figure.caption)
+            assert is_table or all(unbroken(part) in text for part in parts), name
             assert source not in text, name  # it stands once, at the end of the page
             assert latex.entry(figure, facts, manifest.created[:4]) in text
             seen.add(name)
