@@ -11,9 +11,9 @@ CHANGES = {  # target: what changes; the evidence names the measure
     AblationTarget.LOSS: "the loss rises",
     AblationTarget.MASKED_LOSS: "the loss rises",
 }
-WRITTEN = {  # target that the last layer writes into: its name, and the same with its verb
-    AblationTarget.EMBEDDING: ("the sentence vector", "that vector changes"),
-    AblationTarget.STATE: ("the last states", "these change"),
+WRITTEN = {  # target that the last layer writes into: its pronoun and its name
+    AblationTarget.EMBEDDING: ("it", "the sentence vector"),
+    AblationTarget.STATE: ("them", "the last states"),
 }
 
 
@@ -32,9 +32,8 @@ def layer_sentence(
     layer, known = f"layer {ratio.first}{where}", AblationTarget(target)
     times = layer_ratio_number(ratio, stack, target)
     if is_last and not where and known in WRITTEN:
-        written, changes = WRITTEN[known]
-        start = f"Without {layer}, which writes {written}, {changes} "
-        return start, times, " as much as without others."
+        start = f"Without {layer}, which writes {WRITTEN[known][0]}, {CHANGES[known]} "
+        return start, times, " as much as without any other."
     start = f"Without {layer}, {CHANGES.get(known, 'the loss changes')} "
     return start, times, " as much as without any other layer."
 
@@ -49,6 +48,6 @@ def by_construction(target: str, where: str, *, is_last: bool) -> str:
     """
     if not is_last or where or target not in WRITTEN:
         return ""
-    written, _ = WRITTEN[AblationTarget(target)]
+    _, written = WRITTEN[AblationTarget(target)]
     return (f" No later layer can make up for the last one, which writes {written} directly: its "
             "effect is partly by construction.")  # fmt: skip
