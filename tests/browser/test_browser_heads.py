@@ -225,7 +225,7 @@ def test_the_address_reproduces_the_view(encoder_site: Site, open_page: Open) ->
     page.get_by_label("Layers from").fill("1")
     page.get_by_label("Across").select_option(PREVIOUS)
     expect(page.locator("[data-stage] svg")).to_have_attribute(
-        "aria-label", re.compile("previous and")
+        "aria-label", re.compile("previous token and")
     )
     before = state_of(page)
     initial = [ENTROPY, DISTANCE, EFFECT_KEY, PREVIOUS]
@@ -284,8 +284,8 @@ def test_a_family_filters_the_list_and_a_map_leads_to_its_line(
     word = next(f.label.word for f in facts if f.label.word in (family.text_content() or ""))
     family.click()
     wanted = [f.name for f in facts if f.label.word == word]
-    assert names(page) == wanted
     expect(page.locator("[data-count]")).to_have_text(f"{len(wanted)} of {len(facts)} heads")
+    assert names(page) == wanted
     expect(page.locator('select[data-filter="class"]')).to_have_value(word)
     page.locator(".minis a").last.click()
     assert names(page) == [f.name for f in facts]

@@ -41,6 +41,7 @@ def expected(site: Site, row: int, column: int) -> list[str]:
 
 def test_the_pair_under_the_pointer_is_shown(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / "similar.html")
+    page.set_viewport_size({"width": 1440, "height": 1400})  # the whole matrix is in sight
     matrix = page.locator(".cells svg")
     matrix.scroll_into_view_if_needed()
     box = matrix.bounding_box()

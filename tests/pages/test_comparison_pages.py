@@ -421,7 +421,7 @@ def test_figures_show_the_label_that_is_asked_for(
     assert names == [f"attention_to-{stack}-self-nosink-{kind}" for kind in kinds]
     for each in names:
         table = pd.read_csv(out / f"{each}.csv")
-        assert {*table["label"]} == {"self"}
+        assert {*table["label"]} == {"the token itself"}
         assert {*table["view"]} == {"nosink"}
     if name == "tuned":
         table = pd.read_csv(out / f"{names[1]}.csv").set_index(["layer", "head"])

@@ -46,7 +46,7 @@ def test_each_label_of_a_metric_has_a_name_of_its_own(metric: object) -> None:
         ("head_found:unsplit", "accuracy, unsplit words"),
         ("windowdiff:attention", "WindowDiff by attention"),
         ("uas", "UAS"),
-        ("rest_of_word", "rest of word"),
+        ("rest_of_word", "the rest of the same word"),
         ("", ""),
     ],
 )
