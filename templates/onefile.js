@@ -206,6 +206,12 @@
     path = name;
     home = own;
     document.title = parsed.title;
+    const sheets = [...parsed.querySelectorAll("link[rel=stylesheet]")].map((each) =>
+      each.getAttribute("href")?.replace(/^.*\/|\.css$/g, ""));
+    for (const style of document.querySelectorAll("style[data-sheet]")) {
+      const name = style.getAttribute("data-sheet") ?? "";
+      style.setAttribute("media", sheets.includes(name) ? "all" : "not all");
+    }
     document.body.replaceWith(document.adoptNode(prepared(parsed.body)));
     codes.forEach(execute);
     document.dispatchEvent(new Event("DOMContentLoaded"));

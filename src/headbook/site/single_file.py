@@ -10,7 +10,7 @@ it and the site's own scripts run by their hashes, and nothing else.
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from pathlib import Path
 
@@ -28,6 +28,7 @@ FOLDER_ONLY_FILES |= {
     UNPACK_SCRIPT,
     *(f"assets/{name}" for name in ("favicon.svg", "preview.png")),
 }
+SHEETS = re.compile(r'<link rel="stylesheet" href="assets/([\w-]+)\.css">')
 VEGA_SCRIPT = "assets/vega.js"  # in a folder, a data file that holds the script as text
 SEARCHED_BYTES = 1000  # at the start of the file, among which the mark is
 LINKS = re.compile(r'(<a [^>]*?href=")(?!["#]|[a-z]+:)')
@@ -61,16 +62,21 @@ def single_file_text(site: Path) -> Iterator[str]:
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]
     loader = _text(unpack) + bare(_text(folder("templates") / "onefile.js"))
     styles = sorted((site / "assets").glob("*.css"), key=lambda file: (file.stem != "site", file))
-    style = "".join(map(_text, styles))
+    sheets = {file.stem: _text(file) for file in styles}
     left_out = LEFT_OUT_MESSAGE.format(
         ", ".join(["figures as PDF", "tables as Parquet", *_missing_tables(site, files)])
     )
     yield f'<!doctype html>\n<html lang="en" data-left="{escape(left_out)}">\n'
-    yield f'<head>\n<meta charset="utf-8">\n{GENERATOR_TAG}\n{_policy([loader, *scripts], style)}\n'
+    policy = _policy([loader, *scripts], sheets.values())
+    yield f'<head>\n<meta charset="utf-8">\n{GENERATOR_TAG}\n{policy}\n'
     yield from (f"{line}\n" for line in _head_lines(index))
     icon = base64.b64encode((site / "assets/favicon.svg").read_bytes()).decode()
     yield f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">\n'
-    yield f"<style>{style}</style>\n<script>{loader}</script>\n</head>\n"
+    first = set(SHEETS.findall(index))  # the overview's; scripts turn others on with their pages
+    for name, rules in sheets.items():
+        media = "" if name in first else ' media="not all"'
+        yield f'<style data-sheet="{name}"{media}>{rules}</style>\n'
+    yield f"<script>{loader}</script>\n</head>\n"
     n_pages = sum(name.endswith(".html") for name in files)
     yield f'<body data-root="#/">\n{_static_overview(index, n_pages)}'
     yield from (f"{_data_element(block)}\n" for block in _blocks(files))
@@ -144,10 +150,10 @@ def _data_element(block: Mapping[str, bytes]) -> str:
     return f"""<script type="text/plain" data-files='{files}'>{text}</script>"""
 
 
-def _policy(scripts: list[str], style: str) -> str:
-    sources = " ".join(sorted({digest(script) for script in scripts}))
+def _policy(scripts: Iterable[str], sheets: Iterable[str]) -> str:
+    sources, styles = (" ".join(sorted({*map(digest, texts)})) for texts in (scripts, sheets))
     content = (
-        f"default-src 'none'; script-src {sources}; style-src {digest(style)}; img-src data:; "
+        f"default-src 'none'; script-src {sources}; style-src {styles}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     return f'<meta http-equiv="Content-Security-Policy" content="{content}">'
