@@ -208,9 +208,12 @@
     document.title = parsed.title;
     const sheets = [...parsed.querySelectorAll("link[rel=stylesheet]")].map((each) =>
       each.getAttribute("href")?.replace(/^.*\/|\.css$/g, ""));
-    for (const style of document.querySelectorAll("style[data-sheet]")) {
-      const name = style.getAttribute("data-sheet") ?? "";
-      style.setAttribute("media", sheets.includes(name) ? "all" : "not all");
+    for (const style of document.querySelectorAll("style[data-sheet]"))
+      style.setAttribute("media", "not all");
+    for (const name of sheets) { /* in the order of the page, which decides between rules */
+      const style = document.querySelector(`style[data-sheet="${name}"]`);
+      style?.setAttribute("media", "all");
+      if (style) document.head.append(style);
     }
     document.body.replaceWith(document.adoptNode(prepared(parsed.body)));
     codes.forEach(execute);

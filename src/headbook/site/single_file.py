@@ -61,8 +61,9 @@ def single_file_text(site: Path) -> Iterator[str]:
     index = files["index.html"].decode()
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]
     loader = _text(unpack) + bare(_text(folder("templates") / "onefile.js"))
-    styles = sorted((site / "assets").glob("*.css"), key=lambda file: (file.stem != "site", file))
-    sheets = {file.stem: _text(file) for file in styles}
+    first = SHEETS.findall(index)  # the overview's; scripts turn others on with their pages
+    names = dict.fromkeys([*first, *sorted(file.stem for file in (site / "assets").glob("*.css"))])
+    sheets = {name: _text(site / "assets" / f"{name}.css") for name in names}
     left_out = LEFT_OUT_MESSAGE.format(
         ", ".join(["figures as PDF", "tables as Parquet", *_missing_tables(site, files)])
     )
@@ -72,7 +73,6 @@ def single_file_text(site: Path) -> Iterator[str]:
     yield from (f"{line}\n" for line in _head_lines(index))
     icon = base64.b64encode((site / "assets/favicon.svg").read_bytes()).decode()
     yield f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">\n'
-    first = set(SHEETS.findall(index))  # the overview's; scripts turn others on with their pages
     for name, rules in sheets.items():
         media = "" if name in first else ' media="not all"'
         yield f'<style data-sheet="{name}"{media}>{rules}</style>\n'
