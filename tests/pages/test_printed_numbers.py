@@ -72,11 +72,17 @@ OTHERS = (
     r"offset \([^()]*\)|offset \([−+\d]+): »"
     r"|(?:uniform attention would give|mean over all heads|random weights:) »"
 )
+EFFECTS = ("importance", "head_groups", "pruning")  # tables of ablation
 HINTS = (
     Hint("", OTHERS, {"role": ("baseline",)}),
     Hint("uniform attention$|uniform$|its accuracy$", "", {"role": ("baseline",)}),
     Hint("", r"\bsink \(»", {"metric": ("sink_share",)}),
     Hint("", r"»[\d.]+ times ", {"metric": ("pos_received_ratio",)}),
+    Hint("", r"^L\d+·H\d+: (?:≈ |exact )?»[\d.,]+ thousandths", {"table": ("importance",)}),
+    Hint("", r"vector changes by (?:about )?»", {"table": ("importance",)}),
+    Hint("^index.html / The .* heads", r"^»[\d.]+$", {"table": EFFECTS}),
+    Hint("^importance.html / (?:Which heads|Look)", r"^(?:≈ )?»[\d.,]+$", {"table": EFFECTS}),
+    Hint("", "They contribute »", {"metric": ("sink_norm_share",)}),
     Hint("", r"median of heads »", {"claim": ("median of all heads",)}),
     Hint("", "Neighbouring tokens.*»", {"metric": ("attention_to",)}),
     Hint("famil(?:y|ies) / ", r"^L\d+·H\d+, strongest", {"table": ("exemplars",)}),

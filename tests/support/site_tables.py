@@ -38,6 +38,7 @@ RENAMED = {
     "words": {"class": "label", "state": "view"},
     "class_flows": {"ratio": "value", "share": "first"},  # the interval is that of the ratio
 }
+ASKED = {"class_flows"}  # tables of numbers that stand only where a hint names the table
 LARGE = {"nearest", "tokens", "types"}  # of single tokens, which no page of heads prints
 
 
@@ -61,6 +62,8 @@ class Tables:
             found &= rounds_to(columns[end], text, scale)
         places = np.flatnonzero(found)
         facts = self.facts.iloc[places]
+        if "table" not in number.of:  # some table of dozens of numbers a head holds any number
+            facts = facts[~facts["table"].isin(ASKED)]
         for name, values in number.of.items():
             facts = facts[facts[name].isin(values)]
         return facts[_of_heads(facts, number)] if len(facts) else facts
