@@ -256,7 +256,7 @@ def overview_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count
     }
     printed = {name: int(title.split()[-1].replace(",", "")) for name, title in sections.items()}
     yield "families", printed, dict(Counter(map(family_of, types["label"])))
-    if match := re.search(r"(\S+) heads attend to nearby words", text):
+    if match := re.search(r"\b(?!most\b)(\S+) heads attend to nearby words", text):
         yield "nearby words", spelt(match[1]), printed["nearby"]
     for claim in (node for node in main.every("li") if "claim" in node.attributes.get("class", "")):
         number = claim.attributes["id"].removeprefix("c")
