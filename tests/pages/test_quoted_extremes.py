@@ -17,7 +17,7 @@ from headbook.report.answers.functions import head_functions
 from headbook.report.findings.attention import variability
 from headbook.report.findings.finding import choose_head
 from headbook.report.results import StackResults, stack_results
-from headbook.report.wording import highest_text, percent, tie_note, tied_places
+from headbook.report.wording import percent, tie_note, tied_places
 from headbook.schema import HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
 from sites import Site
@@ -43,7 +43,10 @@ def named(layer: int, head: int) -> str:
 def test_ties_are_values_that_are_equal_or_printed_alike(
     values: object, lowest: bool, wanted: str
 ) -> None:
-    assert highest_text(np.array(values), percent, named, lowest=lowest) == wanted
+    array = np.array(values)
+    first, *others = tied_places(array, percent, lowest=lowest)
+    note = tie_note([named(*place) for place in others])
+    assert f"{named(*first)}{note}, {percent(float(array[first]))}" == wanted
 
 
 def test_without_values_there_is_no_place() -> None:

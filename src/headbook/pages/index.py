@@ -221,11 +221,7 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
         estimated=losses is not None and not all(loss.exact for loss in losses.heads.values()),
         layers=effects.largest_layer_loss(layers),
         families=tuple(_family(results, each) for each in family_heads(results)),
-        functions=tuple(
-            (wording.STACKS[name], rows)
-            for name, each in results.items()
-            if each.metrics and (rows := tuple(map(_function_row, head_functions(each))))
-        ),
+        functions=tuple(_functions(results)),
         sink=" or ".join(dict.fromkeys(map(sink_tokens, results.values()))),
         findings=tuple(group for group in _finding_groups(results) if group.findings),
         facts=tuple(run_facts(manifest)),

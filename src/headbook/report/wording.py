@@ -393,19 +393,3 @@ def tie_note(others: Sequence[str]) -> str:
         named = [*others[:MAX_NAMED_TIES]]
         last = f"{number_word(len(others) - MAX_NAMED_TIES)} more"
     return f" (tied with {', '.join(named)}{' and ' * bool(named)}{last})"
-
-
-def highest_text(
-    values: Values, written: Written, name: Callable[..., str], *, lowest: bool = False
-) -> str:
-    """Return the highest value with its place and ties: ``L0·H4 (tied with L0·H5), 13.2 %``.
-
-    Args:
-        values: numbers of any shape, at least one of which is known.
-        written: prints a number as the page does.
-        name: names a place, given its index.
-        lowest: whether to search the lowest value instead.
-    """
-    first, *others = tied_places(values, written, lowest=lowest)
-    note = tie_note([name(*place) for place in others])
-    return f"{name(*first)}{note}, {written(float(values[first]))}"

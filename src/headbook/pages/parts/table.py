@@ -4,7 +4,6 @@ Tables of numbers, which are files of a site, are defined in `headbook.study.tab
 """
 
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -202,22 +201,3 @@ def layer_frame(numbers: Estimates, series: str) -> pd.DataFrame:
     for name in ("value", "low", "high"):
         frame[name] = getattr(numbers, name)
     return frame
-
-
-def layer_table(
-    layers: Iterable[int],
-    columns: Sequence[tuple[Title, Estimates, Metric]],
-    caption: str = "",
-    before: str = "",
-) -> PageTable:
-    """Return a table of several numbers of each layer.
-
-    Args:
-        columns: title, numbers by layer, and metric of each column.
-        before: letters before a layer's number.
-    """
-    rows = []
-    for layer in layers:
-        cells = (NumberCell.of(numbers.at(layer), metric) for _, numbers, metric in columns)
-        rows.append(Row(f"{before}{layer}", tuple(cells)))
-    return PageTable(("Layer", *(title for title, *_ in columns)), tuple(rows), caption)
