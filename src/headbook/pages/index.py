@@ -1,14 +1,14 @@
 """The overview: what the model is, claims, a live sentence, the wall of all heads, and families."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from headbook.charts import Drawing
 from headbook.charts.drawing import interval_dot
-from headbook.pages.overview_parts.claims import ClaimItem, lit_heads
+from headbook.pages.overview_parts.claims import ClaimItem, claim_items, lit_heads
 from headbook.pages.overview_parts.wall import Wall, tile_style, wall_of
 from headbook.pages.parts.exemplars import received_pair, received_picture
 from headbook.pages.parts.head_card import card, received_text, strongest_of
@@ -283,14 +283,13 @@ def _claim_items(
     live: Sequence[sentences.LiveSentence],
 ) -> Iterator[ClaimItem]:
     by_stack = {each.stack: each for each in live}
-    for number_of_claim, claim in enumerate(claims, 1):
-        word = -1
-        if claim.stack in by_stack:
+    for item in claim_items(claims):
+        claim, own, word = item.claim, by_stack.get(item.claim.stack), item.word
+        if own is not None:
             places = [(head.layer, head.head) for head in sorted(claim.heads)]
-            own = by_stack[claim.stack]
             maps = sentences.mean_map(results[claim.stack], own, places)
             word = sentences.claim_word(own, maps, special=claim.kind == "sink")
-        yield ClaimItem(claim, number_of_claim, wording.count_text(len(claim.heads), "head"), word)
+        yield replace(item, word=word)
 
 
 def opacity_step(weight: float) -> int:

@@ -41,6 +41,7 @@ SHORT_VERDICTS = {
     AblationVerdict.HARMFUL: "harmful",
     AblationVerdict.UNDECIDED: "undecided",
 }
+CHANGING_VERDICTS = {AblationVerdict.CHANGES, AblationVerdict.HARMFUL}
 VERDICT_VERBS = {  # verbs for one head, and for several heads
     AblationVerdict.CHANGES: ("changes the output", "change the output"),
     AblationVerdict.NO_CHANGE: ("can go alone", "can go alone"),

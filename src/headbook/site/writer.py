@@ -266,19 +266,25 @@ def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: 
         for path in chain(draw_pages(writer, pages), many):
             progress.advance(1, 0)
             paths.append(path)
-    if _pages_with(LIVE_CHART, folder, paths):
+    live, not_listed = _pages_with(folder, paths, LIVE_CHART, NOT_LISTED)
+    if live:
         write_runtime(folder)
-    listed = {*paths} - {*_pages_with(NOT_LISTED, folder, paths)}
     texts = {name: writer.render(name) for name in site.texts}
-    for name, text in (*web_files(writer.base, listed), *texts.items()):
+    for name, text in (*web_files(writer.base, {*paths} - not_listed), *texts.items()):
         writer.write_text(name, text)
     (folder / ".nojekyll").touch()
     return len(paths)
 
 
-def _pages_with(text: str, folder: Path, paths: Iterable[str]) -> list[str]:
-    """Return the pages whose files hold a text."""
-    return [path for path in paths if text in (folder / path).read_text(encoding="utf-8")]
+def _pages_with(folder: Path, paths: Iterable[str], *texts: str) -> list[set[str]]:
+    """Return for each text the pages whose files hold it."""
+    pages: list[set[str]] = [set() for _ in texts]
+    for path in paths:
+        html = (folder / path).read_text(encoding="utf-8")
+        for found, text in zip(pages, texts, strict=True):
+            if text in html:
+                found.add(path)
+    return pages
 
 
 def _data_page(site: Site, writer: PageWriter, figures: int, left_out: Sequence[str]) -> DataPage:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.report.ablation import (
+    CHANGING_VERDICTS,
     HEAVY_NAME,
     REPLACEMENTS,
     SINK,
@@ -25,6 +26,7 @@ from headbook.report.ablation import (
     unit_factor,
 )
 from headbook.report.answers.layers import layer_sentence
+from headbook.report.findings.ablation import zero_is_dead
 from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import STACKS, capital, count_text, number, number_word, percent
@@ -36,7 +38,6 @@ from headbook.study.ablation_tests import ATTRIBUTION, COSINE_TARGETS, AblationV
 
 MAX_RANDOM_P = 0.05  # two-sided p of a rank among random sets from which on it is clear
 MAX_NAMED_HEADS = 5  # in one sentence
-CHANGED = {AblationVerdict.CHANGES, AblationVerdict.HARMFUL}
 
 
 class Measure(NamedTuple):
@@ -168,7 +169,7 @@ def verdict_counter(ablation: AblationResults) -> Counter[str]:
 def verdicts_answer(ablation: AblationResults) -> Parts:
     """Return which verdicts single heads have; the others' verdict is named if they share one."""
     counts = verdict_counter(ablation)
-    tested, changed = counts.total(), sum(counts[verdict] for verdict in CHANGED)
+    tested, changed = counts.total(), sum(counts[verdict] for verdict in CHANGING_VERDICTS)
     sentences = count_text(len(ablation.content_hash), "sentence")
     if not tested:
         return (f"Not known: on these {sentences}, no head has a verdict.",)
@@ -266,29 +267,18 @@ def sink_answer(ablation: AblationResults, groups: pd.DataFrame, tokens: str) ->
                 change,
                 ".",
             )
-        if zero["value"] > zero["random_high"] or zero["verdict"] in CHANGED:
+        if zero["value"] > zero["random_high"] or zero["verdict"] in CHANGING_VERDICTS:
             return (
                 f"All that is lost is a constant: with zero {subject} {verb} by ", change,
                 ", with their mean few sentences change.",
             )  # fmt: skip
-    elif mean["verdict"] in CHANGED:
+    elif mean["verdict"] in CHANGING_VERDICTS:
         change = change_number(ablation, mean, "head_groups")
         parts = f"No: without all of them {subject} {verb} by ", change
         if hardly:
             return *parts, f", but hardly without what they take from {tokens}."
         return *parts, "."
     return ("Not known: these sentences do not decide it.",)
-
-
-def zero_is_dead(zero: Mapping[Any, Any]) -> bool:
-    """Whether zeroing the group changes no more than zeroing random heads of the same layers.
-
-    A group of all heads of its layers has no random sets. Its verdict must then be no change.
-    """
-    low, high = zero["random_low"], zero["random_high"]
-    if np.isnan(low) or np.isclose(low, high, atol=0):
-        return bool(zero["verdict"] == AblationVerdict.NO_CHANGE)
-    return bool(low <= zero["value"] <= high)
 
 
 def random_rank(row: Mapping[Any, Any]) -> tuple[str, bool]:

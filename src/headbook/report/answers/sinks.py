@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from headbook.metrics import ids
-from headbook.report.ablation import Rows, rows_by_head
+from headbook.report.ablation import CHANGING_VERDICTS, Rows, rows_by_head
 from headbook.report.families import sink_tokens
 from headbook.report.findings.ablation import group_rows, zero_is_dead
 from headbook.report.findings.finding import Link, Parts, head_link
@@ -33,7 +33,6 @@ SINK = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
 SINK_OUTPUT = HeadKey(ids.SINK_NORM_SHARE, SinkView.RAW, "")
 SINK_GROUP = "sink"  # name of the group of all sink heads in the table of groups
 MAX_RANDOM_P = 0.05  # two-sided p of a rank among random sets from which on it is clear
-CHANGES = {AblationVerdict.CHANGES, AblationVerdict.HARMFUL}
 
 
 def sink_heads(results: StackResults) -> list[Place]:
@@ -164,7 +163,7 @@ def _dead_together(results: StackResults, rows: Mapping[str, Any]) -> Parts | No
     sentences = count_text(int(mean["n_sentences"]), "sentence")
     changed = group_row(mean, f"{_changed(mean):,} of {sentences}")
     is_masked_same = masked is not None and masked["verdict"] == AblationVerdict.NO_CHANGE
-    if mean["verdict"] in CHANGES:
+    if mean["verdict"] in CHANGING_VERDICTS:
         start, end = _beside_random_sets(mean)
         return f"{start}: without all sink heads together, ", changed, f" change{end}."
     if mean["verdict"] != AblationVerdict.NO_CHANGE or not is_masked_same or zero is None:
@@ -219,13 +218,13 @@ def _dead_alone(results: StackResults, *, tested_together: bool) -> Parts:
     rows = {sink: each for sink, each in single_rows(results).items()
             if exact in each and each[exact]["verdict"]}  # fmt: skip
     verdicts = [each[exact]["verdict"] for each in rows.values()]
-    n_changing = sum(verdict in CHANGES for verdict in verdicts)
+    n_changing = sum(verdict in CHANGING_VERDICTS for verdict in verdicts)
     n_removable = sum(verdict == AblationVerdict.NO_CHANGE for verdict in verdicts)
     if not verdicts:
         return ("Not known: no sink head was replaced; the figure shows estimates.",)
     heads = f"{count_text(len(verdicts), 'sink head')} replaced one at a time"
     if n_changing:
-        changing = [each for each in rows.values() if each[exact]["verdict"] in CHANGES]
+        changing = [each for each in rows.values() if each[exact]["verdict"] in CHANGING_VERDICTS]
         margin = ablation_tests.equivalence_margin(ablation, target)
         masked = ATTRIBUTION, Replacement.WITHOUT_SINK, target
         is_small = all(masked in each and abs(each[masked]["value"]) < margin for each in changing)

@@ -235,7 +235,7 @@ def _random_sets_note(ablation: AblationResults, row: Mapping[str, Any]) -> str:
     )
 
 
-def zero_is_dead(zero: Mapping[str, Any]) -> bool:
+def zero_is_dead(zero: Mapping[Any, Any]) -> bool:
     """Whether zeroing the group changes no more than zeroing random heads of the same layers.
 
     A group of all heads of its layers has no random sets. Its verdict must then be no change.

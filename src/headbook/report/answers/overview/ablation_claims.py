@@ -13,7 +13,7 @@ from headbook.report.answers.overview.claim_parts import (
     heads_at,
     sentences_text,
 )
-from headbook.report.answers.overview.numbers import decisive_layer, sink_heads
+from headbook.report.answers.overview.numbers import decisive_layer, sink_group_effect
 from headbook.report.findings.finding import Link
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, interval_text, number_word
@@ -50,7 +50,7 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
 
 def sink_heads_claim(results: StackResults) -> Iterator[OverviewClaim]:
     """Yield the claim on the sink heads together, against random sets of heads."""
-    found, ablation = sink_heads(results), results.study.corpus_sums.ablation
+    found, ablation = sink_group_effect(results), results.study.corpus_sums.ablation
     if found is None or ablation is None:
         return
     stack, target = results.stack.name, main_target(ablation)

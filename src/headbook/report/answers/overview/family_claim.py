@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from headbook.analysis.accumulators import Estimate
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
 from headbook.report.answers.head_numbers import evidence_number
@@ -36,6 +37,8 @@ from headbook.report.wording import (
 )
 from headbook.schema import HELD_OUT_SPLIT, HeadKey, SinkView
 from headbook.study.sentence_data import HeadName
+
+Key = TypeVar("Key")
 
 MIN_FAMILY_SHARE = 0.1  # of the heads in the layers that have the family
 MIN_SHARE = 0.5  # lower bound of the share that names a head
@@ -78,13 +81,8 @@ def fixed_distance(results: StackResults, members: Sequence[Place]) -> Iterator[
         if results.has_value(METRIC, SinkView.RENORM, label)
         for place in members
     }
-    clear = [
-        key
-        for key, value in shares.items()
-        if value.low >= MIN_SHARE and value.effective >= MIN_EFFECTIVE
-    ]
-    if clear:
-        label, place = max(clear, key=lambda key: shares[key].value)
+    if best := _clearest(shares, MIN_SHARE):
+        label, place = best
         column = HeadKey(METRIC, SinkView.RENORM, label)
         yield _of_share(results, place, column, AT_OFFSET[label])
 
@@ -100,6 +98,15 @@ def same_token(results: StackResults, members: Sequence[Place]) -> Iterator[Name
     if clear:
         best = max(clear, key=lambda place: shares[place].value)
         yield _of_share(results, best, SAME_TOKEN, "most" if len(members) > 1 else "")
+
+
+def _clearest(values: Mapping[Key, Estimate], least: float) -> Key | None:
+    """Return the key of the largest value of those surely above a limit; None without one."""
+    clear = [
+        key for key, value in values.items()
+        if value.low >= least and value.effective >= MIN_EFFECTIVE
+    ]  # fmt: skip
+    return max(clear, key=lambda key: values[key].value, default=None)
 
 
 def _of_share(results: StackResults, place: Place, column: HeadKey, does: str) -> Named:
@@ -189,13 +196,7 @@ def _with_relation(results: StackResults, members: Sequence[Place]) -> Iterator[
 def evenly_spread(results: StackResults, members: Sequence[Place]) -> Iterator[Named]:
     """Yield the head with the highest normalised entropy once the sink is masked."""
     entropies = {place: results.heads(*ENTROPY).at(*place) for place in members}
-    clear = [
-        place
-        for place, value in entropies.items()
-        if value.low >= MIN_ENTROPY and value.effective >= MIN_EFFECTIVE
-    ]
-    if clear:
-        best = max(clear, key=lambda place: entropies[place].value)
+    if best := _clearest(entropies, MIN_ENTROPY):
         head, value = HeadName(results.stack.name, *best), entropies[best]
         linked = head_number(number(value.value), head, ENTROPY)
         yield Named(

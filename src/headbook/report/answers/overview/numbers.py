@@ -244,7 +244,7 @@ class SinkHeads(NamedTuple):
         return self.rank > self.sets / 2
 
 
-def sink_heads(results: StackResults) -> SinkHeads | None:
+def sink_group_effect(results: StackResults) -> SinkHeads | None:
     """Return the effect of replacing the sink heads, if it is outside the range of random sets."""
     ablation, row = results.study.corpus_sums.ablation, group_rows(results).get(SINK)
     if ablation is None or row is None or not row["random_sets"]:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from itertools import groupby
 
+from headbook.report.ablation import CHANGING_VERDICTS
 from headbook.report.answers.overview.attention_claims import SAME_KEYS, class_key
 from headbook.report.answers.overview.numbers import same_keys
 from headbook.report.families import Family, families, sink_tokens
@@ -21,7 +22,6 @@ from headbook.study import ablation_tests
 from headbook.study.ablation_tests import AblationVerdict, head_names
 
 MAX_STRIPED = 12  # heads that the page shows
-CHANGES = {AblationVerdict.CHANGES, AblationVerdict.HARMFUL}
 NEARLY_EVERY = 0.9  # share of the heads of a layer
 TESTED = "importance.html#heads"
 
@@ -84,7 +84,7 @@ def stripes_matter(results: StackResults) -> Parts:
     tested = [verdict for place, verdict in verdicts.items() if place in heads]
     if not tested:
         return ("Whether they matter is not known: none of them was replaced alone.",)
-    if any(verdict in CHANGES for verdict in tested):
+    if any(verdict in CHANGING_VERDICTS for verdict in tested):
         return _beside_others(verdicts, heads)
     amount = Link(number_word(len(tested)), TESTED)
     if all(verdict == AblationVerdict.NO_CHANGE for verdict in tested):
@@ -100,7 +100,7 @@ def _beside_others(verdicts: Mapping[Place, AblationVerdict], heads: Set[Place])
         verdicts: verdicts of the heads that were replaced alone.
         heads: the key-driven heads, of which one at least changes the output.
     """
-    changing = {place for place, verdict in verdicts.items() if verdict in CHANGES}
+    changing = {place for place, verdict in verdicts.items() if verdict in CHANGING_VERDICTS}
     by_layer = Counter(layer for layer, _ in changing & heads)
     layer = max(by_layer, key=lambda each: (by_layer[each], each))
     here = {place for place in verdicts if place[0] == layer}
