@@ -391,6 +391,7 @@ interface Choices {
   entry: (text: string) => HTMLDetailsElement;
   asPdf: (command: string) => HTMLElement;
   csv: (columns: string[], rows: Record<string, unknown>[]) => string;
+  rows: (columns: Record<string, ChartColumn>) => Record<string, unknown>[];
 }
 interface Headbook {
   take: (name: string, value: unknown) => void;

@@ -2,20 +2,6 @@
 /* Live charts in the place of their pictures, and back. */
 (() => {
   const { all, root, make, one, load, use, offer, hash, link } = window.headbook;
-  /** @type {(given: Record<string, ChartColumn>) => Record<string, unknown>[]} */
-  const rows = (given) => {
-    /** @type {(column: ChartColumn) => unknown[]} */
-    const whole = (column) =>
-      Array.isArray(column) ? column : column.at.map((place) => column.texts[place]);
-    const columns = Object.fromEntries(
-      Object.entries(given).map(([name, column]) => [name, whole(column)]),
-    );
-    const names = Object.keys(columns);
-    const length = names.length ? columns[names[0]].length : 0;
-    return Array.from({ length }, (_, i) =>
-      Object.fromEntries(names.map((n) => [n, columns[n][i]])),
-    );
-  };
   const OPTIONS = {
     ast: true, renderer: "svg", actions: false, defaultStyle: false,
     tooltip: { disableDefaultStyle: true },
@@ -32,7 +18,7 @@
   const ASKED = new Map([["label_shown", "--label"], ["view_shown", "--view"]]);
   /** @type {(figure: HTMLElement, spec: ChartSpec, view: ChartView) => () => void} */
   const tellFiles = (figure, spec, view) => {
-    const { quoted, saver, fileName, cited, entry, asPdf, csv } = window.headbook.choices;
+    const { quoted, saver, fileName, cited, entry, asPdf, csv, rows } = window.headbook.choices;
     const tools = one(".tools", figure), note = make("span", { class: "made" });
     const drawn = new Map((spec.params ?? []).map(({ name, value }) => [name, value]));
     const name = figure.id, bibliography = figure.querySelector("pre")?.textContent ?? "";
@@ -104,7 +90,7 @@
       button.disabled = true;
       const spec = await load(`${root()}data/charts/${name}.js`, `chart-${name}`);
       await begun();
-      const sets = Object.entries(spec.datasets || {});
+      const sets = Object.entries(spec.datasets || {}), { rows } = window.headbook.choices;
       const datasets = Object.fromEntries(sets.map(([key, value]) => [key, rows(value)]));
       const stage = make("div", { class: "live" });
       box.replaceChildren(stage);

@@ -7,15 +7,10 @@
   const COLUMNS = ["layer", "head", "value", "low", "high", "view", "label"];
   const STEPS = 7, BELOW = 4; /* fills above and below 0, as in headbook.charts.theme */
 
-  /** @type {(column: ChartColumn) => unknown[]} */
-  const whole = (column) =>
-    (Array.isArray(column) ? column : column.at.map((place) => column.texts[place]));
   /** @type {(spec: ChartSpec) => MapRow[]} */
   const rowsOf = (spec) => {
     const [columns] = Object.values(spec.datasets ?? {}).filter((each) => "view" in each);
-    const names = Object.keys(columns), values = names.map((name) => whole(columns[name]));
-    return values[0].map((_, i) => /** @type {MapRow} */ (
-      Object.fromEntries(names.map((name, n) => [name, values[n][i]]))));
+    return /** @type {MapRow[]} */ (window.headbook.choices.rows(columns));
   };
 
   /** @type {(value: number, low: number, high: number) => string} */
