@@ -98,8 +98,8 @@ def test_a_layer_answers_if_its_effect_is_above_that_of_all_others() -> None:
         "Without layer 1, the last states change 10 times as much as without any other layer."
     )
     assert plain(importance_answer(given, {"self": 1})) == (
-        "Without layer 1, which writes them, the last states change 10 times as much as without "
-        "any other."
+        "Without layer 1, the last, the last states change 10 times as much as without any other "
+        "layer."
     )
     ratio = layer_ratio(given, "self", STATE)
     assert ratio is not None

@@ -261,8 +261,8 @@ def replaced(
 def test_a_layer_is_claimed_if_its_effect_lies_above_every_other_one() -> None:
     (claim,) = layer_claim(replaced({"layer 0": 0.03, "layer 1": 0.24}))
     assert plain_text(claim.sentence) == (
-        "Without layer 1, which writes it, the sentence vector changes 8.0 times as much as "
-        "without any other."
+        "Without layer 1, the last, the sentence vector changes 8.0 times as much as without any "
+        "other layer."
     )
     assert lit(claim) == {(1, 0), (1, 1)}
     evidence = plain_text(claim.evidence)

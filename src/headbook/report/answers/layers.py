@@ -11,9 +11,9 @@ CHANGES = {  # target: what changes; the evidence names the measure
     AblationTarget.LOSS: "the loss rises",
     AblationTarget.MASKED_LOSS: "the loss rises",
 }
-WRITTEN = {  # target that the last layer writes into: its pronoun and its name
-    AblationTarget.EMBEDDING: ("it", "the sentence vector"),
-    AblationTarget.STATE: ("them", "the last states"),
+WRITTEN = {  # targets that the last layer writes into
+    AblationTarget.EMBEDDING: "the sentence vector",
+    AblationTarget.STATE: "the last states",
 }
 
 
@@ -29,13 +29,13 @@ def layer_sentence(
         target: target of the effects.
         is_last: whether the layer is the last one, which writes straight into states.
     """
-    layer, known = f"layer {ratio.first}{where}", AblationTarget(target)
-    times = layer_ratio_number(ratio, stack, target)
-    if is_last and not where and known in WRITTEN:
-        start = f"Without {layer}, which writes {WRITTEN[known][0]}, {CHANGES[known]} "
-        return start, times, " as much as without any other."
-    start = f"Without {layer}, {CHANGES.get(known, 'the loss changes')} "
-    return start, times, " as much as without any other layer."
+    known = AblationTarget(target)
+    last = ", the last" if is_last and not where and known in WRITTEN else ""
+    return (
+        f"Without layer {ratio.first}{where}{last}, {CHANGES.get(known, 'the loss changes')} ",
+        layer_ratio_number(ratio, stack, target),
+        " as much as without any other layer.",
+    )
 
 
 def by_construction(target: str, where: str, *, is_last: bool) -> str:
@@ -48,6 +48,6 @@ def by_construction(target: str, where: str, *, is_last: bool) -> str:
     """
     if not is_last or where or target not in WRITTEN:
         return ""
-    _, written = WRITTEN[AblationTarget(target)]
+    written = WRITTEN[AblationTarget(target)]
     return (f" No later layer can make up for the last one, which writes {written} directly: its "
             "effect is partly by construction.")  # fmt: skip
