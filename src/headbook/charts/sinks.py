@@ -20,7 +20,7 @@ from headbook.charts.plots import (
     text,
     value_axis,
 )
-from headbook.report.ablation import drawn_unit, unit_factor
+from headbook.report.ablation import effect_unit, unit_factor
 from headbook.report.answers.sinks import (
     SINK,
     SINK_OUTPUT,
@@ -310,7 +310,7 @@ def change_plot(results: StackResults, name: str, caption: str) -> Plot:
         marks.append(text(row["heads"], percent(x), CHANGE_HEIGHT - down, "mid s at-page"))
         if index <= together:
             marks.append(text(row["heads"], percent(x), CHANGE_HEIGHT - down, "mid s at-phone"))
-    unit = text(f"change, {drawn_unit(ablation)}", "0", 16)
+    unit = text(f"change, {effect_unit(ablation)}", "0", 16)
     return Plot(
         name=name, caption=caption, height=CHANGE_HEIGHT, behind=tuple(behind), marks=tuple(marks),
         axis=value_axis(scale, ticks) + unit, axis_width=60,
@@ -337,7 +337,7 @@ def _change_marks(
         who = "all sink heads together"
         if row["heads"] != TOGETHER:
             who = head_name(HeadName(results.stack.name, int(row["layer"]), int(row["head"])))
-        label = (f"Change {words} {who}: {number(value)} {drawn_unit(ablation)} "
+        label = (f"Change {words} {who}: {number(value)} {effect_unit(ablation)} "
                  f"{interval_text(low, high) if is_exact else '(estimated)'}")  # fmt: skip
         if not math.isnan(low):
             yield (f'<line class="iv" x1="{percent(x)}" x2="{percent(x)}" y1="{scale(low):.1f}" '

@@ -26,10 +26,11 @@ from headbook.comparison.drift import MAX_EQUAL_DRIFT
 from headbook.comparison.film import BestHead, Film, layer_changes
 from headbook.comparison.film_steps import MIN_INDUCTION_SCORE, FilmColumn
 from headbook.metrics import all_metrics, ids
-from headbook.report.answers.overview.claim_parts import OF_STACK, OverviewClaim
+from headbook.report.answers.overview.claim_parts import OF_STACK, OverviewClaim, places_of
 from headbook.report.findings.finding import Link, Parts
 from headbook.report.head_types import Place
 from headbook.report.linked_rows import LinkedNumber
+from headbook.report.roles import signed_points
 from headbook.report.wording import (
     capital,
     count_text,
@@ -41,7 +42,7 @@ from headbook.report.wording import (
     percent,
 )
 from headbook.schema import AttentionStack
-from headbook.study.sentence_data import HeadName, heads_of
+from headbook.study.sentence_data import HeadName
 
 MIN_CHANGE = 0.1  # of a share, for a claim
 MARGIN = 0.1  # within which a share counts as kept
@@ -68,11 +69,6 @@ def share_columns(film: Film, stack: str) -> list[FilmColumn]:
         for column in film.columns(stack)
         if (stack, column) in film.half_rises and is_share(all_metrics()[column.metric])
     ]
-
-
-def places_of(stack: AttentionStack) -> list[Place]:
-    """Return layer and number of all heads of a stack."""
-    return [(head.layer, head.head) for head in heads_of(stack)]
 
 
 def rises(film: Film, stack: str, column: FilmColumn, best: BestHead) -> bool:
@@ -109,7 +105,7 @@ def head_claim(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
     last = change_number(head, column, percent(float(half_rise.change.b[place])))
     step = film.name(int(half_rise.step[place]))
     most = " changed most; it" if changed_most(film, stack, place, column) else ""
-    sentence: Parts = (head_link(head), f"{most} now {column.does}: ", last, f", since {step}.")
+    sentence: Parts = (head_row_link(head), f"{most} now {column.does}: ", last, f", since {step}.")
     evidence: Parts = (
         last._replace(text=percent(float(half_rise.change.a[place]))),
         f" at {film.name(0)}; change ", *points_of(last, change_at(half_rise.change, place)),
@@ -137,11 +133,6 @@ def change_at(changes: PairedDifferences, index: tuple[int, ...]) -> Estimate:
     return Estimate(value, low, high, int(changes.clusters[index]), float("nan"))
 
 
-def signed_points(value: float) -> str:
-    """Return a difference of shares in points as text, with its sign."""
-    return f"{100 * value:+.1f}".replace("-", "−")
-
-
 def change_number(head: HeadName, column: FilmColumn, text: str) -> LinkedNumber:
     """Return a number of a head that leads to its row of the table of half-rises."""
     return _half_rise_row(head.stack, head.layer, head.head, column, text)
@@ -158,7 +149,7 @@ def _half_rise_row(
     return LinkedNumber(text, "half_rise", row)
 
 
-def head_link(head: HeadName) -> Link:
+def head_row_link(head: HeadName) -> Link:
     """Return a link to the row of a head on the page of all heads."""
     return Link(head_name(head), f"{HEADS_PAGE}#{head_file(head)}")
 
@@ -298,7 +289,7 @@ def steady_claim(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
         number, ".",
     )  # fmt: skip
     evidence: Parts = (
-        "Most: ", head_link(head), f", {in_sentence(column)}, ",
+        "Most: ", head_row_link(head), f", {in_sentence(column)}, ",
         *points_of(number, change_at(film.half_rises[stack.name, column].change, most)),
         f". Lit: heads whose intervals lie within ±{in_hundred(MARGIN)} points for each of "
         f"{count_text(len(columns), 'followed share')}.",
@@ -352,9 +343,9 @@ def _no_induction(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
         )  # fmt: skip
         interval = f" [{in_hundred(score.low)}, {in_hundred(score.high)}]"
         evidence: Parts = (
-            head_link(head), " ", number, f"{interval} at {film.name(-1)}. The intervals of all "
-            f"heads end below {percent(MIN_INDUCTION_SCORE)}, from which on a head is called an "
-            "induction head by convention. ",
+            head_row_link(head), " ", number, f"{interval} at {film.name(-1)}. "
+            f"The intervals of all heads end below {percent(MIN_INDUCTION_SCORE)}, "
+            "from which on a head is called an induction head by convention. ",
             Link("All heads", f"steps/{column.key}.html"),
         )  # fmt: skip
         claim = OverviewClaim("induction", stack.name, sentence, frozenset({head}), evidence)

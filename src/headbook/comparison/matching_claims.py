@@ -169,13 +169,13 @@ def counterparts_claim(comparison: Comparison, pair: StackPair) -> Iterator[Over
         (
             f"{len(heads):,} of {len(found.a):,} heads, by similarity of attention of at least "
             f"{number(found.matching.threshold)}; random weights would give about {chance:.0f}"
-            f"{_stability(found)}. {count_text(found.sentences, 'sentence')}. ",
+            f"{stability_clause(found)}. {count_text(found.sentences, 'sentence')}. ",
             Link("All matches", "matched.html"),
         ),
     )
 
 
-def _stability(found: MatchedHeads) -> str:
+def stability_clause(found: MatchedHeads) -> str:
     """Return how many matches both halves of the sentences share, as a clause."""
     if np.isnan(found.stability):
         return ""

@@ -17,11 +17,11 @@ from headbook.report.ablation import (
     KEYS,
     SINK,
     choice_text,
+    effect_unit,
     head_changes,
     loss_target,
     margin_text,
     short_verdict,
-    unit,
     unit_factor,
 )
 from headbook.report.answers import importance as answers
@@ -116,7 +116,7 @@ class ImportancePage(AnalysisPage):
     @property
     def unit(self) -> str:
         """Unit of the changes in words."""
-        return answers.spoken_unit(self.ablation)
+        return effect_unit(self.ablation)
 
     @property
     def chosen(self) -> str:
@@ -165,7 +165,7 @@ def importance_page(results: Results) -> ImportancePage:
         ablation=ablation,
         groups=_group_plot(ablation, groups, results),
         maps=tuple(_maps(ablation, changes, results, ends)),
-        ends=(f"{ends[0]:,.10g}", f"{ends[1]:,.10g} {answers.spoken_unit(ablation)}"),
+        ends=(f"{ends[0]:,.10g}", f"{ends[1]:,.10g} {effect_unit(ablation)}"),
         sink=parts.sink_table(ablation, sink, results) if not sink.empty else None,
         pruned=None if steps.empty else parts.pruning_plot(ablation, steps),
         layers=parts.layers_plot(ablation, changes),
@@ -263,9 +263,7 @@ def _group_plot(ablation: AblationResults, groups: pd.DataFrame, results: Result
     for stack in rows.loc[rows["group"] == SINK, "stack"]:
         of = f" of {STACKS[stack]}" if len(results) > 1 else ""
         caption.append(f"Sink heads{of}: {sink_heads_text(results[stack])}.")
-    return group_plot(
-        "importance-groups", " ".join(caption), effects, unit=answers.spoken_unit(ablation)
-    )
+    return group_plot("importance-groups", " ".join(caption), effects, unit=effect_unit(ablation))
 
 
 def _group_effect(
@@ -324,7 +322,7 @@ def _maps(
         numbers = sorted(of_stack["head"].unique())
         style = "heat effects-map" + (" small" if len(numbers) >= MANY else "")
         titles = ("layer", *(f"H{n}" for n in numbers))
-        caption = f"Change without each head, {answers.spoken_unit(ablation)}"
+        caption = f"Change without each head, {effect_unit(ablation)}"
         table = PageTable(titles, tuple(rows), caption, style)
         yield HeadMap(capital(STACKS[stack]) if len(results) > 1 else "", table)
 
@@ -353,9 +351,7 @@ def _cell(
     printed = answers.effect_row(ablation, row, exact=exact)
     if np.isnan(row["value"]):
         return HeatCell(printed.text.removeprefix("≈\u202f"), "q0")
-    note = (
-        f"{parts.row_name(row)}: {printed.text} {answers.spoken_unit(ablation)} {_change_text(row)}"
-    )
+    note = f"{parts.row_name(row)}: {printed.text} {effect_unit(ablation)} {_change_text(row)}"
     return HeatCell(printed.text, fill, printed if linked else None, note)
 
 
@@ -369,7 +365,7 @@ def _change_text(row: Mapping[Any, Any]) -> str:
 def _heads_table(ablation: AblationResults, changes: pd.DataFrame) -> PageTable:
     """Return the table of heads, the largest change first."""
     rows = changes.sort_values("value", ascending=False, kind="stable").head(MAX_LISTED)
-    titles = ("Head", "Family", f"Change, {unit(ablation)}", "Verdict")
+    titles = ("Head", "Family", f"Change, {effect_unit(ablation)}", "Verdict")
     lines = []
     for row in rows.to_dict("records"):
         head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))

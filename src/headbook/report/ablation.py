@@ -71,21 +71,16 @@ def unit_factor(ablation: AblationResults) -> float:
     return 100 / ablation.loss(loss_target(ablation))
 
 
-def unit(ablation: AblationResults) -> str:
+def effect_unit(ablation: AblationResults) -> str:
     """Return the unit of pages: per cent of the loss, or thousandths of a cosine."""
     return COSINE_UNIT if main_target(ablation) in COSINE_TARGETS else "% of the loss"
-
-
-def drawn_unit(ablation: AblationResults) -> str:
-    """Return the unit of pages without characters that chart fonts lack."""
-    return "thousandths" if main_target(ablation) in COSINE_TARGETS else unit(ablation)
 
 
 def change_text(ablation: AblationResults, value: float, low: float, high: float) -> str:
     """Return a change in the unit of pages, with its interval."""
     factor = unit_factor(ablation)
     interval = interval_text(low * factor, high * factor)
-    return f"{number(value * factor)}\u00a0{unit(ablation)}{interval and f' {interval}'}"
+    return f"{number(value * factor)}\u00a0{effect_unit(ablation)}{interval and f' {interval}'}"
 
 
 def verdict_target_text(ablation: AblationResults) -> str:
@@ -113,7 +108,7 @@ def margin_text(ablation: AblationResults) -> str:
     margin = ablation_tests.equivalence_margin(
         ablation, ablation_tests.ranked_target(ablation)
     ) * unit_factor(ablation)
-    return f"{number(margin)}\u00a0{unit(ablation)}"
+    return f"{number(margin)}\u00a0{effect_unit(ablation)}"
 
 
 def drawn_margin(ablation: AblationResults) -> float:
@@ -267,7 +262,7 @@ def backed_up(groups: pd.DataFrame, ablation: AblationResults | None) -> Mapping
     remarks: dict[HeadName, str] = {}
     for row in pairs.to_dict("records"):
         names, factor = row["group"].split(), unit_factor(ablation)
-        excess = f"{number(row['value'] * factor)}\u00a0{unit(ablation)}"
+        excess = f"{number(row['value'] * factor)}\u00a0{effect_unit(ablation)}"
         interval = interval_text(row["low"] * factor, row["high"] * factor)
         for name, partner in zip(names, reversed(names), strict=True):
             remarks.setdefault(

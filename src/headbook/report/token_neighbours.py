@@ -1,4 +1,4 @@
-"""Classes of single tokens, and shares of tokens nearest to their own vocabulary token.
+"""Vocabulary tokens nearest to the states of tokens: their own one, and those that words share.
 
 The averages of token metrics by class are in the table `words`. The share of tokens whose
 `vocabulary_rank` is 0 cannot be computed from an average rank, so it is computed from the tokens of

@@ -1,7 +1,6 @@
 """Storage of studies and other values as safetensors and Parquet, in a folder or as bytes."""
 
 import errno
-import hashlib
 import json
 import math
 import os
@@ -24,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from headbook.errors import StudyError
 from headbook.output_folder import MANIFEST
+from headbook.resources import sha256
 from headbook.schema import BaselineRun
 from headbook.study.array_checks import check_arrays
 from headbook.study.corpus_sums import CorpusSums, HeadTable
@@ -230,7 +230,7 @@ def save_study(folder: Path, manifest: Manifest, parts: StoredParts) -> None:
     write_arrays(folder / ARRAYS_FILE, packed.arrays, layout)
     for name, table in packed.tables.items():
         table.to_parquet(folder / f"{name}.parquet", index=False)
-    sums = {name: _file_sum(folder / name) for name in STUDY_FILES}
+    sums = {name: sha256(folder / name) for name in STUDY_FILES}
     (folder / MANIFEST).write_text(manifest.sealed(sums) + "\n", encoding="utf-8")
     shutil.copymode(folder / MANIFEST, folder / ARRAYS_FILE)  # safetensors hides it from others
 
@@ -244,7 +244,7 @@ def load_study(folder: Path) -> tuple[Manifest, StoredParts]:
     try:
         manifest, sums = read_sealed(folder)
         for name in STUDY_FILES:
-            if _file_sum(folder / name) != sums.get(name):
+            if sha256(folder / name) != sums.get(name):
                 raise changed(folder / name)
         with safe_open(folder / ARRAYS_FILE, framework="numpy") as file:
             layout = json.loads(file.metadata()["layout"])
@@ -256,12 +256,6 @@ def load_study(folder: Path) -> tuple[Manifest, StoredParts]:
         cause = (str(error) or type(error).__name__).splitlines()[0]
         raise StudyError(f"{folder}: {cause}; expected the files of a study, whole") from error
     return manifest, parts
-
-
-def _file_sum(file: Path) -> str:
-    """Return the SHA-256 sum of a file."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_arrays(path: Path, arrays_by_name: dict[str, NDArray[Any]], layout: str) -> None:

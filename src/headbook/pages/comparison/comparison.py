@@ -25,7 +25,12 @@ from headbook.comparison.drift import (
     nats_interval,
 )
 from headbook.comparison.matching import MatchedHeads
-from headbook.comparison.matching_claims import apart_text, matching_claims, unmatched_text
+from headbook.comparison.matching_claims import (
+    apart_text,
+    matching_claims,
+    stability_clause,
+    unmatched_text,
+)
 from headbook.metrics import ids
 from headbook.pages.comparison.matched import MatchedPage, matched_summary
 from headbook.pages.comparison.metricpair import MetricPairPage
@@ -271,13 +276,11 @@ def matched_lead(found: MatchedHeads) -> Iterator[Parts]:
         )
         return
     there = int(matching.counterpart.sum())
-    yield ("Heads were ", page, f": {there:,} of {total} have a counterpart{_again(found)}.")
-
-
-def _again(found: MatchedHeads) -> str:
-    if np.isnan(found.stability):
-        return ""
-    return f"; {percent(found.stability)} of matches are the same on either half of the sentences"
+    yield (
+        "Heads were ",
+        page,
+        f": {there:,} of {total} have a counterpart{stability_clause(found)}.",
+    )
 
 
 def losses_text(comparison: Comparison) -> str:

@@ -53,7 +53,7 @@ def _address(both: StackComparison, picture: bytes, file: str) -> str:
 
 
 def _second(both: StackComparison) -> Callable[[HeadName], str]:
-    """Pages of the second model's heads: those of the heads that they correspond to, or matched."""
+    """Return a function that gives the page of a head of the second model, that of its pair."""
     if both.found is not None:
         return head_page
     found, pages = both.matched, {}
@@ -71,7 +71,13 @@ def _tiles(
     file: str,
     note: TileNote = no_note,
 ) -> SideAtlas:
-    """One model; ``file``: part of the picture's name, where it is a file."""
+    """Return the maps of all heads of one model.
+
+    Args:
+        page: returns the page of a head.
+        file: part of the name of the picture if it is a file.
+        note: returns further classes and words of a tile.
+    """
     maps, picture = results.cached(mean_maps), mean_map_sheet(results)
     tiles = atlas_of(
         results.stack,

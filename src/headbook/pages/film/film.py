@@ -17,8 +17,8 @@ from headbook.comparison.film_claims import (
     change_number,
     changed_heads,
     film_claims,
+    head_row_link,
     points_of,
-    signed_points,
     unsupported_text,
 )
 from headbook.comparison.film_steps import MIN_INDUCTION_SCORE, FilmColumn, StackFrame
@@ -28,7 +28,6 @@ from headbook.pages.film.parts import (
     HalfRiseText,
     estimate_text,
     head_row,
-    head_row_link,
     measure_page,
     value_text,
 )
@@ -45,6 +44,7 @@ from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
 from headbook.report.families import TYPE_STYLES, in_page_words, letters_of, style_of
 from headbook.report.findings.finding import Link
+from headbook.report.roles import signed_points
 from headbook.report.wording import (
     STACKS,
     capital,

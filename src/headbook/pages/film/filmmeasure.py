@@ -10,9 +10,10 @@ import pandas as pd
 from headbook.analysis.accumulators import Estimate
 from headbook.charts import Drawing, Figure
 from headbook.charts.film import MAX_COLOURED_HEADS, head_steps
+from headbook.comparison.film_claims import head_row_link
 from headbook.comparison.film_steps import FilmColumn
 from headbook.metrics import all_metrics
-from headbook.pages.film.parts import DrawnFilm, HalfRiseText, head_row, head_row_link, measure_page
+from headbook.pages.film.parts import DrawnFilm, HalfRiseText, head_row, measure_page
 from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words_cell
 from headbook.report.results import heads_by_value

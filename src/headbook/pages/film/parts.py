@@ -11,10 +11,9 @@ from headbook.charts import Drawing
 from headbook.charts.film import sparkline, step_axis
 from headbook.charts.layers import CurveAxis
 from headbook.comparison.film import BestHead, Film
-from headbook.comparison.film_claims import HEADS_PAGE, head_link, rises
+from headbook.comparison.film_claims import HEADS_PAGE, rises
 from headbook.comparison.film_steps import FilmColumn
 from headbook.metrics import all_metrics
-from headbook.report.findings.finding import Link
 from headbook.report.head_types import Place
 from headbook.report.roles import estimate
 from headbook.report.wording import head_file, head_name, is_share, number
@@ -32,11 +31,6 @@ def measure_page(column: FilmColumn) -> str:
 def head_row(head: HeadName) -> str:
     """Address of a head's row."""
     return f"{HEADS}#{head_file(head)}"
-
-
-def head_row_link(head: HeadName) -> Link:
-    """Return a link to a head's row."""
-    return head_link(head)
 
 
 def value_text(column: FilmColumn, value: float) -> str:

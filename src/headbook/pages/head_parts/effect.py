@@ -94,7 +94,7 @@ def ablation_section(results: StackResults, head: HeadName) -> AblationSection |
         return None
     rows = results.cached(report.rows_by_head).get(head, {})
     target = AblationTarget(report.main_target(ablation))
-    columns = ("In its place", f"Change, {report.unit(ablation)}", "Verdict")
+    columns = ("In its place", f"Change, {report.effect_unit(ablation)}", "Verdict")
     backed = results.cached(report.backups).get(head)
     value, what = _change(results, ablation, head)
     return AblationSection(
@@ -125,7 +125,7 @@ def _change(
         return None, ""
     cell = _cell(ablation, row)
     columns = ("stack", "layer", "head", "metric", "replacement", "target")
-    text = f"{cell.text} {report.drawn_unit(ablation)}"
+    text = f"{cell.text} {report.effect_unit(ablation)}"
     linked = LinkedNumber(text, "importance", tuple((name, row[name]) for name in columns))
     target = report.main_target(ablation)
     moved = "sentence vector" if target == AblationTarget.EMBEDDING else "last states"
@@ -188,13 +188,13 @@ def _picture(results: StackResults, ablation: AblationResults, head: HeadName) -
     value, low, high = (float(mine[name].iloc[0]) for name in ("value", "low", "high"))
     known = count_text(int(effects["value"].notna().sum()), "head")
     interval = "" if math.isnan(low) else f"; bar: its 95{THIN}% interval"
-    caption = f"All {known} on a logarithmic scale, {report.drawn_unit(ablation)}{interval}."
+    caption = f"All {known} on a logarithmic scale, {report.effect_unit(ablation)}{interval}."
     if (effects["method"] != EXACT).any():
         caption += " Pale dots: estimates."
     margin = report.drawn_margin(ablation)
     if scale.low < margin < scale.high:
         caption += (
-            f" Dashed: the margin of verdicts, {number(margin)} {report.drawn_unit(ablation)}; a "
+            f" Dashed: the margin of verdicts, {number(margin)} {report.effect_unit(ablation)}; a "
             "sentence that changes by more counts as changed."
         )
     if scale.cut(effects["value"]):
@@ -244,7 +244,8 @@ def _with_ends(row: Mapping[str, Any]) -> str:
 def _after(ablation: AblationResults, missed: MissedToken, probability: float) -> str:
     if report.loss_target(ablation) in ablation.unablated:
         return number(probability)
-    return f"{number(missed.change * report.unit_factor(ablation))}\u00a0{report.unit(ablation)}"
+    change = number(missed.change * report.unit_factor(ablation))
+    return f"{change}\u00a0{report.effect_unit(ablation)}"
 
 
 def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]:

@@ -9,8 +9,14 @@ import pandas as pd
 from headbook.charts import Plot
 from headbook.charts import ablation as charts
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
-from headbook.report.ablation import HEAVY_NAME, REPLACEMENTS, unit, unit_factor, verdict_text
-from headbook.report.answers.importance import effect_row, random_rank, spoken_unit
+from headbook.report.ablation import (
+    HEAVY_NAME,
+    REPLACEMENTS,
+    effect_unit,
+    unit_factor,
+    verdict_text,
+)
+from headbook.report.answers.importance import effect_row, random_rank
 from headbook.report.families import sink_tokens
 from headbook.report.head_types import OffSinkType
 from headbook.report.linked_rows import LinkedNumber
@@ -46,9 +52,9 @@ def removed_table(
     """
     rows = tuple(_rows(ablation, groups[groups["stack"] == stack] if stack else groups))
     titles = (
-        "Heads", "Number", "Replaced by", f"Change, {unit(ablation)}", "Verdict",
-        f"Sum of single changes, {unit(ablation)}",
-        f"Random sets, {unit(ablation)}", "Rank among them",
+        "Heads", "Number", "Replaced by", f"Change, {effect_unit(ablation)}", "Verdict",
+        f"Sum of single changes, {effect_unit(ablation)}",
+        f"Random sets, {effect_unit(ablation)}", "Rank among them",
     )  # fmt: skip
     return PageTable(titles, rows, "Heads replaced together.") if rows else None
 
@@ -80,7 +86,12 @@ def sink_table(
             words_cell(beside or MISSING),
         )
         rows.append(Row(name.format(sink=sink_tokens(results[each["stack"]])), cells))
-    columns = ("In their place", f"Change, {unit(ablation)}", "Sentences", "Beside random sets")
+    columns = (
+        "In their place",
+        f"Change, {effect_unit(ablation)}",
+        "Sentences",
+        "Beside random sets",
+    )
     heads = int(groups["heads"].iloc[0])
     return PageTable(columns, tuple(rows), f"{count_text(heads, 'sink head')} replaced together.")
 
@@ -162,12 +173,12 @@ def layers_plot(ablation: AblationResults, changes: pd.DataFrame) -> Plot:
     hollow = "" if (changes["method"] == EXACT).all() else " Hollow: estimated."
     dashed = "" if np.isnan(margin) else " Dashed: the margin from which on a sentence is changed."
     caption = (
-        f"Change without each head, {spoken_unit(ablation)}, on a logarithmic scale; the largest "
+        f"Change without each head, {effect_unit(ablation)}, on a logarithmic scale; the largest "
         f"of a layer is named.{hollow}{dashed}"
     )
     heads = _effects_of(ablation, changes)
     return charts.layers_plot(
-        "importance-layers", caption, heads, margin=margin, unit=spoken_unit(ablation)
+        "importance-layers", caption, heads, margin=margin, unit=effect_unit(ablation)
     )
 
 
@@ -182,12 +193,12 @@ def estimates_plot(ablation: AblationResults, changes: pd.DataFrame) -> Plot | N
         return None
     caption = (
         f"Estimate and exact change of {count_text(int(known.sum()), 'head')}, "
-        f"{spoken_unit(ablation)}. Dashed: both equal."
+        f"{effect_unit(ablation)}. Dashed: both equal."
     )
     heads, titles = _effects_of(ablation, exact[known]), ("estimate", "exact")
     return charts.compared_plot(
         "importance-estimates", caption, heads, [*estimates[known]], titles=titles,
-        unit=spoken_unit(ablation), log=True,
+        unit=effect_unit(ablation), log=True,
     )  # fmt: skip
 
 
@@ -236,4 +247,4 @@ def pruning_plot(ablation: AblationResults, steps: pd.DataFrame) -> Plot:
         "Change as ever more heads are replaced by their mean output. Orders come from one half of "
         "the sentences, curves from the other. Bands: 95 % intervals; of random orders all 20."
     )
-    return charts.pruning_plot("importance-pruning", caption, rows, unit=spoken_unit(ablation))
+    return charts.pruning_plot("importance-pruning", caption, rows, unit=effect_unit(ablation))

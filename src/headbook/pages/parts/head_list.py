@@ -16,7 +16,7 @@ from headbook.metrics import all_metrics, head_metrics, ids
 from headbook.metrics.base import HeadMetric
 from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.grid import number_key, offered_labels
-from headbook.report.ablation import head_changes, short_target, unit
+from headbook.report.ablation import effect_unit, head_changes, short_target
 from headbook.report.head_facts import Fact, HeadFacts, head_facts
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, VIEWS, is_share, label_name
@@ -147,7 +147,7 @@ def head_effects(results: Results) -> HeadEffects | None:
     frame = head_changes(ablation).set_index(["stack", "layer", "head"]).reindex(places)
     value, low, high = (frame[name].to_numpy(float) for name in ("value", "low", "high"))
     estimated = ~np.isnan(value) & (frame["method"] != EXACT).to_numpy()
-    what = f"{short_target(ablation)}, {unit(ablation)}"
+    what = f"{short_target(ablation)}, {effect_unit(ablation)}"
     return HeadEffects(what, value, low, high, estimated)
 
 

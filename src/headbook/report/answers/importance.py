@@ -19,10 +19,9 @@ from headbook.report.ablation import (
     REPLACEMENTS,
     SINK,
     LayerRatio,
+    effect_unit,
     layer_ratio,
     loss_target,
-    main_target,
-    unit,
     unit_factor,
 )
 from headbook.report.answers.layers import layer_sentence
@@ -34,7 +33,7 @@ from headbook.schema import ABLATION, HELD_OUT_SPLIT, AblationTarget, Replacemen
 from headbook.study import ablation_tests
 from headbook.study.ablation import AblationResults
 from headbook.study.ablation_tables import EFFECT
-from headbook.study.ablation_tests import ATTRIBUTION, COSINE_TARGETS, AblationVerdict
+from headbook.study.ablation_tests import ATTRIBUTION, AblationVerdict
 
 MAX_RANDOM_P = 0.05  # two-sided p of a rank among random sets from which on it is clear
 MAX_NAMED_HEADS = 5  # in one sentence
@@ -85,13 +84,8 @@ def change_number(ablation: AblationResults, row: Mapping[Any, Any], table: str)
     """
     names = ("stack", "layer", "head", "group", "metric", "replacement", "target")
     identity = tuple((name, row[name]) for name in names if name in row)
-    value = f"{short_number(float(row['value']) * unit_factor(ablation))} {spoken_unit(ablation)}"
+    value = f"{short_number(float(row['value']) * unit_factor(ablation))} {effect_unit(ablation)}"
     return LinkedNumber(value, table, identity)
-
-
-def spoken_unit(ablation: AblationResults) -> str:
-    """Return the unit of pages in words."""
-    return "thousandths" if main_target(ablation) in COSINE_TARGETS else unit(ablation)
 
 
 def short_number(value: float) -> str:
@@ -154,7 +148,7 @@ def largest_answer(ablation: AblationResults) -> Parts:
         "claim": ABLATION, "stack": head.stack, "layer": head.layer, "head": head.head,
         "metric": EFFECT, "label": label, "split": HELD_OUT_SPLIT,
     }  # fmt: skip
-    words = f"{short_number(value * unit_factor(ablation))} {spoken_unit(ablation)}"
+    words = f"{short_number(value * unit_factor(ablation))} {effect_unit(ablation)}"
     number_part = LinkedNumber(words, "tests", tuple(identity.items()))
     return head_link(head), f" most: without it {subject} {verb} by ", number_part, "."
 
@@ -299,7 +293,7 @@ def pruning_answer(ablation: AblationResults, pruning: pd.DataFrame) -> Parts:
     shares, median = ablation_tests.removable_shares(ablation, pruning)
     share = shares["ablation_effect"]
     margin = ablation_tests.group_margin(ablation) * unit_factor(ablation)
-    limit = f"{number(margin)} {spoken_unit(ablation)}"
+    limit = f"{number(margin)} {effect_unit(ablation)}"
     label = f"ablation_effect/{Replacement.MEAN}/{loss_target(ablation)}"
     row = (("metric", "share that can go"), ("label", label))
     if share > 0:

@@ -12,10 +12,10 @@ from headbook.report.ablation import (
     REPLACEMENTS,
     change_text,
     choice_text,
+    effect_unit,
     loss_target,
     main_target,
     margin_text,
-    unit,
     unit_factor,
     verdict_counts,
     verdict_target_text,
@@ -128,7 +128,7 @@ def _pruned(ablation: AblationResults, pruning: pd.DataFrame) -> Iterator[Findin
     shares, median = ablation_tests.removable_shares(ablation, steps)
     share, random_share = shares["ablation_effect"], percent(median)
     margin = ablation_tests.group_margin(ablation) * unit_factor(ablation)
-    limit = f"{number(margin)}\u00a0{unit(ablation)}"
+    limit = f"{number(margin)}\u00a0{effect_unit(ablation)}"
     together = Link("removed together", f"{PAGE}#pruning")
     if share > 0:
         parts: Parts = (
@@ -225,7 +225,7 @@ def _random_sets_note(ablation: AblationResults, row: Mapping[str, Any]) -> str:
     if not sets:
         return ""
     random_range = " to ".join(
-        f"{number(row[end] * factor)}\u00a0{unit(ablation)}"
+        f"{number(row[end] * factor)}\u00a0{effect_unit(ablation)}"
         for end in ("random_low", "random_high")
     )
     replacement = "by zero, " if row["replacement"] == Replacement.ZERO else ""

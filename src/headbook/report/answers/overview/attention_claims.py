@@ -49,7 +49,7 @@ def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
     stack, value, tokens = results.stack.name, run.attention, sink_tokens(results)
     shares, sinks = results.heads(*SINK_SHARE).value, sink_heads(results)
     lit = sinks or [
-        p for p in places_of(results) if p[0] in run.layers and shares[p] >= value.value
+        p for p in places_of(results.stack) if p[0] in run.layers and shares[p] >= value.value
     ]
     exact = claim_number(percent(value.value), SINK, stack, SINK_SHARE)
     several = " and " in tokens or tokens.endswith("tokens")
@@ -165,7 +165,7 @@ def induced_heads(results: StackResults) -> list[InducedHead]:
     scores, uniform = results.heads(*INDUCTION), results.uniform(*INDUCTION).value
     heads = [
         InducedHead(HeadName(results.stack.name, *place), scores.at(*place), uniform[place[0]])
-        for place in places_of(results)
+        for place in places_of(results.stack)
         if scores.low[place] >= MIN_INDUCTION
     ]
     return sorted(heads, key=lambda each: -each.score.value)
@@ -220,7 +220,7 @@ def random_weights_claim(results: StackResults) -> Iterator[OverviewClaim]:
             value,
             ".",
         ),
-        heads_at(results, places_of(results)),
+        heads_at(results, places_of(results.stack)),
         (
             *estimate_parts(value, found.entropy, share=False),
             " (mean over layers); random weights: ",

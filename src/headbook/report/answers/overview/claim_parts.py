@@ -10,9 +10,9 @@ from headbook.report.head_types import Place
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, head_page, interval_text
-from headbook.schema import Replacement
+from headbook.schema import AttentionStack, Replacement
 from headbook.study.ablation_tables import GROUP
-from headbook.study.sentence_data import HeadName
+from headbook.study.sentence_data import HeadName, heads_of
 
 OF_STACK = {
     "self": "",
@@ -50,10 +50,9 @@ def heads_at(results: StackResults, places: Iterable[Place]) -> frozenset[HeadNa
     return frozenset(HeadName(results.stack.name, *place) for place in places)
 
 
-def places_of(results: StackResults) -> list[Place]:
+def places_of(stack: AttentionStack) -> list[Place]:
     """Return layer and number of all heads of a stack."""
-    stack = results.stack
-    return [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
+    return [(head.layer, head.head) for head in heads_of(stack)]
 
 
 def short_link(head: HeadName) -> Link:
