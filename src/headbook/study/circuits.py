@@ -1,0 +1,129 @@
+"""What heads read and write: results of `headbook.circuits`, and their tables.
+
+Numbers of single heads are rows of the table `heads`, where each is a metric of its own
+(`headbook.metrics.circuits`).
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from headbook.study.tables import ESTIMATE_COLUMNS, HEAD_COLUMNS, Table
+
+if TYPE_CHECKING:
+    from headbook.study.study import Study
+
+
+class OutputSpace(StrEnum):
+    """Vectors by which the outputs of heads are read as tokens."""
+
+    NONE = ""
+    """Nothing was measured."""
+    UNEMBEDDING = "unembedding"
+    """Unembedding of the language-model head."""
+    SENTENCE_VECTORS = "sentence vectors"
+    """Sentence vectors of single words, for sentence encoders."""
+    INPUT_EMBEDDINGS = "input embeddings"
+    """Input embeddings, for other models without an output vocabulary."""
+
+
+COMPOSITION: "Table[Study]" = Table(
+    "composition",
+    "Pairs of heads of different layers whose weights fit together, the strongest of each kind, "
+    "and what changes without the lower head in one input of the upper head.",
+    {
+        "stack": HEAD_COLUMNS["stack"],
+        "kind": "input of the upper head: q (query), k (key) or v (value)",
+        "layer": "layer of the upper head, counted from 0",
+        "head": "upper head, counted from 0",
+        "lower_layer": "layer of the lower head, counted from 0",
+        "lower_head": "lower head, counted from 0",
+        "value": "Frobenius norm of the product of both heads' matrices over the product of "
+        "their norms",
+        "random": "mean of the same for random matrices of these shapes",
+        "rank": "rank of the value among all pairs of this kind, 1 for the largest",
+        "intervention": "change of the measure if the lower head's mean output is taken out of "
+        "this input of the upper head; empty if not measured",
+        "low": "lower end of the 95 % interval of the change",
+        "high": "upper end",
+        "n_sentences": "sequences on which the change was measured",
+        "measure": "induction_score, or the strongest weight of the upper head",
+        "before": "measure of the whole model",
+    },
+    lambda study: study.circuits.composition,
+    optional=True,
+)
+PROMOTED_TOKENS: "Table[Study]" = Table(
+    "promoted_tokens",
+    "Tokens whose logits a head raises or lowers most, tokens that it promotes where it reads one "
+    "token, and words to and from which it moves the sentence vector.",
+    HEAD_COLUMNS
+    | {
+        "kind": "promoted or suppressed (over the queries of longest output); read (where the "
+        "head reads key_token); to or from (of sentence vectors)",
+        "key_token": "token that is read; empty for other kinds",
+        "rank": "1 for the largest",
+        "token": "token of the vocabulary",
+        "value": "mean contribution to the token's centred logit, or cosine with the word",
+        "low": ESTIMATE_COLUMNS["low"],
+        "high": ESTIMATE_COLUMNS["high"],
+        "n_sentences": ESTIMATE_COLUMNS["n_sentences"],
+    },
+    lambda study: study.circuits.promoted,
+    optional=True,
+)
+EXEMPLAR_TOKENS: "Table[Study]" = Table(
+    "exemplar_tokens",
+    "What the output of a head promotes at each of its twelve strongest sentences of the sample.",
+    HEAD_COLUMNS
+    | {
+        "exemplar": "1 for the strongest",
+        "sentence": "number of the sentence in the input, from 1",
+        "query": "position of the query, from 0; empty for sentence vectors",
+        "key": "position of the key that receives most attention, from 0",
+        "weight": "attention weight; for sentence vectors the length of the change",
+        "key_token": "token of the key",
+        "key_rank": "rank of that token among all tokens by the head's contribution",
+        "true_token": "next or masked token; empty without one",
+        "true_probability": "probability that the model gives it",
+        "true_contribution": "contribution of the head to its centred logit",
+        "kind": "promoted, suppressed, to or from",
+        "rank": "1 for the largest",
+        "token": "token of the vocabulary",
+        "value": "contribution to the token's centred logit, or cosine with the word",
+    },
+    lambda study: study.circuits.exemplars,
+    optional=True,
+)
+NUMBER_COLUMNS = (*HEAD_COLUMNS, "metric", "label", *ESTIMATE_COLUMNS)
+SENTENCE_COLUMNS = ("sentence", "text", "starts", "ends")
+
+
+@dataclass(frozen=True, eq=False)
+class CircuitResults:
+    """What the heads of a model read and write.
+
+    Attributes:
+        space: vectors by which outputs are read as tokens.
+        vocabulary: number of tokens or words that are ranked.
+        types: number of token types behind copying scores.
+        remarks: what is approximate, one sentence each.
+        numbers: numbers of single heads, with the columns of `NUMBER_COLUMNS`.
+        composition, promoted, exemplars: tables of the same names.
+        sentences: texts of the exemplars, with the character offsets of their tokens as lists:
+            columns of `SENTENCE_COLUMNS`.
+    """
+
+    space: OutputSpace = OutputSpace.NONE
+    vocabulary: int = 0
+    types: int = 0
+    remarks: tuple[str, ...] = ()
+    numbers: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*NUMBER_COLUMNS]))
+    composition: pd.DataFrame = field(default_factory=lambda: COMPOSITION.empty)
+    promoted: pd.DataFrame = field(default_factory=lambda: PROMOTED_TOKENS.empty)
+    exemplars: pd.DataFrame = field(default_factory=lambda: EXEMPLAR_TOKENS.empty)
+    sentences: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame(columns=[*SENTENCE_COLUMNS])
+    )
