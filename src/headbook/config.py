@@ -146,6 +146,12 @@ class Config:
     importance_sentences: int = option(
         100, "Number of sentences, sampled by a hash of their content, for ablations."
     )
+    circuits: str = option(
+        "on",
+        "What heads read and write: on or off. Copying, composition of heads, tokens that each "
+        "head promotes; for sentence encoders the words to which it moves the sentence vector, "
+        "for which every head is replaced on the sample.",
+    )
     margin: float | None = option(
         None,
         "Smallest change by an ablation for which a sentence counts as changed, in the target's "

@@ -20,6 +20,7 @@ CHOICES = {  # options with a fixed set of values
     "offload": OFFLOADS,
     "vocabulary_precision": PRECISIONS,
     "importance": ("off", "fast", "full"),
+    "circuits": ("on", "off"),
     "engine": ("local", "ray"),
 }
 MAX_SEED = 2**32 - 1  # largest seed that all random generators accept

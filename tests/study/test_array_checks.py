@@ -280,7 +280,7 @@ def test_tables_of_tokens_are_checked(copied: Path) -> None:
         (table.assign(sentence=10**9), "tokens/sentence: got 1e\\+09"),
         (table.assign(layer=-1), "tokens/layer: got -1"),
         (table.assign(stack="other"), "tokens/stack: got other, expected self"),
-        (table.drop(columns="value"), "expected the columns of tokens or nearest"),
+        (table.drop(columns="value"), "expected the columns of a table of the study"),
         (table.assign(position="one"), "expected numbers"),
     ):
         wrong.to_parquet(file, index=False)

@@ -37,6 +37,7 @@ class Section(StrEnum):
     STATES = "Token states"
     OUTPUTS = "Head outputs"
     CONTRIBUTIONS = "Contributions of heads"
+    CIRCUITS = "What heads read and write"
 
 
 class ChartKind(StrEnum):
@@ -73,6 +74,7 @@ class Source(StrEnum):
     ALL = "all sentences"
     SAMPLE = "a sample of the sentences, chosen by a hash of their content"
     RANDOM = "sequences of random tokens"
+    CIRCUITS = "weights of the heads, single tokens, and exemplars of the sample"
     CONTEXT = "the same sample, twice: to find which pairs are similar, and to measure"
 
 
@@ -308,6 +310,20 @@ class ContextMetric(HeadMetric):
     layer: "Callable[[HeadOutputs], Ratio] | None" = None
     views: tuple[schema.SinkView, ...] = (schema.SinkView.RAW, schema.SinkView.NOSINK)
     source: Source = Source.CONTEXT
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircuitMetric(HeadMetric):
+    """A number for each head from its weights, or from what its output does to tokens.
+
+    Its numbers are not sums over attention maps: `headbook.circuits` computes them, and
+    `headbook.study.circuits.CircuitResults.numbers` holds them. ``measure`` computes the number
+    from what the file of the metric describes.
+    """
+
+    views: tuple[schema.SinkView, ...] = (schema.SinkView.RAW,)
+    source: Source = Source.CIRCUITS
+    has_layer_value: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -210,17 +210,30 @@ class StackResults(CachedByFunction):
 
     @cached_property
     def _columns(self) -> Mapping[HeadKey, int]:
-        columns = self._table.columns
+        columns = (*self._table.columns, *self._circuits)
         return {column: index for index, column in enumerate(columns)}
+
+    @cached_property
+    def _circuits(self) -> Mapping[HeadKey, Estimates]:
+        """Numbers of heads that are not sums over sentences."""
+        return {} if self.baseline else self.study.circuits.estimates(self.stack)
 
     def _numbers(self, table: str, column: HeadKey) -> Estimates:
         if (table, column) not in self._estimates:
+            if column in self._circuits:  # layers and uniform attention have no such number
+                numbers = self._circuits[column]
+                return numbers if table == "heads" else _no_estimates(self.stack.n_layers)
             ratios: RatioSums = getattr(self._table, table)
             metric = all_metrics()[column.metric]
             self._estimates[table, column] = Estimates.of(
                 ratios[..., self._columns[column]], metric.limits, metric.spread(column.label)
             )
         return self._estimates[table, column]
+
+
+def _no_estimates(n_layers: int) -> Estimates:
+    missing, none = np.full(n_layers, np.nan), np.zeros(n_layers)
+    return Estimates(missing, missing, missing, none.astype(np.int64), none, none)
 
 
 def heads_by_value(values: Floats) -> list[tuple[int, int]]:

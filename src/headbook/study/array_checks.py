@@ -21,6 +21,13 @@ from headbook.inputs import NO_HEAD
 from headbook.schema import BaselineRun, Side
 from headbook.study.ablation import AblationResults, MissedToken
 from headbook.study.array_rules import RULES, STACK_SIZES, Rule, Sizes, field_agreements, sizes_of
+from headbook.study.circuits import (
+    COMPOSITION,
+    EXEMPLAR_TOKENS,
+    NUMBER_COLUMNS,
+    PROMOTED_TOKENS,
+    SENTENCE_COLUMNS,
+)
 from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import (
     NEAREST_COLUMNS,
@@ -30,7 +37,14 @@ from headbook.study.sentence_data import (
     StoredSentence,
 )
 
-TABLE_COLUMNS = (TOKEN_COLUMNS, NEAREST_COLUMNS)  # columns of each table of sentence data
+# Columns of each table of sentence data and of circuits.
+TABLE_COLUMNS = (
+    TOKEN_COLUMNS,
+    NEAREST_COLUMNS,
+    NUMBER_COLUMNS,
+    SENTENCE_COLUMNS,
+    *(tuple(table.columns) for table in (COMPOSITION, PROMOTED_TOKENS, EXEMPLAR_TOKENS)),
+)
 
 
 def check_arrays(
@@ -180,20 +194,25 @@ class _StudyChecker:
             raise _error(
                 path,
                 f"got columns {', '.join(map(str, columns))}",
-                "the columns of tokens or nearest",
+                "the columns of a table of the study",
             )
-        bounds = {"sentence": (1, "sentences"), "position": (0, "limit"), "layer": (0, "layers")}
+        bounds = {
+            "sentence": (1, "sentences"),
+            "layer": (0, "layers"),
+            "lower_layer": (0, "layers"),
+        } | dict.fromkeys(("position", "query", "key"), (0, "limit"))
         layers = max((stack.n_layers for stack in self._stacks.values()), default=0)
         for name, (low, highest) in bounds.items():
-            values = table[name].dropna()
-            if not len(values):
+            if name not in table or table[name].dropna().empty:
                 continue
+            values = table[name].dropna()
             if values.dtype.kind not in "iuf":
                 raise _error(f"{path}/{name}", f"got {values.dtype}", "numbers")
             rule = Rule("", low, highest)
             sizes = self.bounds | {"layers": layers - 1}
             self._check_bounds(values.min(), values.max(), f"{path}/{name}", sizes, rule)
-        unknown = [str(stack) for stack in table["stack"].unique() if stack not in self._stacks]
+        stacks = table["stack"].unique() if "stack" in table else ()
+        unknown = [str(stack) for stack in stacks if stack not in self._stacks]
         if unknown:
             raise _error(f"{path}/stack", f"got {', '.join(unknown)}", " or ".join(self._stacks))
 

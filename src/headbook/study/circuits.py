@@ -4,13 +4,17 @@ Numbers of single heads are rows of the table `heads`, where each is a metric of
 (`headbook.metrics.circuits`).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
-from headbook.study.tables import ESTIMATE_COLUMNS, HEAD_COLUMNS, Table
+from headbook.analysis.accumulators import Estimates
+from headbook.schema import AttentionStack, HeadKey, SinkView
+from headbook.study.tables import ESTIMATE_COLUMNS, HEAD_COLUMNS, HEADS, Table
 
 if TYPE_CHECKING:
     from headbook.study.study import Study
@@ -127,3 +131,28 @@ class CircuitResults:
     sentences: pd.DataFrame = field(
         default_factory=lambda: pd.DataFrame(columns=[*SENTENCE_COLUMNS])
     )
+
+    def estimates(self, stack: AttentionStack) -> Mapping[HeadKey, Estimates]:
+        """Return the numbers of the heads of a stack by metric and label.
+
+        *Shape:* ``(layer, head)`` each; NaN for heads without a number.
+        """
+        own = self.numbers[self.numbers["stack"] == stack.name]
+        found = {}
+        for (metric, label), rows in own.groupby(["metric", "label"], sort=False):
+            cells = rows["layer"].to_numpy(int), rows["head"].to_numpy(int)
+            arrays = []
+            for column in ("value", "low", "high", "n_sentences", "n_observations"):
+                array = np.full((stack.n_layers, stack.n_heads), np.nan)
+                array[cells] = rows[column].to_numpy(float)
+                arrays.append(array)
+            value, low, high, sentences, observations = arrays
+            counts = np.nan_to_num(sentences).astype(np.int64)
+            key = HeadKey(str(metric), SinkView.RAW, str(label))
+            found[key] = Estimates(value, low, high, counts, observations, sentences)
+        return found
+
+    @property
+    def head_rows(self) -> pd.DataFrame:
+        """Numbers of single heads as rows of the table ``heads``."""
+        return self.numbers.assign(view=str(SinkView.RAW))[[*HEADS.columns]]

@@ -33,6 +33,7 @@ FREE_OPTIONS = {  # options that may differ between two studies, with the reason
     "text_column": "the name of a column does not change its texts",
     "subset": "each part may be a part of another dataset",
     "split": "each part may be a part of another dataset",
+    "circuits": "merged studies have no circuits, whose tokens are chosen on one study's sentences",
     "query_key_sentences": "each part keeps the queries and keys of its own sentences",
 }
 # A new option counts as one that changes numbers until it is entered in `FREE_OPTIONS`.

@@ -53,7 +53,7 @@ class NotAvailable:
     key: str = ""
 
 
-SCHEMA = 7  # version of the layout of stored studies
+SCHEMA = 8  # version of the layout of stored studies
 SUMS_KEY = "sha256"  # key of the sums of a study's files in its manifest
 
 

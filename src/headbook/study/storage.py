@@ -26,6 +26,7 @@ from headbook.output_folder import MANIFEST
 from headbook.resources import sha256
 from headbook.schema import BaselineRun
 from headbook.study.array_checks import check_arrays
+from headbook.study.circuits import CircuitResults
 from headbook.study.corpus_sums import CorpusSums, HeadTable
 from headbook.study.manifest import Manifest, changed, read_sealed
 from headbook.study.sentence_data import MapSample, SentenceData
@@ -196,7 +197,10 @@ Tables = Mapping[str, HeadTable]
 ARRAYS_FILE = "arrays.safetensors"
 MAX_READ_BYTES = 1 << 26  # bytes that are read before the file is opened again
 OS_ERROR = re.compile(r"os error (\d+)")  # in messages of safetensors
-TABLE_NAMES = ("tokens", "nearest")
+# Fields of sentence data and of circuits that are tables.
+TABLE_NAMES = (
+    "tokens", "nearest", "numbers", "composition", "promoted", "exemplars", "sentences",
+)  # fmt: skip
 STUDY_FILES = (ARRAYS_FILE, *(f"{name}.parquet" for name in TABLE_NAMES))  # beside the manifest
 READ_ERRORS = (
     OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError, OverflowError,
@@ -214,6 +218,7 @@ class StoredParts:
         baselines: numbers of heads of each baseline, by stack.
         stored_sampled: sampled metrics by stack, stored so that reading a study fits nothing anew.
         map_sample: attention maps by which models are compared.
+        circuits: what heads read and write.
     """
 
     corpus_sums: CorpusSums
@@ -221,6 +226,7 @@ class StoredParts:
     baselines: Mapping[BaselineRun, Tables]
     stored_sampled: Tables
     map_sample: MapSample
+    circuits: CircuitResults
 
 
 def save_study(folder: Path, manifest: Manifest, parts: StoredParts) -> None:

@@ -13,6 +13,7 @@ from headbook.errors import StudyError
 from headbook.output_folder import OutputKind, replace_folder
 from headbook.schema import BaselineRun
 from headbook.study import ablation_tables, storage, tables, token_tables
+from headbook.study.circuits import COMPOSITION, EXEMPLAR_TOKENS, PROMOTED_TOKENS, CircuitResults
 from headbook.study.compatibility import check_compatible
 from headbook.study.contrasts import PairDifferences, pair_differences
 from headbook.study.corpus_sums import (
@@ -23,9 +24,14 @@ from headbook.study.corpus_sums import (
     join_columns,
 )
 from headbook.study.exemplars import choose_exemplars
-from headbook.study.manifest import Check, Manifest, Rounding
+from headbook.study.manifest import Check, Manifest, NotAvailable, Rounding
 from headbook.study.sentence_data import Exemplar, HeadName, MapSample, SentenceData
 
+MERGED_CIRCUITS = NotAvailable(
+    "what heads read and write", "",
+    "this study was merged, and tokens and exemplars are chosen on the sentences of one study; "
+    "collect all sentences in one study",
+)  # fmt: skip
 MAX_NAMED_INPUTS = 3  # inputs that `Study.__repr__` names
 
 
@@ -41,6 +47,8 @@ class Study:
         stored_sampled: sampled metrics by stack, as read from a file; None before a study is saved
             and in merged studies.
         map_sample: attention maps by which models are compared.
+        circuits: what heads read and write; empty in merged studies, since tokens are chosen on the
+            sentences of one study.
     """
 
     manifest: Manifest
@@ -49,6 +57,7 @@ class Study:
     baselines: Mapping[BaselineRun, Mapping[str, HeadTable]] = field(default_factory=dict)
     stored_sampled: Mapping[str, HeadTable] | None = None
     map_sample: MapSample = field(default_factory=MapSample)
+    circuits: CircuitResults = field(default_factory=CircuitResults)
 
     def __repr__(self) -> str:
         """Return three lines: the model and its heads, the sentences, and the date and versions."""
@@ -184,6 +193,21 @@ class Study:
         return ablation_tables.EFFECT_TOKENS.build(self)
 
     @property
+    def composition(self) -> pd.DataFrame:
+        """Table ``composition``: a row for each pair of heads whose weights fit together."""
+        return COMPOSITION.build(self)
+
+    @property
+    def promoted_tokens(self) -> pd.DataFrame:
+        """Table ``promoted_tokens``: a row for each token that a head promotes or suppresses."""
+        return PROMOTED_TOKENS.build(self)
+
+    @property
+    def exemplar_tokens(self) -> pd.DataFrame:
+        """Table ``exemplar_tokens``: a row for each token that a head promotes at an exemplar."""
+        return EXEMPLAR_TOKENS.build(self)
+
+    @property
     def tokens(self) -> pd.DataFrame:
         """Table ``tokens``: a row for each number of a token of a sentence with a page."""
         return token_tables.TOKENS.build(self)
@@ -216,6 +240,7 @@ class Study:
                 self.baselines,
                 self.sampled,
                 self.map_sample,
+                self.circuits,
             )
             storage.save_study(draft, self.manifest, storage.StoredParts(*parts))
 
@@ -245,8 +270,11 @@ class Study:
         if not (self.corpus_sums.class_flows and other.corpus_sums.class_flows):
             corpus_sums = replace(corpus_sums, class_flows={})
         sentence_data = self.sentence_data + other.sentence_data.shifted(shift)
+        manifest = _merge_manifests(self.manifest, other.manifest)
+        if len(self.circuits.numbers) or len(other.circuits.numbers):
+            manifest = replace(manifest, gaps=(*manifest.gaps, MERGED_CIRCUITS))
         return Study(
-            manifest=_merge_manifests(self.manifest, other.manifest),
+            manifest=manifest,
             corpus_sums=corpus_sums,
             baselines={
                 baseline_run: {

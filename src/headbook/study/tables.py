@@ -96,7 +96,9 @@ HEADS: "Table[Study]" = Table(
     "heads",
     "Every number of every head.",
     HEAD_COLUMNS | METRIC_COLUMNS | ESTIMATE_COLUMNS,
-    lambda study: heads_table(study.head_tables, study.attention_layers),
+    lambda study: _with_circuits(
+        heads_table(study.head_tables, study.attention_layers), study.circuits.head_rows
+    ),
     plain_csv_limit=MAX_PLAIN_CSV_BYTES,
 )
 
@@ -119,6 +121,10 @@ def heads_table(
         frame["stack"] = stack
         frames.append(frame[[*HEADS.columns]])
     return pd.concat(frames, ignore_index=True)
+
+
+def _with_circuits(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat([table, rows.astype(table.dtypes)], ignore_index=True) if len(rows) else table
 
 
 def row_of_head(head: HeadName, column: HeadKey) -> RowKey:
