@@ -14,22 +14,21 @@ from typing import Any
 
 import torch
 
-from headbook.model.architecture import Architecture
 from headbook.model.devices import read_parameter
 from headbook.model.load import Model, word_embedding
 from headbook.model.logit_lens import LogitLens
 from headbook.model.output_projection import is_linear, matrix
 from headbook.study.circuits import OutputSpace
-from headbook.text.batch import Batch
 
 LONG = 1e3  # length of a vector, beside which the constant in the divisor of a norm is nothing
 ROWS_PER_PASS = 4096  # states that pass through the head at a time
+ROWS_PER_CHECK = 64  # states whose logits are compared at a time
 MAX_DERIVATIVE_STATES = 32  # real states at which a derivative is taken
 STEP = 1e-2  # of a derivative, as a share of the root mean square of a state
 MAX_ERROR = 0.02  # difference from the linear map, relative to the response, by rounding
-POST_NORM = (
-    "A norm follows each addition to the residual stream (post-norm): contributions leave out the "
-    "gains and scales of the norms between a head and the last layer."
+NORMED_BLOCKS = (
+    "Norms follow attention blocks (post-norm, or a norm of its own for each block): contributions "
+    "leave out the gains and scales of the norms between a head and the last layer."
 )
 TRANSFORMED = (
     "The language-model head transforms states before the unembedding: contributions use the mean "
@@ -75,13 +74,12 @@ class TokenDirections:
 
 
 def token_directions(
-    model: Model, architecture: Architecture, lens: LogitLens | None, states: torch.Tensor
+    model: Model, lens: LogitLens | None, states: torch.Tensor
 ) -> TokenDirections | str:
     """Return the map that turns head outputs into tokens, or the reason why there is none.
 
     Args:
         model: the model.
-        architecture: the model's architecture.
         lens: language-model head; None without one.
         states: real states of the last layer. *Shape:* ``(row, width)``.
     """
@@ -91,10 +89,6 @@ def token_directions(
     if module is None:
         return "the output embedding of this architecture is not known"
     remarks = []
-    sites = architecture.ends.sites
-    stacks = {lens.stack} | ({"cross"} if lens.stack == "decoder" else set())
-    if any(site.closed for (stack, _), site in sites.items() if stack in stacks):
-        remarks.append(POST_NORM)
     long = LONG * torch.eye(states.shape[-1], device=states.device)
     up, down = _responses(lens, long), _responses(lens, -long)
     transform, offset = (up - down) / 2, ((up + down) / 2).mean(0)
@@ -201,7 +195,7 @@ def _logit_factor(lens: LogitLens, module: Any, states: torch.Tensor) -> float |
 
 
 def residual_sum_error(
-    directions: TokenDirections, lens: LogitLens, parts: torch.Tensor, batch: Batch
+    directions: TokenDirections, lens: LogitLens, parts: torch.Tensor, states: torch.Tensor
 ) -> float:
     """Return the largest difference between summed contributions and centred logits.
 
@@ -209,12 +203,16 @@ def residual_sum_error(
         directions: map from the residual stream to tokens.
         lens: language-model head.
         parts: sum of the embedding and of the outputs of all heads and feed-forward blocks.
-            *Shape:* ``(sentence, token, width)``.
-        batch: the sentences.
+            *Shape:* ``(row, width)``.
+        states: states of the last layer. *Shape:* ``(row, width)``.
     """
-    valid = batch.texts[lens.architecture.stacks[lens.stack].queries].valid
-    states = lens.final_states(batch)[valid]
-    scale = directions.scale(lens, states)[:, None]
-    logits = lens.logits(states).float()
-    summed = parts[valid].float() @ directions.matrix / scale + directions.constant
-    return float((summed - (logits - logits.mean(-1, keepdim=True))).abs().max())
+    largest = 0.0
+    for part, state in zip(
+        parts.float().split(ROWS_PER_CHECK), states.split(ROWS_PER_CHECK), strict=True
+    ):
+        logits = lens.logits(state).float()
+        scale = directions.scale(lens, state)[:, None]
+        summed = part @ directions.matrix / scale + directions.constant
+        difference = summed - (logits - logits.mean(-1, keepdim=True))
+        largest = max(largest, float(difference.abs().max()))
+    return largest
