@@ -161,7 +161,8 @@ class HeadAblator:
         tokens, logits = np.zeros((2, len(scored), len(sets)))
         before = np.zeros(len(scored))
         draws = N_DONORS if replacement is Replacement.RESAMPLE else 1
-        for set_indices, ablated in self.passes(masked, states, sets, replacement, means, donors):
+        passes = self.passes(masked, states, sets, replacement, means=means, donors=donors)
+        for set_indices, ablated in passes:
             changes = self.functions.changes(batch, clean, ablated)
             for row, target in enumerate(self.functions.targets):
                 sums = changes.sums[target].T.cpu().numpy()
@@ -186,6 +187,7 @@ class HeadAblator:
         states: LayerStates,
         sets: Sequence[HeadSet],
         replacement: Replacement,
+        *,
         means: MeanOutputs,
         donors: DonorOutputs | None = None,
     ) -> Iterator[tuple[list[int], torch.Tensor]]:

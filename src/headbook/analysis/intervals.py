@@ -267,6 +267,8 @@ def median_interval(values: Floats, cluster: Ints, seed: int = 0) -> tuple[float
     order = np.argsort(values, kind="stable")
     below = times[:, cluster_index[order]].cumsum(1)
     middle = below[:, -1:] / 2
-    lower, upper = (values[order][reached.argmax(1)] for reached in (below >= middle, below > middle))
+    lower, upper = (
+        values[order][reached.argmax(1)] for reached in (below >= middle, below > middle)
+    )
     low, high = np.percentile((lower + upper) / 2, (2.5, 97.5))
     return float(low), float(high)

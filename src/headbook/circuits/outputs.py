@@ -23,15 +23,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from headbook.ablation.targets import TargetFunctions
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, RatioSums
 from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.intervals import median_interval
 from headbook.circuits.sample_outputs import SampleOutputs
 from headbook.circuits.towards import exemplar_sentences
-from headbook.model.architecture import Architecture, AttentionPlace
-from headbook.model.load import Model
-from headbook.model.logit_lens import LogitLens
+from headbook.metrics.circuits import attended_rank
+from headbook.model.architecture import AttentionPlace
 from headbook.study.circuits import (
     EXEMPLAR_TOKENS,
     NUMBER_COLUMNS,
@@ -49,8 +47,6 @@ N_KEY_TOKENS, N_READ = 10, 5  # read tokens of a head, and tokens that each of t
 MIN_OCCURRENCES = 5  # of a read token in the sample
 LONGEST = 0.1  # share of the queries of each half whose output is longest
 MAX_BLOCK_LOGITS = 1 << 24  # contributions in memory at a time
-RANK, TOP, BOTTOM = "attended_rank", "in top 10", "in bottom 10"
-N_EXTREME = 10  # ranks that count as top or bottom
 
 Rows = Iterator[tuple[str, dict[str, Any]]]  # name of a table, and a row
 
@@ -72,36 +68,21 @@ def top_key_tokens(affinities: Mapping[str, Affinities]) -> dict[AttentionPlace,
     return entries
 
 
-def measure_outputs(
-    model: Model,
-    architecture: Architecture,
-    lens: LogitLens | None,
-    functions: TargetFunctions,
-    batches: Iterable[Batch],
-    key_tokens: Mapping[AttentionPlace, Ints],
-) -> tuple[CircuitResults, float]:
-    """Return the tokens that heads promote, and the error of summed contributions.
+def measure_outputs(outputs: SampleOutputs, batches: Iterable[Batch]) -> CircuitResults:
+    """Return the tokens that heads promote.
 
     Args:
-        model: the model.
-        architecture: the model's architecture.
-        lens: language-model head; None without one.
-        functions: targets of ablation, which choose the masked tokens of masked language models.
+        outputs: outputs of all heads, without sentences; afterwards with those of the batches.
         batches: small batches of the sample, such as `AblationSample.batches`.
-        key_tokens: result of `top_key_tokens`.
-
-    Returns:
-        The results, and the error as in `SampleOutputs`.
 
     Raises:
-        ModelError: outputs of heads, or the way from outputs to tokens, are unknown.
+        ModelError: the way from outputs to tokens is unknown.
     """
-    outputs = SampleOutputs(model, architecture, lens, functions, key_tokens)
     for batch in batches:
         outputs.add(batch)
         if outputs.is_full:
             break
-    return _results(outputs), outputs.error
+    return _results(outputs)
 
 
 def _results(outputs: SampleOutputs) -> CircuitResults:
@@ -114,7 +95,9 @@ def _results(outputs: SampleOutputs) -> CircuitResults:
     probability = _true_probabilities(outputs, queries[:, 2], chosen.values())
     n_entries = min(outputs.directions.matrix.shape[1], len(outputs.model.tokenizer))
     for place in outputs.places:
-        layer = LayerContributions(outputs, place, queries, chosen[place], probability, n_entries)
+        layer = LayerContributions(
+            outputs, place, queries, chosen[place], probability=probability, n_entries=n_entries
+        )
         for name, row in layer.rows():
             tables[name].append({"stack": place.stack, "layer": place.layer} | row)
     exemplars = pd.DataFrame(tables["exemplars"], columns=[*EXEMPLAR_TOKENS.columns])
@@ -183,6 +166,7 @@ class LayerContributions:
         place: AttentionPlace,
         queries: Ints,
         chosen: list[Floats],
+        *,
         probability: Mapping[int, float],
         n_entries: int,
     ) -> None:
@@ -360,22 +344,17 @@ class LayerContributions:
             yield from self._rank_rows(np.array(ranks))
 
     def _rank_rows(self, ranks: Ints) -> Rows:
-        """Yield the median rank of attended tokens, and counts of the first and last ten ranks."""
+        """Yield the median rank of attended tokens, and counts of the first and last ranks."""
         low, high = median_interval(ranks.astype(np.float64), np.arange(len(ranks)))
-        last = self._n_entries - N_EXTREME
-        for label, value, interval in (
-            ("", float(np.median(ranks)), (low, high)),
-            (TOP, float((ranks <= N_EXTREME).sum()), (None, None)),
-            (BOTTOM, float((ranks > last).sum()), (None, None)),
-        ):
+        for label, value in attended_rank.measure(ranks, self._n_entries).items():
             yield (
                 "numbers",
                 {
-                    "metric": RANK,
+                    "metric": attended_rank.METRIC.id,
                     "label": label,
                     "value": value,
-                    "low": interval[0],
-                    "high": interval[1],
+                    "low": low if label == attended_rank.MEDIAN else None,
+                    "high": high if label == attended_rank.MEDIAN else None,
                     "n_sentences": len(ranks),
                     "n_observations": len(ranks),
                 },

@@ -81,7 +81,9 @@ class SampleOutputs:
         stacks = {"self", "decoder", "cross"} if lens is not None else {"self"}
         ends = architecture.ends.projections
         self.places = [
-            call for call in architecture.calls if call.stack in stacks and (call.stack, call.layer) in ends
+            call
+            for call in architecture.calls
+            if call.stack in stacks and (call.stack, call.layer) in ends
         ]
         if not architecture.hooked or not self.places or self.stack not in architecture.layers:
             reason = architecture.unhooked or "no output projection or no layer was found"
@@ -112,7 +114,10 @@ class SampleOutputs:
         return sum(z.numel() * z.element_size() for z in kept) >= MAX_BYTES
 
     def output_weights(self, place: AttentionPlace, width: int) -> torch.Tensor:
-        """Return W_O of each head, as the residual stream adds it. *Shape:* ``(head, d, width)``."""
+        """Return W_O of each head with the factor of the residual stream.
+
+        *Shape:* ``(head, state width, width)``.
+        """
         projection = self.architecture.ends.projections[place.stack, place.layer]
         return self._block_scale(place) * projection.slices(width).float()
 
@@ -178,9 +183,7 @@ class SampleOutputs:
             if place in self.places:
                 calls[place] = attention
 
-        def keep_state(
-            stack: str, layer: int, point: ResidualPoint, vectors: torch.Tensor
-        ) -> None:
+        def keep_state(stack: str, layer: int, point: ResidualPoint, vectors: torch.Tensor) -> None:
             points[stack, layer, point] = vectors
 
         with observe_states(self.model, self.architecture, keep_state):
@@ -300,4 +303,3 @@ class SampleOutputs:
         where = torch.stack([head, slot, sentence + len(self.items)], 1).cpu().numpy()
         rows = torch.cat([mass[..., None], sums], -1)[sentence, head, slot]
         self.read[place].append((where, rows.cpu()))
-

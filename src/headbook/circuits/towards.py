@@ -26,6 +26,8 @@ from headbook.ablation.sample import AblationSample
 from headbook.ablation.targets import pooled
 from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.intervals import median_interval
+from headbook.metrics.base import CircuitMetric
+from headbook.metrics.circuits import towards_control, towards_rank
 from headbook.model.forward import run_forward
 from headbook.model.load import Model
 from headbook.model.probe import hidden_states_of
@@ -49,7 +51,6 @@ N_EXEMPLARS = 12  # sentences that a head moves most
 N_LISTED = 10  # words of a head in each direction
 N_TO, N_FROM = 5, 3  # words of one sentence in each direction
 TO, FROM = "to", "from"
-RANK, CONTROL = "towards_rank", "towards_control"
 
 
 def why_no_towards(model: Model, n_sentences: int) -> str:
@@ -108,11 +109,11 @@ def measure_towards(
             _head_tables(
                 head,
                 [*words],
-                [items[row] for row in rows],
-                [spoken[place] for place in strongest],
-                [received[head.layer][row][head.head] for row in rows],
-                cosines,
-                size[strongest],
+                items=[items[row] for row in rows],
+                spoken=[spoken[place] for place in strongest],
+                received=[received[head.layer][row][head.head] for row in rows],
+                cosines=cosines,
+                size=size[strongest],
             )
         )
     numbers, promoted, exemplars = (
@@ -204,7 +205,8 @@ def _moved(
         run_forward(model, heads.architecture, batch, keep)
         whole = _sentence_vectors(states.after[heads.read][-1], texts.valid, model)
         change = np.zeros((len(whole), len(sets), whole.shape[-1]), np.float32)
-        for indices, ablated in ablator.passes(batch, states, sets, Replacement.MEAN, means):
+        passes = ablator.passes(batch, states, sets, Replacement.MEAN, means=means)
+        for indices, ablated in passes:
             without = _sentence_vectors(ablated, texts.valid, model)
             change[:, indices] = (whole - without).transpose(0, 1).cpu().numpy()
         changes.append(change)
@@ -235,6 +237,7 @@ def _content_words(
 def _head_tables(
     head: HeadName,
     words: Sequence[str],
+    *,
     items: Sequence[TokenizedSentence],
     spoken: Sequence[Mapping[int, int]],
     received: Sequence[Floats],
@@ -253,15 +256,15 @@ def _head_tables(
         size: lengths of the changes. *Shape:* ``(sentence,)``.
     """
     exemplars = []
-    ranks: dict[str, list[tuple[int, int]]] = {RANK: [], CONTROL: []}
+    attended: list[tuple[int, int]] = []
+    others: list[tuple[int, int]] = []
     for place, (item, row_at, scores) in enumerate(zip(items, spoken, cosines, strict=True)):
         rank_of = {row: int((scores > scores[row]).sum()) + 1 for row in row_at.values()}
         key = None
         if row_at:
             key = max(row_at, key=received[place].__getitem__)
-            ranks[RANK].append((rank_of[row_at[key]], place))
-            others = {*row_at.values()} - {row_at[key]}
-            ranks[CONTROL] += [(rank_of[row], place) for row in sorted(others)]
+            attended.append((rank_of[row_at[key]], place))
+            others += [(rank, place) for row, rank in rank_of.items() if row != row_at[key]]
         start = {
             "exemplar": place + 1,
             "sentence": item.sentence.index + 1,
@@ -276,7 +279,11 @@ def _head_tables(
                 start | {"kind": kind, "rank": rank, "token": words[row], "value": scores[row]}
                 for rank, row in enumerate(order, 1)
             ]
-    numbers = [_median_row(metric, ranked) for metric, ranked in ranks.items() if ranked]
+    numbers = [
+        _median_row(metric, ranked)
+        for metric, ranked in ((towards_rank.METRIC, attended), (towards_control.METRIC, others))
+        if ranked
+    ]
     name = {"stack": head.stack, "layer": head.layer, "head": head.head}
     return (
         pd.DataFrame([name | row for row in numbers], columns=[*NUMBER_COLUMNS]),
@@ -287,14 +294,14 @@ def _head_tables(
     )
 
 
-def _median_row(metric: str, ranked: Sequence[tuple[int, int]]) -> dict[str, Any]:
+def _median_row(metric: CircuitMetric, ranked: Sequence[tuple[int, int]]) -> dict[str, Any]:
     """Return the median of ranks of words in sentences, with its interval."""
     values, sentences = np.array(ranked, np.float64).T
     low, high = median_interval(values, sentences.astype(np.int64))
     return {
-        "metric": metric,
+        "metric": metric.id,
         "label": "",
-        "value": float(np.median(values)),
+        "value": metric.measure(values),
         "low": low,
         "high": high,
         "n_sentences": len({*sentences}),
@@ -336,7 +343,12 @@ def exemplar_sentences(
     """Return the texts of exemplars with the character offsets of their tokens."""
     shown = {*exemplars["sentence"]}
     rows = [
-        (item.sentence.index + 1, tokens.text, tokens.spans[:, 0].tolist(), tokens.spans[:, 1].tolist())
+        (
+            item.sentence.index + 1,
+            tokens.text,
+            tokens.spans[:, 0].tolist(),
+            tokens.spans[:, 1].tolist(),
+        )
         for item in sorted(items, key=lambda item: item.sentence.index)
         for tokens in [item.tokens[side]]
         if item.sentence.index + 1 in shown

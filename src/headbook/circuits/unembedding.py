@@ -68,7 +68,7 @@ class TokenDirections:
 
     def scale(self, lens: LogitLens, states: torch.Tensor) -> torch.Tensor:
         """Return the scale of the final norm at states of the last layer. *Shape:* ``(row,)``."""
-        if not self.scaled or self.transform is None:
+        if not self.scaled or self.transform is None or self.offset is None:
             return torch.ones(len(states), device=states.device)
         return _scale(states.float(), _responses(lens, states) - self.offset, self.transform)
 
@@ -169,13 +169,13 @@ def _mean_derivative(lens: LogitLens, states: torch.Tensor) -> torch.Tensor:
 
     *Shape:* ``(width, input width)``.
     """
-    total = 0
+    total = torch.zeros(())
     for state in states:
         step = STEP * state.square().mean().sqrt()
         steps = step * torch.eye(len(state), device=state.device)
-        total += (_responses(lens, state + steps) - _responses(lens, state - steps)) / (2 * step)
-    derivative: torch.Tensor = total / len(states)
-    return derivative
+        change = _responses(lens, state + steps) - _responses(lens, state - steps)
+        total = total.to(change) + change / (2 * step)
+    return total / len(states)
 
 
 def _logit_factor(lens: LogitLens, module: Any, states: torch.Tensor) -> float | None:
