@@ -318,6 +318,8 @@ class LayerContributions:
         key_side = self._outputs.architecture.stacks[self._place.stack].keys
         ranks = []
         for number, values in enumerate(contributions, 1):
+            if not values.any():  # a head without output promotes nothing
+                continue
             sentence, weight, row, key = self._chosen[head][number - 1]
             key_id = int(self._outputs.key_ids[key_side][int(sentence)][int(key)])
             true = int(self._queries[int(row), 2])

@@ -225,7 +225,8 @@ class SampleOutputs:
     ) -> tuple[torch.Tensor, bool]:
         """Return the sum of embedding, head outputs and feed-forward blocks, by token.
 
-        Also returns whether attention blocks add nothing but head outputs to the residual stream.
+        Also returns whether attention blocks add nothing but head outputs to the residual stream,
+        and no norm follows the addition.
         """
         before = total = points[self.stack, 0, ResidualPoint.PRE].double()
         adds_up = True
@@ -242,7 +243,8 @@ class SampleOutputs:
                 block = self._block_scale(place) * block.double()
                 change = after.double() - before
                 error = (change - block)[valid].norm()
-                adds_up &= bool(error <= MAX_ERROR * change[valid].norm())
+                is_closed = self.architecture.ends.sites[name, layer].closed
+                adds_up &= not is_closed and bool(error <= MAX_ERROR * change[valid].norm())
                 total, before = total + block, after.double()
             post = points[self.stack, layer, ResidualPoint.POST].double()
             total, before = total + post - before, post
