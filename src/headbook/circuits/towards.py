@@ -47,6 +47,7 @@ MAX_WORDS = 25_000  # single words that are run alone
 MIN_LETTERS = 3  # of a word
 WORDS_PER_PASS = 512
 ENTRIES_PER_CHUNK = 4096  # vocabulary entries that are tokenized together
+ROUNDED = 8  # decimals of the length of a change
 N_EXEMPLARS = 12  # sentences that a head moves most
 N_LISTED = 10  # words of a head in each direction
 N_TO, N_FROM = 5, 3  # words of one sentence in each direction
@@ -101,10 +102,12 @@ def measure_towards(
     parts = []
     for number, head in enumerate(ablator.head_names):
         size = np.linalg.norm(moved[different, number], axis=1)
-        strongest = np.argsort(-size.round(9), kind="stable")[:N_EXEMPLARS]
+        strongest = np.argsort(-size.round(ROUNDED), kind="stable")[:N_EXEMPLARS]
+        if size[strongest[-1]] < 10**-ROUNDED:  # rounding has no direction
+            continue
         rows = different[strongest]
         change = moved[rows, number].astype(np.float64)
-        cosines = (change / np.maximum(size[strongest, None], np.finfo(float).tiny)) @ vectors.T
+        cosines = (change / size[strongest, None]) @ vectors.T
         parts.append(
             _head_tables(
                 head,
