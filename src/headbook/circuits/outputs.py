@@ -20,23 +20,16 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, RatioSums
 from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.intervals import median_interval
 from headbook.circuits.sample_outputs import SampleOutputs
-from headbook.circuits.towards import exemplar_sentences
+from headbook.circuits.towards import circuit_tables, exemplar_sentences
 from headbook.metrics.circuits import attended_rank
 from headbook.model.architecture import AttentionPlace
-from headbook.study.circuits import (
-    EXEMPLAR_TOKENS,
-    NUMBER_COLUMNS,
-    PROMOTED_TOKENS,
-    CircuitResults,
-    OutputSpace,
-)
+from headbook.study.circuits import CircuitResults, OutputSpace
 from headbook.study.token_sums import KEY, Affinities, favoured_tokens
 from headbook.text.batch import Batch
 
@@ -100,15 +93,13 @@ def _results(outputs: SampleOutputs) -> CircuitResults:
         )
         for name, row in layer.rows():
             tables[name].append({"stack": place.stack, "layer": place.layer} | row)
-    exemplars = pd.DataFrame(tables["exemplars"], columns=[*EXEMPLAR_TOKENS.columns])
+    frames = circuit_tables(tables)
     return CircuitResults(
         space=outputs.directions.space,
         vocabulary=n_entries,
         remarks=outputs.remarks,
-        numbers=pd.DataFrame(tables["numbers"], columns=[*NUMBER_COLUMNS]),
-        promoted=pd.DataFrame(tables["promoted"], columns=[*PROMOTED_TOKENS.columns]),
-        exemplars=exemplars,
-        sentences=exemplar_sentences(outputs.items, exemplars, outputs.side),
+        sentences=exemplar_sentences(outputs.items, frames["exemplars"], outputs.side),
+        **frames,
     )
 
 

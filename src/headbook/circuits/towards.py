@@ -10,7 +10,8 @@ the word of the sentence that the head attends to most, beside the ranks of the 
 of these sentences.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,6 @@ from headbook.study.circuits import (
     CircuitResults,
     OutputSpace,
 )
-from headbook.study.sentence_data import HeadName
 from headbook.text.tokens import TokenizedSentence
 
 MAX_WORDS = 25_000  # single words that are run alone
@@ -98,37 +98,34 @@ def measure_towards(
     items, hashes, received, moved = _moved(ablator, sample, advanced)
     different = np.unique(hashes, return_index=True)[1]
     row_of_word = {word: row for row, word in enumerate(words)}
-    spoken = [_content_words(model, items[row], row_of_word) for row in different]
-    parts = []
+    spoken = {row: _content_words(model, items[row], row_of_word) for row in different}
+    tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for number, head in enumerate(ablator.head_names):
-        size = np.linalg.norm(moved[different, number], axis=1)
-        strongest = np.argsort(-size.round(ROUNDED), kind="stable")[:N_EXEMPLARS]
-        if size[strongest[-1]] < 10**-ROUNDED:  # rounding has no direction
+        length = np.linalg.norm(moved[:, number].astype(np.float64), axis=1)
+        rows = different[np.argsort(-length[different].round(ROUNDED), kind="stable")]
+        rows = rows[:N_EXEMPLARS]
+        if length[rows[-1]] < 10**-ROUNDED:  # rounding has no direction
             continue
-        rows = different[strongest]
-        change = moved[rows, number].astype(np.float64)
-        cosines = (change / size[strongest, None]) @ vectors.T
-        parts.append(
-            _head_tables(
-                head,
-                [*words],
-                items=[items[row] for row in rows],
-                spoken=[spoken[place] for place in strongest],
-                received=[received[head.layer][row][head.head] for row in rows],
-                cosines=cosines,
-                size=size[strongest],
-            )
-        )
-    numbers, promoted, exemplars = (
-        pd.concat([part[table] for part in parts], ignore_index=True) for table in range(3)
-    )
+        cosines = (moved[rows, number] / length[rows, None]) @ vectors.T
+        attended = [
+            max(spoken[row], key=received[head.layer][row][head.head].__getitem__, default=None)
+            for row in rows
+        ]
+        sentences = zip(rows, attended, cosines, strict=True)
+        exemplars = [
+            {"sentence": items[row].sentence.index + 1, "weight": length[row], "key": key}
+            | _ranks([*words], spoken[row], key, scores)
+            for row, key, scores in sentences
+        ]
+        name = {"stack": head.stack, "layer": head.layer, "head": head.head}
+        for table, table_row in _head_rows([*words], exemplars, cosines):
+            tables[table].append(name | table_row)
+    frames = circuit_tables(tables)
     return CircuitResults(
         space=OutputSpace.SENTENCE_VECTORS,
         vocabulary=len(words),
-        numbers=numbers,
-        promoted=promoted,
-        exemplars=exemplars,
-        sentences=exemplar_sentences(items, exemplars, Side.SOURCE),
+        sentences=exemplar_sentences(items, frames["exemplars"], Side.SOURCE),
+        **frames,
     )
 
 
@@ -237,64 +234,54 @@ def _content_words(
     return rows
 
 
-def _head_tables(
-    head: HeadName,
-    words: Sequence[str],
-    *,
-    items: Sequence[TokenizedSentence],
-    spoken: Sequence[Mapping[int, int]],
-    received: Sequence[Floats],
-    cosines: Floats,
-    size: Floats,
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return numbers, listed words and exemplars of one head.
+def _ranks(
+    words: Sequence[str], spoken: Mapping[int, int], key: int | None, scores: Floats
+) -> dict[str, Any]:
+    """Return the attended word of a sentence with its rank, and the ranks of other content words.
 
     Args:
-        head: the head.
         words: all words.
-        items: sentences that the head moves most, the first moved most.
-        spoken: row of each content word, by position, of each sentence.
-        received: attention to each token of each sentence. *Shape:* ``(token,)`` each.
-        cosines: cosines of changes and words. *Shape:* ``(sentence, word)``.
-        size: lengths of the changes. *Shape:* ``(sentence,)``.
+        spoken: row of each content word of the sentence, by position.
+        key: position of the attended word; None without a content word.
+        scores: cosines of the change and all words. *Shape:* ``(word,)``.
     """
-    exemplars = []
+    if key is None:
+        return {"key_token": "", "key_rank": None, "other_ranks": []}
+    rank_of = {row: int((scores > scores[row]).sum()) + 1 for row in spoken.values()}
+    others = [rank for row, rank in rank_of.items() if row != spoken[key]]
+    return {
+        "key_token": words[spoken[key]],
+        "key_rank": rank_of[spoken[key]],
+        "other_ranks": others,
+    }
+
+
+def _head_rows(
+    words: Sequence[str], exemplars: Sequence[dict[str, Any]], cosines: Floats
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield names of tables with the rows of one head.
+
+    Args:
+        words: all words.
+        exemplars: sentences that the head moves most, the first moved most.
+        cosines: cosines of changes and words. *Shape:* ``(sentence, word)``.
+    """
     attended: list[tuple[int, int]] = []
     others: list[tuple[int, int]] = []
-    for place, (item, row_at, scores) in enumerate(zip(items, spoken, cosines, strict=True)):
-        rank_of = {row: int((scores > scores[row]).sum()) + 1 for row in row_at.values()}
-        key = None
-        if row_at:
-            key = max(row_at, key=received[place].__getitem__)
-            attended.append((rank_of[row_at[key]], place))
-            others += [(rank, place) for row, rank in rank_of.items() if row != row_at[key]]
-        start = {
-            "exemplar": place + 1,
-            "sentence": item.sentence.index + 1,
-            "key": key,
-            "weight": size[place],
-            "key_token": "" if key is None else words[row_at[key]],
-            "key_rank": None if key is None else rank_of[row_at[key]],
-            "true_token": "",
-        }
+    for place, (exemplar, scores) in enumerate(zip(exemplars, cosines, strict=True), 1):
+        others += [(rank, place) for rank in exemplar.pop("other_ranks")]
+        if exemplar["key"] is not None:
+            attended.append((exemplar["key_rank"], place))
+        start = exemplar | {"exemplar": place, "true_token": ""}
         for kind, order in ((TO, largest(scores, N_TO)), (FROM, largest(-scores, N_FROM))):
-            exemplars += [
-                start | {"kind": kind, "rank": rank, "token": words[row], "value": scores[row]}
-                for rank, row in enumerate(order, 1)
-            ]
-    numbers = [
-        _median_row(metric, ranked)
-        for metric, ranked in ((towards_rank.METRIC, attended), (towards_control.METRIC, others))
-        if ranked
-    ]
-    name = {"stack": head.stack, "layer": head.layer, "head": head.head}
-    return (
-        pd.DataFrame([name | row for row in numbers], columns=[*NUMBER_COLUMNS]),
-        pd.DataFrame(
-            [name | row for row in _listed(words, cosines)], columns=[*PROMOTED_TOKENS.columns]
-        ),
-        pd.DataFrame([name | row for row in exemplars], columns=[*EXEMPLAR_TOKENS.columns]),
-    )
+            for rank, row in enumerate(order, 1):
+                word = {"kind": kind, "rank": rank, "token": words[row], "value": scores[row]}
+                yield "exemplars", start | word
+    for metric, ranked in ((towards_rank.METRIC, attended), (towards_control.METRIC, others)):
+        if ranked:
+            yield "numbers", _median_row(metric, ranked)
+    for table_row in _listed(words, cosines):
+        yield "promoted", table_row
 
 
 def _median_row(metric: CircuitMetric, ranked: Sequence[tuple[int, int]]) -> dict[str, Any]:
@@ -338,6 +325,18 @@ def largest(scores: Floats, count: int) -> Ints:
     least = np.partition(scores, len(scores) - count)[len(scores) - count]
     candidates = np.flatnonzero(scores >= least)
     return candidates[np.argsort(-scores[candidates], kind="stable")][:count]
+
+
+def circuit_tables(rows: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, pd.DataFrame]:
+    """Return the tables of results by name of the field; columns that a row lacks are empty."""
+    columns: dict[str, Iterable[str]] = {
+        "numbers": NUMBER_COLUMNS,
+        "promoted": PROMOTED_TOKENS.columns,
+        "exemplars": EXEMPLAR_TOKENS.columns,
+    }
+    return {
+        name: pd.DataFrame(rows.get(name, []), columns=[*names]) for name, names in columns.items()
+    }
 
 
 def exemplar_sentences(

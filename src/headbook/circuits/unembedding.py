@@ -88,7 +88,6 @@ def token_directions(
     module = _output_embedding(lens)
     if module is None:
         return "the output embedding of this architecture is not known"
-    remarks = []
     long = LONG * torch.eye(states.shape[-1], device=states.device)
     up, down = _responses(lens, long), _responses(lens, -long)
     transform, offset = (up - down) / 2, ((up + down) / 2).mean(0)
@@ -97,26 +96,19 @@ def token_directions(
     predicted = predicted / _scale(states.float(), response, transform)[:, None]
     scaled = bool((predicted - response).norm() <= MAX_ERROR * response.norm())
     if not scaled:
-        remarks.append(TRANSFORMED)
         transform = _mean_derivative(lens, states[:MAX_DERIVATIVE_STATES].float())
     factor = _logit_factor(lens, module, states[:1])
-    if factor is None:
-        remarks.append(RESCALED)
+    remarks = ((TRANSFORMED, not scaled), (RESCALED, factor is None))
     unembedding = matrix(module).to(states.device, torch.float32) * (factor or 1.0)
     directions, constant = transform @ unembedding.T, unembedding @ offset
     directions -= directions.mean(1, keepdim=True)
     bias = read_parameter(module, "bias")
     if bias is not None:
         constant += bias.to(constant) * (factor or 1.0)
-    return TokenDirections(
-        OutputSpace.UNEMBEDDING,
-        directions,
-        constant - constant.mean(),
-        transform,
-        offset,
-        scaled,
-        tuple(remarks),
-    )
+    constant -= constant.mean()
+    said = tuple(remark for remark, applies in remarks if applies)
+    space = OutputSpace.UNEMBEDDING
+    return TokenDirections(space, directions, constant, transform, offset, scaled, said)
 
 
 def _input_embeddings(model: Model, width: int) -> TokenDirections | str:
