@@ -1,20 +1,20 @@
 """What heads promote, against plain hooks on the models of transformers and whole matrices."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil, isnan
 from pathlib import Path
 from typing import Any
 
-import hand_model
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
+import hand_model
 import tiny
 from headbook.ablation.logit_targets import target_functions
 from headbook.ablation.sample import ablation_sample
@@ -64,11 +64,11 @@ def measured(folder: Path, texts: Path) -> Iterator[Measured]:
         items = [*run.sentences.reread(range(len(run.corpus)))]
         architecture, batch = run.architecture, run.sentences.batch
         sample = ablation_sample(items, 40 * 16, batch, alike=not architecture.padded)
-        lens = make_logit_lens(run.model, architecture)
+        found = make_logit_lens(run.model, architecture)
         side = architecture.stacks[
             "decoder" if "decoder" in architecture.stacks else "self"
         ].queries
-        lens = lens if isinstance(lens, LogitLens) else None
+        lens = found if isinstance(found, LogitLens) else None
         functions = target_functions(lens, side, run.model.tokenizer.mask_token_id)
         the = run.model.tokenizer(" the" if "gpt2" in folder.name else "the")["input_ids"]
         ordinary = [t for t in the if t not in run.model.tokenizer.all_special_ids][:1]
@@ -180,12 +180,13 @@ class Twin:
             "p": out.logits[0].softmax(-1), "number": item.sentence.index + 1,
         }  # fmt: skip
 
-    def z(self, sentence: dict[str, Any], layer: int, head: int, i: int) -> torch.Tensor:
+    def z(self, sentence: dict[str, Any], layer: int, head: int, i: int) -> Any:
+        """Return the output of a head at a query."""
         width = tiny.WIDTH // tiny.HEADS
         return sentence["z"][layer][i, head * width : (head + 1) * width]
 
-    def written(self, layer: int, head: int, z: torch.Tensor) -> torch.Tensor:
-        """One vector as the stream gets it, centred where the last norm centres."""
+    def written(self, layer: int, head: int, z: torch.Tensor) -> Any:
+        """Return one vector as the stream gets it, centred where the last norm centres."""
         width = tiny.WIDTH // tiny.HEADS
         end = next(
             module
@@ -197,6 +198,7 @@ class Twin:
         return o - o.mean() if self.family == "gpt2" else o
 
     def mean(self, layer: int, head: int, half: int) -> torch.Tensor:
+        """Return the mean output of a head at the queries of one half."""
         rows = [
             self.z(s, layer, head, i)
             for s in self.sentences
@@ -205,7 +207,8 @@ class Twin:
         ]
         return torch.stack(rows).mean(0)
 
-    def contribution(self, s: dict[str, Any], layer: int, head: int, i: int) -> np.ndarray:
+    def contribution(self, s: dict[str, Any], layer: int, head: int, i: int) -> Any:
+        """Return the contribution to each token of the vocabulary."""
         z = self.z(s, layer, head, i) - self.mean(layer, head, 1 - s["half"])
         entries = len(self.it.outputs.model.tokenizer)
         return (
@@ -373,7 +376,7 @@ def test_heads_of_encoder_decoders_promote_by_the_unembedding_of_the_decoder(
     pairs: Path, tmp_path: Path
 ) -> None:
     folder = tiny.write("t5", tmp_path / "t5")
-    network = AutoModelForSeq2SeqLM.from_pretrained(
+    network: Any = AutoModelForSeq2SeqLM.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="eager"
     ).eval()
     norm, width = network.decoder.final_layer_norm, network.config.d_kv
@@ -393,12 +396,14 @@ def test_heads_of_encoder_decoders_promote_by_the_unembedding_of_the_decoder(
             seen: dict[str, torch.Tensor] = {}
             hooks = [
                 end.register_forward_pre_hook(
-                    lambda _, args, name=name: seen.__setitem__(name, args[0][0])
+                    lambda _, args, name=name, seen=seen: seen.__setitem__(name, args[0][0])
                 )
                 for name, end in ends.items()
             ]
             hooks.append(
-                norm.register_forward_pre_hook(lambda _, args: seen.__setitem__("last", args[0][0]))
+                norm.register_forward_pre_hook(
+                    lambda _, args, seen=seen: seen.__setitem__("last", args[0][0])
+                )
             )
             with torch.no_grad():
                 network(
@@ -412,23 +417,23 @@ def test_heads_of_encoder_decoders_promote_by_the_unembedding_of_the_decoder(
         for stack, end in ends.items():
             for row in it.results.exemplars.query(
                 f"stack == '{stack}' and layer == 1 and head == 2"
-            ).itertuples():
+            ).to_dict("records"):
                 number = next(
-                    n for n, run in enumerate(runs) if run[2].sentence.index + 1 == row.sentence
+                    n for n, run in enumerate(runs) if run[2].sentence.index + 1 == row["sentence"]
                 )
                 part = slice(2 * width, 3 * width)
                 other = [n for n in range(len(runs)) if outputs.half[n] != outputs.half[number]]
                 mean = torch.cat([runs[n][0][stack][runs[n][1]][:, part] for n in other]).mean(0)
                 seen = runs[number][0]
-                sigma = (seen["last"][row.query].square().mean() + norm.variance_epsilon).sqrt()
-                o = (seen[stack][row.query, part] - mean) @ end.weight.T[part]
+                sigma = (seen["last"][row["query"]].square().mean() + norm.variance_epsilon).sqrt()
+                o = (seen[stack][row["query"], part] - mean) @ end.weight.T[part]
                 d = (o / sigma @ unembedding)[: len(outputs.model.tokenizer)].detach().numpy()
-                order = np.argsort(-d if row.kind == "promoted" else d)
-                assert row.token == names[int(order[row.rank - 1])]
-                assert row.value == pytest.approx(d[order[row.rank - 1]], abs=SMALL)
+                order = np.argsort(-d if row["kind"] == "promoted" else d)
+                assert row["token"] == names[int(order[row["rank"] - 1])]
+                assert row["value"] == pytest.approx(d[order[row["rank"] - 1]], abs=SMALL)
                 side = runs[number][2].tokens[outputs.architecture.stacks[stack].keys]
-                key_id = int(side.ids[row.key])
-                assert (row.key_token, row.key_rank) == (
+                key_id = int(side.ids[row["key"]])
+                assert (row["key_token"], row["key_rank"]) == (
                     names[key_id],
                     int((d > d[key_id]).sum()) + 1,
                 )
@@ -455,7 +460,7 @@ def test_the_transform_of_a_masked_head_is_its_mean_derivative(texts: Path, tmp_
 def test_permuted_heads_have_permuted_tables(texts: Path, tmp_path: Path) -> None:
     folder = tiny.write("gpt2", tmp_path / "gpt2", head=True)
     order = [2, 0, 3, 1]
-    network = AutoModelForCausalLM.from_pretrained(folder)
+    network: Any = AutoModelForCausalLM.from_pretrained(folder)
     columns = torch.arange(tiny.WIDTH).view(tiny.HEADS, -1)[order].flatten()
     with torch.no_grad():
         for block in network.transformer.h:
@@ -503,16 +508,20 @@ def test_models_without_a_vocabulary_are_read_by_input_embeddings(
         queries = np.concatenate(outputs.queries)
         half = np.array(outputs.half)[queries[:, 0]]
         weight = outputs.output_weights(AttentionPlace("self", 1), z.shape[-1])
-        for row in rows_of(results.exemplars, 1, 2).itertuples():
+        for row in rows_of(results.exemplars, 1, 2).to_dict("records"):
             place = next(
-                n for n, item in enumerate(outputs.items) if item.sentence.index + 1 == row.sentence
+                n
+                for n, item in enumerate(outputs.items)
+                if item.sentence.index + 1 == row["sentence"]
             )
-            query = int(np.flatnonzero((queries[:, 0] == place) & (queries[:, 1] == row.query))[0])
+            query = int(
+                np.flatnonzero((queries[:, 0] == place) & (queries[:, 1] == row["query"]))[0]
+            )
             o = weight[2] @ (z[query, 2] - z[half != half[query], 2].mean(0))
             cosines = words.double() @ (o / o.norm()).double()
-            best = cosines.argsort(descending=row.kind == "promoted")[row.rank - 1]
-            assert row.token == outputs.model.token_strings[int(best)]
-            assert row.value == pytest.approx(float(cosines[best]), abs=SMALL)
+            best = cosines.argsort(descending=row["kind"] == "promoted")[row["rank"] - 1]
+            assert row["token"] == outputs.model.token_strings[int(best)]
+            assert row["value"] == pytest.approx(float(cosines[best]), abs=SMALL)
 
 
 def test_unknown_outputs_are_an_error_of_one_line(texts: Path, tmp_path: Path) -> None:

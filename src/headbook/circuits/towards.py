@@ -327,7 +327,7 @@ def largest(scores: Floats, count: int) -> Ints:
     return candidates[np.argsort(-scores[candidates], kind="stable")][:count]
 
 
-def circuit_tables(rows: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, pd.DataFrame]:
+def circuit_tables(rows: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Any]:
     """Return the tables of results by name of the field; columns that a row lacks are empty."""
     columns: dict[str, Iterable[str]] = {
         "numbers": NUMBER_COLUMNS,
