@@ -97,7 +97,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-class Twin:
+class Plain:
     """Contributions of a model by whole matrices, one sentence and one head at a time."""
 
     def __init__(self, it: Measured, family: str) -> None:
@@ -229,10 +229,10 @@ def rows_of(table: pd.DataFrame, layer: int, head: int, **more: Any) -> pd.DataF
 def test_exemplars_equal_whole_matrices(family: str, texts: Path, tmp_path: Path) -> None:
     folder = tiny.write(family, tmp_path / family, head=True)
     with measured(folder, texts) as it:
-        twin, names = Twin(it, family), it.outputs.model.token_strings
+        plain, names = Plain(it, family), it.outputs.model.token_strings
         for layer, head in ((0, 1), (1, 3)):
             found = []
-            for s in twin.sentences:
+            for s in plain.sentences:
                 cells = [
                     (float(s["A"][layer][head, i, j]), i, j)
                     for i in s["queries"]
@@ -245,8 +245,8 @@ def test_exemplars_equal_whole_matrices(family: str, texts: Path, tmp_path: Path
             found.sort(key=lambda pair: -pair[0][0])
             ranks = []
             for number, ((weight, i, j), s) in enumerate(found, 1):
-                shown = rows_of(it.results.exemplars, layer, head, exemplar=number)
-                first, d = shown.iloc[0], twin.contribution(s, layer, head, i)
+                listed = rows_of(it.results.exemplars, layer, head, exemplar=number)
+                first, d = listed.iloc[0], plain.contribution(s, layer, head, i)
                 rank = int((d > d[s["ids"][j]]).sum()) + 1
                 ranks.append(rank)
                 assert [*first[["sentence", "query", "key", "key_rank"]]] == [
@@ -257,7 +257,7 @@ def test_exemplars_equal_whole_matrices(family: str, texts: Path, tmp_path: Path
                 ]
                 assert first["weight"] == pytest.approx(weight, abs=SMALL)
                 for kind, sign, count in (("promoted", -1, 5), ("suppressed", 1, 3)):
-                    rows, order = shown[shown["kind"] == kind], np.argsort(sign * d)[:count]
+                    rows, order = listed[listed["kind"] == kind], np.argsort(sign * d)[:count]
                     assert [*rows["token"]] == names.of(order)
                     np.testing.assert_allclose(rows["value"].astype(float), d[order], atol=SMALL)
                 if i in s["true"]:
@@ -280,19 +280,19 @@ def test_promoted_tokens_are_chosen_on_one_half_and_measured_on_the_other(
 ) -> None:
     folder = tiny.write(family, tmp_path / family, head=True)
     with measured(folder, texts) as it:
-        twin, names = Twin(it, family), it.outputs.model.token_strings
+        plain, names = Plain(it, family), it.outputs.model.token_strings
         for layer, head in ((0, 2), (1, 0)):
             longest: list[list[tuple[dict[str, Any], int]]] = []
             for half in (0, 1):
                 queries = [
-                    (s, i) for s in twin.sentences if s["half"] == half for i in s["queries"]
+                    (s, i) for s in plain.sentences if s["half"] == half for i in s["queries"]
                 ]
 
                 def length(
                     query: tuple[dict[str, Any], int], layer: int = layer, head: int = head
                 ) -> float:
                     s, i = query
-                    z = twin.z(s, layer, head, i) - twin.mean(layer, head, 1 - s["half"])
+                    z = plain.z(s, layer, head, i) - plain.mean(layer, head, 1 - s["half"])
                     width = tiny.WIDTH // tiny.HEADS
                     own = it.outputs.output_weights(AttentionPlace("self", layer), width)[head]
                     return float((own.double() @ z).norm())
@@ -300,7 +300,7 @@ def test_promoted_tokens_are_chosen_on_one_half_and_measured_on_the_other(
                 queries.sort(key=length, reverse=True)
                 longest.append(queries[: ceil(len(queries) / 10)])
             mean, held_out = (
-                np.mean([twin.contribution(s, layer, head, i) for s, i in half], 0)
+                np.mean([plain.contribution(s, layer, head, i) for s, i in half], 0)
                 for half in longest
             )
             for kind, sign in (("promoted", -1), ("suppressed", 1)):
@@ -317,11 +317,11 @@ def test_promoted_tokens_are_chosen_on_one_half_and_measured_on_the_other(
 def test_read_tokens_promote_what_their_values_do(family: str, texts: Path, tmp_path: Path) -> None:
     folder = tiny.write(family, tmp_path / family, head=True)
     with measured(folder, texts) as it:
-        twin, names = Twin(it, family), it.outputs.model.token_strings
+        plain, names = Plain(it, family), it.outputs.model.token_strings
         entry = int(it.outputs.key_tokens[AttentionPlace("self", 1)][0, 0])
         values: dict[tuple[int, int], torch.Tensor] = {}
-        network = twin.network
-        for s in twin.sentences:
+        network = plain.network
+        for s in plain.sentences:
             with torch.no_grad():
                 out = network(torch.tensor([s["ids"]]), output_hidden_states=True)
             if family == "gpt2":
@@ -335,13 +335,13 @@ def test_read_tokens_promote_what_their_values_do(family: str, texts: Path, tmp_
             values |= {(s["number"], j): heads[j] for j in range(len(s["ids"]))}
         for head in range(tiny.HEADS):
             total, mass, sentences = np.zeros(len(it.outputs.model.tokenizer)), 0.0, set()
-            for s in twin.sentences:
+            for s in plain.sentences:
                 for i in s["queries"]:
                     for j in s["keys"]:
                         if s["ids"][j] == entry and j <= i:
                             weight = float(s["A"][1][head, i, j])
-                            o = twin.written(1, head, values[s["number"], j][head]) / s["sigma"][i]
-                            total += weight * (o @ twin.unembedding)[: len(total)].detach().numpy()
+                            o = plain.written(1, head, values[s["number"], j][head]) / s["sigma"][i]
+                            total += weight * (o @ plain.unembedding)[: len(total)].detach().numpy()
                             mass += weight
                             sentences.add(s["number"])
             rows = rows_of(it.results.promoted, 1, head, kind="read")

@@ -88,7 +88,7 @@ def prepared(folder: Path, corpus: Path) -> Iterator[tuple[HeadAblator, Any]]:
         yield HeadAblator(heads, functions), sample
 
 
-class Twin:
+class Plain:
     """All heads one after another; means by kind of token over the other half of the sentences."""
 
     def __init__(self, folder: Path, pooling: str) -> None:
@@ -164,7 +164,7 @@ def test_words_and_ranks_equal_those_of_single_hooks(
     pooling: str, corpus: Path, tmp_path: Path
 ) -> None:
     folder = write(tmp_path / "bert", pooling)
-    twin = Twin(folder, pooling)
+    plain = Plain(folder, pooling)
     with prepared(folder, corpus) as (ablator, sample):
         results = measure_towards(ablator, sample)
     assert (results.space, results.vocabulary) == (OutputSpace.SENTENCE_VECTORS, len(WORDS))
@@ -172,32 +172,32 @@ def test_words_and_ranks_equal_those_of_single_hooks(
     for layer, head in ((0, 1), (1, 2)):
         found = []
         for number in range(len(TEXTS)):
-            without = twin.run(
-                twin.ids[number], (layer, head, twin.replacement(number, layer, head))
+            without = plain.run(
+                plain.ids[number], (layer, head, plain.replacement(number, layer, head))
             )[0]
-            found.append((twin.runs[number][0] - without, number))
+            found.append((plain.runs[number][0] - without, number))
         found.sort(key=lambda pair: -float(pair[0].norm()))
         ranks, others, cosines = [], [], []
         for place, (change, number) in enumerate(found[:12], 1):
-            scores = (twin.words @ (change / change.norm())).numpy()
+            scores = (plain.words @ (change / change.norm())).numpy()
             cosines.append(scores)
-            content, n = twin.content(number), len(twin.ids[number])
-            weights = twin.runs[number][2][layer][0, head, 1 : n - 1].sum(0)
+            content, n = plain.content(number), len(plain.ids[number])
+            weights = plain.runs[number][2][layer][0, head, 1 : n - 1].sum(0)
             key = max(content, key=lambda i: float(weights[i]))
             rank = int((scores > scores[content[key]]).sum()) + 1
             ranks.append(rank)
             rest = {*content.values()} - {content[key]}
             others += [int((scores > scores[row]).sum()) + 1 for row in rest]
-            shown = results.exemplars.query(
+            listed = results.exemplars.query(
                 f"layer == {layer} and head == {head} and exemplar == {place}"
             )
-            first = shown.iloc[0]
+            first = listed.iloc[0]
             assert [*first[["sentence", "key", "key_token", "key_rank"]]] == [
                 number + 1, key, WORDS[content[key]], rank,
             ]  # fmt: skip
             assert first["weight"] == pytest.approx(float(change.norm()), abs=1e-6)
             for kind, sign, count in (("to", -1, 5), ("from", 1, 3)):
-                rows, order = shown[shown["kind"] == kind], np.argsort(sign * scores)[:count]
+                rows, order = listed[listed["kind"] == kind], np.argsort(sign * scores)[:count]
                 assert [*rows["token"]] == [WORDS[row] for row in order]
                 np.testing.assert_allclose(rows["value"].astype(float), scores[order], atol=1e-5)
         numbers = results.numbers.query(f"layer == {layer} and head == {head}").set_index("metric")

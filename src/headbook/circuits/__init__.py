@@ -1,1 +1,1 @@
-"""What heads read and write, from their weights and from their outputs on the sample."""
+"""Computation of what heads read and write, from their weights and from their outputs on the sample."""

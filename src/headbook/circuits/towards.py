@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from scipy.special import stdtrit
 from torch.nn.functional import normalize
 
 from headbook.ablation.ablator import HeadAblator
@@ -26,7 +25,7 @@ from headbook.ablation.replacements import MeanOutputs
 from headbook.ablation.sample import AblationSample
 from headbook.ablation.targets import pooled
 from headbook.analysis.arrays import Floats, Ints
-from headbook.analysis.intervals import median_interval
+from headbook.analysis.intervals import critical_value, median_interval
 from headbook.metrics.base import CircuitMetric
 from headbook.metrics.circuits import towards_control, towards_rank
 from headbook.model.forward import run_forward
@@ -302,7 +301,8 @@ def _median_row(metric: CircuitMetric, ranked: Sequence[tuple[int, int]]) -> dic
 def _listed(words: Sequence[str], cosines: Floats) -> list[dict[str, Any]]:
     """Return the words of largest and smallest mean cosine, with Student's t intervals."""
     mean, n_sentences = cosines.mean(0), len(cosines)
-    half_width = stdtrit(n_sentences - 1, 0.975) * cosines.std(0, ddof=1) / np.sqrt(n_sentences)
+    error = cosines.std(0, ddof=1) / np.sqrt(n_sentences)
+    half_width = critical_value(np.array(n_sentences)) * error
     return [
         {
             "kind": kind,
@@ -343,7 +343,7 @@ def exemplar_sentences(
     items: Sequence[TokenizedSentence], exemplars: pd.DataFrame, side: Side
 ) -> pd.DataFrame:
     """Return the texts of exemplars with the character offsets of their tokens."""
-    shown = {*exemplars["sentence"]}
+    wanted = {*exemplars["sentence"]}
     rows = [
         (
             item.sentence.index + 1,
@@ -353,6 +353,6 @@ def exemplar_sentences(
         )
         for item in sorted(items, key=lambda item: item.sentence.index)
         for tokens in [item.tokens[side]]
-        if item.sentence.index + 1 in shown
+        if item.sentence.index + 1 in wanted
     ]
     return pd.DataFrame(rows, columns=["sentence", "text", "starts", "ends"])

@@ -106,9 +106,9 @@ def token_directions(
     if bias is not None:
         constant += bias.to(constant) * (factor or 1.0)
     constant -= constant.mean()
-    said = tuple(remark for remark, applies in remarks if applies)
+    notes = tuple(remark for remark, applies in remarks if applies)
     space = OutputSpace.UNEMBEDDING
-    return TokenDirections(space, directions, constant, transform, offset, scaled, said)
+    return TokenDirections(space, directions, constant, transform, offset, scaled, notes)
 
 
 def _input_embeddings(model: Model, width: int) -> TokenDirections | str:
