@@ -20,7 +20,7 @@ from headbook.ablation.logit_targets import target_functions
 from headbook.ablation.sample import ablation_sample
 from headbook.circuits.outputs import measure_outputs
 from headbook.circuits.sample_outputs import SampleOutputs
-from headbook.circuits.unembedding import NORMED_BLOCKS, TRANSFORMED
+from headbook.circuits.token_directions import NORMED_BLOCKS, TRANSFORMED
 from headbook.config import Config
 from headbook.errors import ModelError
 from headbook.model.architecture import AttentionPlace

@@ -12,7 +12,7 @@ import torch
 from headbook.ablation.targets import TargetFunctions
 from headbook.analysis.arrays import Floats, Ints
 from headbook.attention.views import ViewMasks
-from headbook.circuits.unembedding import (
+from headbook.circuits.token_directions import (
     MAX_ERROR,
     NORMED_BLOCKS,
     TokenDirections,
