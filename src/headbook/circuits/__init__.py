@@ -1,0 +1,1 @@
+"""What heads read and write, from weights and from passes over texts."""
