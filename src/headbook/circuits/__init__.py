@@ -1,1 +1,1 @@
-"""What heads read and write, from weights and from passes over texts."""
+"""Computation of what heads read and write, from weights and from outputs on the sample."""
