@@ -228,9 +228,10 @@ def _last_norm(
     The factor is 0 if another transform stands between both.
     """
     for call in calls:
-        if torch.equal(call.input, last) and (factor := _multiple(call.output, read)):
-            if (norm := read_norm(call.module, last.shape[-1])) is not None:
-                return norm, factor
+        factor = _multiple(call.output, read) if torch.equal(call.input, last) else 0.0
+        norm = read_norm(call.module, last.shape[-1]) if factor else None
+        if norm is not None:
+            return norm, factor
     return None, _multiple(last, read)
 
 

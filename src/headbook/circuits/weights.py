@@ -9,7 +9,7 @@ Biases are left out: they add one vector, whatever a head reads.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -195,10 +195,8 @@ class StackWeights:
             handle = module.register_forward_pre_hook(enter, with_kwargs=True)
             hooks.callback(handle.remove)
             hooks.enter_context(model_errors(self.model))
-            try:
-                self.model.base_model(**self._inputs(ids))
-            except _Done:
-                pass
+            hooks.enter_context(suppress(_Done))
+            self.model.base_model(**self._inputs(ids))
         return seen[0].float().cpu(), seen[-1].float().cpu()
 
     def _inputs(self, ids: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -315,7 +313,7 @@ class _Probe:
         module = self.model.base_model.get_submodule(name)
         return [call for call in self.calls if call.module is module]
 
-    def _norm_before(self, place: AttentionPlace, rows: WeightRows) -> Norm | None | str:
+    def _norm_before(self, place: AttentionPlace, rows: WeightRows) -> Norm | str | None:
         """Return the norm whose output a linear map reads, or None without one; or a reason."""
         read = self._called(rows.name)[0].input
         if any(torch.equal(read, stream) for stream in self._streams(place, rows)):
@@ -339,8 +337,9 @@ class _Probe:
         return read_norm(module, projected.shape[-1]) if reads else None
 
     def _streams(self, place: AttentionPlace, rows: WeightRows) -> Iterator[torch.Tensor]:
-        """Yield the states that count as residual stream of a block; of cross-attention's keys
-        the encoder's output.
+        """Yield the states that count as residual stream of a block.
+
+        For keys and values of cross-attention, the encoder's output counts.
         """
         side = "decoder" if place.stack == "cross" else place.stack
         layer = self.architecture.layers[side][place.layer]
@@ -435,8 +434,10 @@ def _head_contributions(
     if weights.crosses:
         return heads, 0.0
     values = weights.read_states(layer, states) @ factors.value.double()
-    differences = output - (call.weights[0].cpu().double() @ values).transpose(0, 1)
-    differences = differences - differences.mean(0)
+    attention = call.weights[0].cpu().double()
+    differences = output - (attention @ values).transpose(0, 1)
+    sums = attention.sum(-1).T.unsqueeze(-1)  # below 1 if a learned sink receives attention
+    differences = differences - sums * (sums * differences).sum(0) / sums.square().sum(0)
     return heads, float(differences.abs().max() / output.abs().max())
 
 
