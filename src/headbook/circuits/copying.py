@@ -7,7 +7,7 @@ is 0.01 with W_E and 0.70 with the stream. Copy rates follow Wang et al. (2022),
 McDougall et al. (2023).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -127,17 +127,17 @@ class CopyingProducts:
         self.states, self.n_types = states, len(states)
         rng = np.random.default_rng(0)
         orders = [rng.permutation(self.n_types) for _ in range(N_PERMUTATIONS)]
+        columns = columns - columns.mean(1, keepdim=True)  # the vocabulary's mean is not theirs
         self.product = columns @ states
         self.permuted = [columns @ states[order] for order in orders]
-        self.means = columns.mean(1), states.mean(0)
-        columns, states = columns - self.means[0][:, None], states - self.means[1]
+        states = states - states.mean(0)
         self.grams = columns @ columns.mT, states.mT @ states
 
     def scores(self, factors: LayerFactors) -> dict[str, Floats]:
         """Return the copying scores of a layer's heads, with the band of permuted types.
 
-        Over all permutations, mean and variance of the trace are known (Hoeffding 1951), and its
-        distribution is normal for large numbers of types.
+        Over all permutations the trace has mean 0 and a known variance (Hoeffding 1951), and is
+        normally distributed if there are many types.
 
         Returns:
             By label. *Shape:* ``(head,)`` each.
@@ -149,19 +149,13 @@ class CopyingProducts:
             for product in self.permuted
         ]
         length = np.mean(lengths, 0)
-        column_mean, state_mean = self.means
-        mean = self.n_types * ((output @ column_mean) * (state_mean @ value)).sum(-1).double()
         of_columns, of_states = self.grams
         grams = (output @ of_columns @ output.mT) * (value.mT @ of_states @ value)
         variance = grams.double().sum((-1, -2)).clamp(min=0) / max(self.n_types - 1, 1)
         half_width = NORMAL_QUANTILE * variance.sqrt()
         scale = np.where(length > 0, length, np.nan)
-        low, high = ((mean + sign * half_width).numpy() / scale for sign in (-1, 1))
-        return {
-            "": score,
-            copying_score.PERMUTED_LOW: low.clip(-1, 1),
-            copying_score.PERMUTED_HIGH: high.clip(-1, 1),
-        }
+        high = (half_width.numpy() / scale).clip(max=1)
+        return {"": score, copying_score.PERMUTED_LOW: -high, copying_score.PERMUTED_HIGH: high}
 
 
 def entries_beyond(
@@ -181,31 +175,34 @@ def entries_beyond(
     Returns:
         *Shape:* ``(head, type)`` each.
     """
-    counts = torch.zeros(2, len(factors.value), len(states), dtype=torch.long)
-    own_columns = columns[:, places]
-    for head, (value, output) in enumerate(zip(factors.value, factors.output, strict=True)):
-        read = states @ value
-        own = (read.mT * (output @ own_columns)).sum(0)
-        for start, stop in _blocks(columns.shape[1]):
-            open_rows = (counts[:, head] < copy_rate.N_BEST).any(0).nonzero()[:, 0]
-            if not len(open_rows):
-                break
-            block = columns[:, start:stop]
-            logits = torch.linalg.multi_dot([read[open_rows], output, block])
-            reference = own[open_rows, None].expand_as(logits).clone()
-            # The same product in another order differs by rounding: the token itself never counts.
-            inside = (places[open_rows] >= start) & (places[open_rows] < stop)
-            rows = inside.nonzero()[:, 0]
-            reference[rows, places[open_rows[rows]] - start] = logits[
-                rows, places[open_rows[rows]] - start
-            ]
-            counts[0, head, open_rows] += (logits > reference).sum(1)
-            counts[1, head, open_rows] += (logits < reference).sum(1)
+    read, own_columns = states @ factors.value, columns[:, places].mT.contiguous()
+    counts = torch.zeros(2, *read.shape[:2], dtype=torch.long)
+    for head, output in enumerate(factors.output):
+        logits = torch.linalg.multi_dot([read[head], output, columns[:, :FIRST_BLOCK]])
+        own = ((read[head] @ output) * own_columns).sum(1)
+        counts[:, head] = _beyond(logits, own, places)
+    heads, rows = (counts < copy_rate.N_BEST).any(0).nonzero().T
+    contributions = torch.einsum("re,red->rd", read[heads, rows], factors.output[heads])
+    places = places[rows]
+    own = (contributions * own_columns[rows]).sum(1)
+    for start in range(FIRST_BLOCK, columns.shape[1], BLOCK):
+        logits = contributions @ columns[:, start : start + BLOCK]
+        counts[:, heads, rows] += _beyond(logits, own, places - start)
     above, below = counts.double().numpy()
     return above, below
 
 
-def _blocks(n_entries: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the blocks of the vocabulary."""
-    ends = [0, *range(FIRST_BLOCK, n_entries, BLOCK), n_entries]
-    yield from zip(ends[:-1], ends[1:], strict=True)
+def _beyond(logits: torch.Tensor, own: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Count larger and smaller logits in each row, the own one left out.
+
+    The own logit differs by rounding from the same product in another order.
+
+    Args:
+        logits: *Shape:* ``(row, entry)``.
+        own: logit of each row's own token. *Shape:* ``(row,)``.
+        places: column of the own token, if it is one of the columns. *Shape:* ``(row,)``.
+    """
+    inside = (places >= 0) & (places < logits.shape[1])
+    reference = own.unsqueeze(1)
+    logits[inside, places[inside]] = own[inside]
+    return torch.stack([(logits > reference).sum(1), (logits < reference).sum(1)])
