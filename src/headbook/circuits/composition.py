@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 
-from headbook.analysis.arrays import Floats
+from headbook.analysis.arrays import Floats, Ints
 from headbook.circuits.weights import LayerFactors, StackWeights
 from headbook.study.circuits import COMPOSITION
 
@@ -49,19 +50,18 @@ def composition_table(weights: StackWeights, induction: Floats, previous: Floats
             ``(layer, head)`` each.
 
     Returns:
-        The largest pairs of each kind, and all pairs of an induction head and a lower previous-token
-        head. Columns of `COMPOSITION`, without interventions.
+        The largest pairs of each kind, and all pairs of an induction head and a lower
+        previous-token head. Columns of `COMPOSITION`, without interventions.
     """
     tables = []
     pairs, values = compositions(weights)
     random = random_compositions(weights.factors(min(weights.layers)))
-    upper, lower = (tuple(pairs[:, part].T) for part in (slice(0, 2), slice(2, 4)))
-    is_circuit = (induction[upper] >= MIN_SCORE) & (previous[lower] >= MIN_SCORE)
+    of_circuit = induction_pairs(pairs, induction, previous)
     for kind, of_kind in values.items():
         order = np.argsort(-of_kind, kind="stable")
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(1, len(order) + 1)
-        kept = order[(rank[order] <= N_ROWS) | is_circuit[order]]
+        kept = order[(rank[order] <= N_ROWS) | of_circuit[order]]
         table = pd.DataFrame(pairs[kept], columns=PAIR_COLUMNS)
         tables.append(
             table.assign(kind=kind, value=of_kind[kept], random=random[kind], rank=rank[kept])
@@ -70,7 +70,21 @@ def composition_table(weights: StackWeights, induction: Floats, previous: Floats
     return table.reindex(columns=[*COMPOSITION.columns])
 
 
-def compositions(weights: StackWeights) -> tuple[np.ndarray, dict[str, Floats]]:
+def induction_pairs(pairs: Ints, induction: Floats, previous: Floats) -> NDArray[np.bool_]:
+    """Return a mask of pairs of an induction head and a previous-token head.
+
+    Args:
+        pairs: layer and head of the upper and of the lower head. *Shape:* ``(pair, 4)``.
+        induction, previous: scores of heads; NaN without one. *Shape:* ``(layer, head)`` each.
+    """
+    layer, head, lower_layer, lower_head = pairs.T
+    mask: NDArray[np.bool_] = (induction[layer, head] >= MIN_SCORE) & (
+        previous[lower_layer, lower_head] >= MIN_SCORE
+    )
+    return mask
+
+
+def compositions(weights: StackWeights) -> tuple[Ints, dict[str, Floats]]:
     """Return the compositions of all pairs of heads of different layers.
 
     Returns:
