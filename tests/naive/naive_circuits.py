@@ -37,10 +37,11 @@ def head(four: Sequence[torch.Tensor], gain: Matrix, number: int, *, centres: bo
     query, key, value, output = (array(weight) for weight in four)
     e = 8
     shared = len(query) // len(key)
-    q, k = slice(number * e, (number + 1) * e), slice(number // shared * e, (number // shared + 1) * e)
-    return Head(
-        before @ query[q].T @ key[k] @ before.T, before @ value[k].T @ output[:, q].T
+    q, k = (
+        slice(number * e, (number + 1) * e),
+        slice(number // shared * e, (number // shared + 1) * e),
     )
+    return Head(before @ query[q].T @ key[k] @ before.T, before @ value[k].T @ output[:, q].T)
 
 
 def composition(lower: Head, upper: Head, kind: str) -> float:

@@ -29,7 +29,7 @@ from headbook.model.intervention import make_patchable, skip_layers
 from headbook.text.batch import Batch
 
 N_STRONGEST = 10  # pairs of each kind whose paths are patched
-N_SEQUENCES = 16  # sequences of random tokens
+N_SEQUENCES = 10  # sequences of random tokens
 MAX_ERROR = 1e-3  # of attention weights in a pass with an unchanged input
 INDUCTION, STRONGEST = "induction_score", "strongest weight"
 NOT_RECOMPUTED = "passes with an unchanged input do not give this model's own attention"
@@ -80,7 +80,7 @@ def with_interventions(
         for lower, pairs in of_input.groupby(PAIR_COLUMNS[2:]):
             patched = patcher.attention(layer, kind, lower)
             for index, head in pairs["head"].items():
-                has_score = bool(induction[layer, head] >= MIN_SCORE)
+                has_score = not weights.crosses and bool(induction[layer, head] >= MIN_SCORE)
                 before = patcher.measure(whole[:, head], induction=has_score)
                 change = patcher.measure(patched[:, head], induction=has_score) - before
                 name = INDUCTION if has_score else STRONGEST
@@ -231,7 +231,6 @@ class PathPatcher:
         ids = texts.ids
         before = torch.nn.functional.pad(ids[:, :-1], (1, 0), value=-1)  # token before each key
         follows = (ids[:, :, None] == before[:, None, :]).tril() & queries[:, :, None]
-        follows.diagonal(dim1=1, dim2=2).fill_(value=False)
         scores = (attention * follows).sum((1, 2)) / follows.sum((1, 2))
         return scores.double().cpu().numpy()
 

@@ -51,7 +51,9 @@ POST_NORM = (
     "approximate: norms stand behind the sums of this model's residual stream; they are left out "
     "between a head and the logits or a later head"
 )
-OUTPUT_NORM = "approximate: scales between heads' output projection and residual stream are left out"
+OUTPUT_NORM = (
+    "approximate: scales between heads' output projection and residual stream are left out"
+)
 ROTARY = "positions turn queries and keys: products of both are taken at distance 0"
 HEAD_NORM = "approximate: norms of queries and keys are left out"
 
