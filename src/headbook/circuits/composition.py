@@ -148,7 +148,8 @@ def _norms(written: torch.Tensor, read: ReadFactors) -> torch.Tensor:
         len(read.outer) // len(read.inner), 0
     )
     products = (inner @ read.outer.mT).unflatten(1, (n_lower, width))
-    return products.square().sum((-1, -2)).sqrt()
+    norms: torch.Tensor = products.square().sum((-1, -2)).sqrt()
+    return norms
 
 
 def random_compositions(factors: LayerFactors) -> dict[str, float]:

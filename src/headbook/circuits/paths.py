@@ -71,23 +71,35 @@ def with_interventions(
     chosen = table.loc[is_chosen, ["kind", *PAIR_COLUMNS]]
     if chosen.empty:
         return table, ""
-    patcher = PathPatcher(weights, batch, chosen)
+    effects = _effects(PathPatcher(weights, batch, chosen), chosen, induction)
+    if effects is None:
+        return table, NOT_RECOMPUTED
+    return table.assign(**effects.reindex(table.index)), ""
+
+
+def _effects(
+    patcher: "PathPatcher", chosen: pd.DataFrame, induction: Floats
+) -> pd.DataFrame | None:
+    """Return the effects of chosen pairs, or None if unpatched passes differ from the model's."""
     effects = {}
-    for (layer, kind), of_input in chosen.groupby(["layer", "kind"]):
+    inputs = chosen[["layer", "kind"]].drop_duplicates().itertuples(index=False)
+    for layer, kind in inputs:
         whole = patcher.attention(layer, kind)
         if (whole - patcher.unpatched[layer]).abs().max() > MAX_ERROR:
-            return table, NOT_RECOMPUTED
-        for lower, pairs in of_input.groupby(PAIR_COLUMNS[2:]):
-            patched = patcher.attention(layer, kind, lower)
+            return None
+        of_input = chosen[(chosen["layer"] == layer) & (chosen["kind"] == kind)]
+        for _, pairs in of_input.groupby(PAIR_COLUMNS[2:]):
+            lower_layer, lower_head = pairs[PAIR_COLUMNS[2:]].iloc[0]
+            patched = patcher.attention(layer, kind, (lower_layer, lower_head))
             for index, head in pairs["head"].items():
-                has_score = not weights.crosses and bool(induction[layer, head] >= MIN_SCORE)
-                before = patcher.measure(whole[:, head], induction=has_score)
-                change = patcher.measure(patched[:, head], induction=has_score) - before
-                name = INDUCTION if has_score else STRONGEST
-                effects[index] = *_mean_and_interval(change), len(change), before.mean(), name
+                has_score = not patcher.weights.crosses and induction[layer, head] >= MIN_SCORE
+                before, after = (
+                    patcher.measure(maps[:, head], induction=has_score) for maps in (whole, patched)
+                )
+                change = *_mean_and_interval(after - before), len(before), before.mean()
+                effects[index] = *change, INDUCTION if has_score else STRONGEST
     columns = ["intervention", "low", "high", "n_sentences", "before", "measure"]
-    found = pd.DataFrame.from_dict(effects, "index", columns=columns)
-    return table.assign(**found.reindex(table.index)), ""
+    return pd.DataFrame.from_dict(effects, "index", columns=columns)
 
 
 def _mean_and_interval(values: Floats) -> tuple[float, float, float]:
@@ -146,7 +158,7 @@ class PathPatcher:
                     self._written[layer, head] = written - written.mean((0, 1))
 
         with ExitStack() as hooks, torch.inference_mode():
-            for layer, kind in {(row.layer, row.kind) for row in pairs.itertuples()}:
+            for layer, kind in {*zip(pairs["layer"], pairs["kind"], strict=True)}:
                 reader = self._reader(layer, kind)
                 keep = _keeper(self._streams, (layer, kind))
                 hooks.callback(reader.register_forward_pre_hook(keep, with_kwargs=True).remove)

@@ -196,9 +196,9 @@ def find_unembedding(lens: LogitLens, states: torch.Tensor) -> Unembedding | str
     )  # fmt: skip
     if linear is None:
         return "no linear map gives its logits"
-    own_bias = read_parameter(linear.module, "bias")
-    own_bias = 0.0 if own_bias is None else own_bias.detach().cpu().double()
-    output = linear.output.cpu().double() - own_bias
+    output = linear.output.cpu().double()
+    if (own_bias := read_parameter(linear.module, "bias")) is not None:
+        output = output - own_bias.detach().cpu().double()
     factor, offset, remark = _linear_part(logits, output)
     columns = matrix(linear.module).float().cpu().T * factor
     norm, multiple = _last_norm(calls, last.output, linear.input)

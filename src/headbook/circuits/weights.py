@@ -135,11 +135,12 @@ class StackWeights:
             weight = self._matrix(rows.name)[rows.rows].mT
             folded = weight if norm is None else norm.fold(weight)
             inputs.append(folded.repeat_interleave(n_heads // len(rows.rows), 0))
+        query, key, value = inputs
         width = maps.value.rows.shape[1]
         output = self._matrix(maps.output).T.unflatten(0, (-1, width)) * maps.factor
         if maps.output_norm is not None:
             output = maps.output_norm.fold_behind(output)
-        return LayerFactors(*inputs, output)
+        return LayerFactors(query, key, value, output)
 
     def _matrix(self, name: str) -> torch.Tensor:
         return matrix(self.model.base_model.get_submodule(name)).cpu().float()
@@ -406,8 +407,8 @@ def direct_contribution_error(weights: StackWeights, batch: Batch) -> float:
     side = "decoder" if weights.stack == "cross" else weights.stack
     entered, left, attention = [], [], []  # type: ignore[var-annotated]
     with ExitStack() as hooks, torch.inference_mode():
-        for layer in dict.fromkeys(weights.architecture.layers[side]):
-            handle = layer.register_forward_hook(_keep(entered, left), with_kwargs=True)
+        for module in dict.fromkeys(weights.architecture.layers[side]):
+            handle = module.register_forward_hook(_keep(entered, left), with_kwargs=True)
             hooks.callback(handle.remove)
         hooks.enter_context(attention_hook.observing(attention.append))
         logits = weights.model.network(**model_inputs(sentence)).logits[0].cpu().double()
