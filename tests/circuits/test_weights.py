@@ -10,6 +10,7 @@ import torch
 
 import naive_circuits
 import tiny
+from headbook.circuits.checks import direct_contribution_error
 from headbook.circuits.composition import PAIR_COLUMNS, composition_table, compositions
 from headbook.circuits.copying import CopyingProducts, copying_numbers, scored_types
 from headbook.circuits.paths import PathPatcher, with_interventions
@@ -18,13 +19,13 @@ from headbook.circuits.weights import (
     LayerFactors,
     NoCircuitWeights,
     StackWeights,
-    direct_contribution_error,
     find_circuit_weights,
 )
 from headbook.model.architecture import probe_architecture
 from headbook.model.load import Model, load_model
 from headbook.model.logit_lens import make_logit_lens
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts, random_sequences
+from headbook.schema import Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch
 
@@ -246,7 +247,7 @@ def test_an_induction_circuit_has_the_largest_k_composition(load: Callable[[str]
 def test_permuting_heads_permutes_the_numbers(load: Callable[[str], Model]) -> None:
     model, order = load("gpt2"), torch.tensor([2, 0, 3, 1])
     counts = dict.fromkeys(range(3, 60), 1)
-    before = [copying_numbers(stack_of(model), counts), compositions(stack_of(model))]
+    before = copying_numbers(stack_of(model), counts), compositions(stack_of(model))
     rows = (order[:, None] * 8 + torch.arange(8)).flatten()
     attention = model.network.transformer.h[0].attn
     with torch.no_grad():
@@ -254,7 +255,7 @@ def test_permuting_heads_permutes_the_numbers(load: Callable[[str], Model]) -> N
             parts = [part[..., rows] for part in parameter.clone().chunk(3, -1)]
             parameter.copy_(torch.cat(parts, -1))
         attention.c_proj.weight.copy_(attention.c_proj.weight.clone()[rows])
-    after = [copying_numbers(stack_of(model), counts), compositions(stack_of(model))]
+    after = copying_numbers(stack_of(model), counts), compositions(stack_of(model))
     tables = [
         table.pivot_table("value", ["metric", "label", "layer"], "head").loc[
             (slice(None), slice(None), 0), :
@@ -307,13 +308,14 @@ def test_patched_paths_are_those_of_a_naive_pass(load: Callable[[str], Model]) -
     missing = np.full((2, 4), np.nan)
     table = composition_table(weights, missing, missing)
     patcher = PathPatcher(weights, batch, table[table["kind"] != "v"])
-    layers, seen = model.network.transformer.h, {}
+    layers = model.network.transformer.h
+    seen: dict[str, torch.Tensor] = {}
     handles = [
         layers[0].attn.c_proj.register_forward_pre_hook(lambda _, args: seen.update(z=args[0])),
         layers[1].register_forward_pre_hook(lambda _, args: seen.update(x=args[0])),
     ]
     with torch.no_grad():
-        model.base_model(input_ids=batch.texts["source"].ids)
+        model.base_model(input_ids=batch.texts[Side.SOURCE].ids)
         for handle in handles:
             handle.remove()
         block, n = layers[1].attn, seen["x"].shape[1]
@@ -321,13 +323,13 @@ def test_patched_paths_are_those_of_a_naive_pass(load: Callable[[str], Model]) -
             part = slice(8 * lower, 8 * lower + 8)
             written = seen["z"][..., part] @ layers[0].attn.c_proj.weight[part]
             without = seen["x"] - (written - written.mean((0, 1)))
-            whole, patched = (
-                block.c_attn(layers[1].ln_1(x)).chunk(3, -1) for x in (seen["x"], without)
-            )
-            for kind, (query, key) in {
-                "q": (patched[0], whole[1]), "k": (whole[0], patched[1])
-            }.items():  # fmt: skip
-                query, key = (x.unflatten(-1, (4, 8)).transpose(1, 2) for x in (query, key))
+            streams = seen["x"], without
+            whole, patched = (block.c_attn(layers[1].ln_1(x)).chunk(3, -1) for x in streams)
+            split = {
+                kind: tuple(x.unflatten(-1, (4, 8)).transpose(1, 2) for x in both)
+                for kind, both in (("q", (patched[0], whole[1])), ("k", (whole[0], patched[1])))
+            }
+            for kind, (query, key) in split.items():
                 scores = query @ key.mT / 8**0.5 + torch.full((n, n), -torch.inf).triu(1)
                 expected = scores.softmax(-1)
                 np.testing.assert_allclose(
