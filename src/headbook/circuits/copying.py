@@ -15,7 +15,7 @@ import torch
 
 from headbook.analysis.arrays import Floats
 from headbook.circuits.weights import LayerFactors, StackWeights
-from headbook.metrics.circuits import copy_rate, copying_score
+from headbook.metrics.circuits import copy_rate, copy_rate_negative, copying_score
 from headbook.model.tokenizer import ordinary_and_added
 from headbook.study.circuits import NUMBER_COLUMNS
 
@@ -62,8 +62,8 @@ def copying_numbers(weights: StackWeights, counts: Mapping[int, int]) -> pd.Data
             tables.append(_rows(layer, copying_score.METRIC.id, label, scores, len(types)))
         states = products[kind].states[rated]
         above, below = entries_beyond(factors, states, ranked_columns, places)
-        tables.append(_rates(layer, "copy_rate", above))
-        tables.append(_rates(layer, "copy_rate_negative", below))
+        tables.append(_rates(layer, copy_rate.METRIC.id, above))
+        tables.append(_rates(layer, copy_rate_negative.METRIC.id, below))
     table = pd.concat(tables, ignore_index=True).assign(stack=weights.stack)
     return table[[*NUMBER_COLUMNS]]
 

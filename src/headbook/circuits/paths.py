@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from scipy.special import stdtrit
 
 from headbook.analysis.arrays import Floats
+from headbook.analysis.intervals import critical_value
 from headbook.circuits.composition import MIN_SCORE, PAIR_COLUMNS, induction_pairs
 from headbook.circuits.unembedding import Norm
 from headbook.circuits.weights import StackWeights
+from headbook.metrics.ids import INDUCTION_SCORE
 from headbook.model import attention_hook
 from headbook.model.forward import model_inputs
 from headbook.model.head_weights import WeightRows
@@ -31,7 +32,7 @@ from headbook.text.batch import Batch
 N_STRONGEST = 10  # pairs of each kind whose paths are patched
 N_SEQUENCES = 10  # sequences of random tokens
 MAX_ERROR = 1e-3  # of attention weights in a pass with an unchanged input
-INDUCTION, STRONGEST = "induction_score", "strongest weight"
+STRONGEST = "strongest weight"  # measure of heads without an induction score
 NOT_RECOMPUTED = "passes with an unchanged input do not give this model's own attention"
 NORM_BEHIND = "a norm follows the output projection of heads, so that their outputs do not add up"
 
@@ -97,7 +98,7 @@ def _effects(
                     patcher.measure(maps[:, head], induction=has_score) for maps in (whole, patched)
                 )
                 change = *_mean_and_interval(after - before), len(before), before.mean()
-                effects[index] = *change, INDUCTION if has_score else STRONGEST
+                effects[index] = *change, INDUCTION_SCORE if has_score else STRONGEST
     columns = ["intervention", "low", "high", "n_sentences", "before", "measure"]
     return pd.DataFrame.from_dict(effects, "index", columns=columns)
 
@@ -107,7 +108,7 @@ def _mean_and_interval(values: Floats) -> tuple[float, float, float]:
     n, mean = len(values), float(values.mean())
     if n < 2:
         return mean, np.nan, np.nan
-    half_width = stdtrit(n - 1, 0.975) * values.std(ddof=1) / np.sqrt(n)
+    half_width = float(critical_value(np.array(n))) * values.std(ddof=1) / np.sqrt(n)
     return mean, float(mean - half_width), float(mean + half_width)
 
 
