@@ -196,9 +196,9 @@ def find_unembedding(lens: LogitLens, states: torch.Tensor) -> Unembedding | str
     )  # fmt: skip
     if linear is None:
         return "no linear map gives its logits"
-    own_bias = read_parameter(linear.module, "bias")
-    own_bias = 0.0 if own_bias is None else own_bias.detach().cpu().double()
-    output = linear.output.cpu().double() - own_bias
+    output = linear.output.cpu().double()
+    if (own_bias := read_parameter(linear.module, "bias")) is not None:
+        output = output - own_bias.detach().cpu().double()
     factor, offset, remark = _linear_part(logits, output)
     columns = matrix(linear.module).float().cpu().T * factor
     norm, multiple = _last_norm(calls, last.output, linear.input)
@@ -228,9 +228,10 @@ def _last_norm(
     The factor is 0 if another transform stands between both.
     """
     for call in calls:
-        if torch.equal(call.input, last) and (factor := _multiple(call.output, read)):
-            if (norm := read_norm(call.module, last.shape[-1])) is not None:
-                return norm, factor
+        factor = _multiple(call.output, read) if torch.equal(call.input, last) else 0.0
+        norm = read_norm(call.module, last.shape[-1]) if factor else None
+        if norm is not None:
+            return norm, factor
     return None, _multiple(last, read)
 
 

@@ -8,8 +8,8 @@ Mathematical Framework for Transformer Circuits.
 Biases are left out: they add one vector, whatever a head reads.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,7 +26,6 @@ from headbook.circuits.unembedding import (
 )
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
-from headbook.model.forward import model_inputs
 from headbook.model.head_weights import (
     MAX_DIRECTION_ERROR,
     HeadWeights,
@@ -51,7 +50,9 @@ POST_NORM = (
     "approximate: norms stand behind the sums of this model's residual stream; they are left out "
     "between a head and the logits or a later head"
 )
-OUTPUT_NORM = "approximate: scales between the output projection of heads and the residual stream are left out"
+OUTPUT_NORM = (
+    "approximate: scales between heads' output projection and residual stream are left out"
+)
 ROTARY = "positions turn queries and keys: products of both are taken at distance 0"
 HEAD_NORM = "approximate: norms of queries and keys are left out"
 
@@ -133,11 +134,12 @@ class StackWeights:
             weight = self._matrix(rows.name)[rows.rows].mT
             folded = weight if norm is None else norm.fold(weight)
             inputs.append(folded.repeat_interleave(n_heads // len(rows.rows), 0))
+        query, key, value = inputs
         width = maps.value.rows.shape[1]
         output = self._matrix(maps.output).T.unflatten(0, (-1, width)) * maps.factor
         if maps.output_norm is not None:
             output = maps.output_norm.fold_behind(output)
-        return LayerFactors(*inputs, output)
+        return LayerFactors(query, key, value, output)
 
     def _matrix(self, name: str) -> torch.Tensor:
         return matrix(self.model.base_model.get_submodule(name)).cpu().float()
@@ -195,10 +197,8 @@ class StackWeights:
             handle = module.register_forward_pre_hook(enter, with_kwargs=True)
             hooks.callback(handle.remove)
             hooks.enter_context(model_errors(self.model))
-            try:
-                self.model.base_model(**self._inputs(ids))
-            except _Done:
-                pass
+            hooks.enter_context(suppress(_Done))
+            self.model.base_model(**self._inputs(ids))
         return seen[0].float().cpu(), seen[-1].float().cpu()
 
     def _inputs(self, ids: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -315,7 +315,7 @@ class _Probe:
         module = self.model.base_model.get_submodule(name)
         return [call for call in self.calls if call.module is module]
 
-    def _norm_before(self, place: AttentionPlace, rows: WeightRows) -> Norm | None | str:
+    def _norm_before(self, place: AttentionPlace, rows: WeightRows) -> Norm | str | None:
         """Return the norm whose output a linear map reads, or None without one; or a reason."""
         read = self._called(rows.name)[0].input
         if any(torch.equal(read, stream) for stream in self._streams(place, rows)):
@@ -339,8 +339,9 @@ class _Probe:
         return read_norm(module, projected.shape[-1]) if reads else None
 
     def _streams(self, place: AttentionPlace, rows: WeightRows) -> Iterator[torch.Tensor]:
-        """Yield the states that count as residual stream of a block; of cross-attention's keys
-        the encoder's output.
+        """Yield the states that count as residual stream of a block.
+
+        For keys and values of cross-attention, the encoder's output counts.
         """
         side = "decoder" if place.stack == "cross" else place.stack
         layer = self.architecture.layers[side][place.layer]
@@ -385,65 +386,3 @@ class _Probe:
             return {}
         starts = any(error[:, 0].max() <= MAX_DIRECTION_ERROR for error in errors)
         return {ROTARY: None} if starts else {HEAD_NORM: None, ROTARY: None}
-
-
-def direct_contribution_error(weights: StackWeights, batch: Batch) -> float:
-    """Return the largest error of the sum of direct contributions to the centred logits.
-
-    The residual stream that enters layer 0, what each layer's heads add, and what the rest of each
-    layer adds, divided by the final norm's scale and times the unembedding, must be the model's
-    logits minus their mean, for every token of the first sentence. The heads' outputs must follow
-    from the factors W_V, up to one vector for each head (biases).
-
-    Returns:
-        The largest difference, relative to the largest number; NaN if the head is not linear.
-    """
-    unembedding = weights.unembedding
-    if unembedding.remark:
-        return float("nan")
-    sentence = Batch.of(batch.items[:1], weights.model.device)
-    side = "decoder" if weights.stack == "cross" else weights.stack
-    entered, left, attention = [], [], []  # type: ignore[var-annotated]
-    with ExitStack() as hooks, torch.inference_mode():
-        for layer in dict.fromkeys(weights.architecture.layers[side]):
-            handle = layer.register_forward_hook(_keep(entered, left), with_kwargs=True)
-            hooks.callback(handle.remove)
-        hooks.enter_context(attention_hook.observing(attention.append))
-        logits = weights.model.network(**model_inputs(sentence)).logits[0].cpu().double()
-    total, errors = entered[0], []
-    calls = dict(zip(weights.architecture.calls, attention, strict=True))
-    for layer, (before, after) in enumerate(zip(entered, left, strict=True)):
-        heads = torch.zeros_like(before)
-        if layer in weights.layers:
-            call = calls[AttentionPlace(weights.stack, layer)]
-            heads, error = _head_contributions(weights, layer, call, before)
-            errors.append(error)
-        total = total + heads + (after - before - heads)
-    sums = (total / unembedding.scale(left[-1])) @ unembedding.columns.double()
-    expected = logits - logits.mean(-1, keepdim=True)
-    difference = (sums + unembedding.bias.double() - expected).abs().max()
-    return max(float(difference / expected.abs().max()), *errors)
-
-
-def _head_contributions(
-    weights: StackWeights, layer: int, call: attention_hook.AttentionCall, states: torch.Tensor
-) -> tuple[torch.Tensor, float]:
-    """Return what a layer's heads add, and the error of head outputs by the factors W_V."""
-    assert call.output is not None
-    factors, output = weights.factors(layer), call.output[0].cpu().double()
-    heads = torch.einsum("qhe,hed->qd", output, factors.output.double())
-    if weights.crosses:
-        return heads, 0.0
-    values = weights.read_states(layer, states) @ factors.value.double()
-    differences = output - (call.weights[0].cpu().double() @ values).transpose(0, 1)
-    differences = differences - differences.mean(0)
-    return heads, float(differences.abs().max() / output.abs().max())
-
-
-def _keep(entered: list[torch.Tensor], left: list[torch.Tensor]) -> Callable[..., None]:
-    def keep(_: Any, args: Any, kwargs: Any, output: Any) -> None:
-        states = args[0] if args else kwargs["hidden_states"]
-        entered.append(states[0].cpu().double())
-        left.append(hidden_states_of(output)[0].cpu().double())
-
-    return keep
