@@ -11,15 +11,24 @@ from headbook.ablation.costs import costs_of
 from headbook.ablation.importance import parameters_of
 from headbook.ablation.logit_targets import target_functions
 from headbook.ablation.sample import AblationSample, ablation_sample
+from headbook.analysis.arrays import Floats
+from headbook.circuits.composition import composition_table
+from headbook.circuits.copying import copying_numbers, scored_types
 from headbook.circuits.outputs import measure_outputs, top_key_tokens
+from headbook.circuits.paths import with_interventions
 from headbook.circuits.sample_outputs import SampleOutputs
 from headbook.circuits.towards import measure_towards, towards_cost, why_no_towards
+from headbook.circuits.weights import NoCircuitWeights, find_circuit_weights
 from headbook.errors import ModelError
+from headbook.metrics import ids
 from headbook.model.devices import isolated_random_state
 from headbook.model.intervention import make_patchable
 from headbook.model.logit_lens import LogitLens, make_logit_lens
+from headbook.model.tokenizer import random_sequences
 from headbook.progress import Progress
+from headbook.report.results import StackResults, stack_results
 from headbook.run.prepare import Run
+from headbook.schema import SinkView
 from headbook.study.circuits import CircuitResults
 from headbook.study.manifest import Check, NotAvailable
 from headbook.text.batch import Batch
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
 TRIAL_SENTENCES = 2  # sentences on which it is tested whether a pass can begin at a later layer
 OFF = "off"  # value of --circuits
 WHAT = "what heads read and write"
+NO_INTERVENTIONS = "Composition was not checked by interventions"
 SELF_CHECK = "direct contributions of embedding, heads and feed-forward blocks add up to the logits"
 TOLERANCE = 1e-2  # of the self-check; contributions of all layers are added in single precision
 
@@ -63,6 +73,8 @@ def parts(run: Run, study: "Study") -> Iterator[CircuitResults]:
             yield _sentence_vectors(run, study)
         else:
             yield _outputs(run, study, known_lens)
+        if known_lens is not None:
+            yield from _weights(run, study, known_lens)
     except ModelError as error:
         yield CircuitResults(missing={"": str(error)})
     if "encoder" in run.architecture.stacks:
@@ -97,6 +109,45 @@ def _sentence_vectors(run: Run, study: "Study") -> CircuitResults:
     run.progress.message(towards_cost(ablator, costs, len(sample.content_hash)))
     run.progress.stage("what heads write", len(sample.batches) * len(ablator.head_names))
     return measure_towards(ablator, sample, lambda steps: run.progress.advance(steps, 0))
+
+
+def _weights(run: Run, study: "Study", lens: LogitLens) -> Iterator[CircuitResults]:
+    """Yield copying scores and composition of the heads of each stack."""
+    sample = sample_of(run, study, run.config.sample_sentences)
+    found = find_circuit_weights(run.model, run.architecture, lens, sample.batches[0])
+    for stack, weights in found.items():
+        if isinstance(weights, NoCircuitWeights):
+            yield CircuitResults(missing={stack: weights.why})
+            continue
+        run.progress.message(f"weights of heads, {stack}: copying and composition")
+        types = study.corpus_sums.types.get("encoder" if stack == "cross" else stack)
+        counts = dict(zip(types.ids.tolist(), types.count.tolist(), strict=True)) if types else {}
+        induction, previous = (
+            _random_scores(stack_results(study)[stack], metric)
+            for metric in (ids.INDUCTION_SCORE, ids.PREVIOUS_SCORE)
+        )
+        table = composition_table(weights, induction, previous)
+        batch = Batch.of(
+            [*random_sequences(run.sentences.encoder, run.config.seed)], run.model.device
+        )
+        try:
+            table, why = with_interventions(table, weights, batch, induction, previous)
+        except ModelError as error:
+            why = str(error)
+        yield CircuitResults(
+            numbers=copying_numbers(weights, counts),
+            composition=table,
+            types=len(scored_types(weights, counts)),
+            remarks=(*weights.remarks, *([f"{NO_INTERVENTIONS}: {why}."] if why else [])),
+        )
+
+
+def _random_scores(results: StackResults, metric: str) -> Floats:
+    """Return a score on random sequences, or NaN. *Shape:* ``(layer, head)``."""
+    if results.has_value(metric, SinkView.RAW):
+        values: Floats = results.heads(metric, SinkView.RAW).value
+        return values
+    return np.full((results.stack.n_layers, results.stack.n_heads), np.nan)
 
 
 def sample_of(run: Run, study: "Study", size: int) -> AblationSample:
