@@ -14,6 +14,9 @@ from headbook.option_values import DEVICES, DTYPES, OFFLOADS, PRECISIONS
 from headbook.schema import Baseline
 
 FACETS = ("label", "language", "genre", "split")  # columns that group sentences by default
+# Tasks in the order of pages, and values of --task that name none.
+TASKS, AUTO_TASKS, NO_TASKS = ("label", "preference", "answer", "patching"), "auto", "none"
+ACCEPTABLE = ("acceptable", "grammatical", "1", "true")  # values of acceptable sentences
 DEMO_OUT = "site"  # default folder of the demo
 SUPPLEMENT = "supplement.zip"  # default file of a packed archive
 REPORT = "report.html"  # default file of a site packed into one page
@@ -157,7 +160,22 @@ class Config:
         "Smallest change by an ablation for which a sentence counts as changed, in the target's "
         "unit: 1 minus a cosine, or nats per token. Default: 1 % of the mean distance between two "
         "sentences or 0.5 % of the whole model's loss, but at least 10 times the change by "
-        "rounding weights to bfloat16.",
+        "rounding weights to bfloat16. Tasks keep their default margins.",
+    )
+    task: str = option(
+        AUTO_TASKS,
+        "Tasks on which heads are ablated as well, separated by commas: label (texts with a "
+        "label, for classifiers), preference (minimal pairs), answer (prompts with an answer and "
+        "a wrong answer), patching (prompts with a corrupt text, too); 'auto': those that the "
+        "model has a head for and the input has columns for; or 'none'.",
+    )
+    label_column: str = option(
+        "label", "Metadata column with the true labels of classified texts or tokens."
+    )
+    acceptable: str | None = option(
+        None,
+        "Value of the acceptable sentence of a minimal pair, in the column 'acceptable' or else in "
+        f"the column of labels. Default: {', '.join(ACCEPTABLE[:-1])} or {ACCEPTABLE[-1]}.",
     )
     metrics: str = option("all", "Metrics to compute, separated by commas, or 'all'.")
     facet: str = option(
@@ -252,6 +270,7 @@ class Config:
             self._check(letters.isalnum(), name, "a language code such as 'en', or 'none'")
         self._check_sample()
         self._check_controls()
+        self._check_tasks()
         self._check_devices()
         self._check_base_url()
         in_range = self.margin is None or 0 < self.margin < float("inf")
@@ -288,6 +307,20 @@ class Config:
         in_memory = self.offload == "off" or str(Baseline.UNTRAINED) not in controls
         expected = "off beside --control untrained, whose weights are in memory"
         self._check(in_memory, "offload", expected)
+
+    @property
+    def named_tasks(self) -> tuple[str, ...]:
+        """Tasks that ``--task`` names, in the order of `TASKS`; empty for 'auto' and 'none'."""
+        names = {name.strip() for name in self.task.split(",")}
+        return tuple(task for task in TASKS if task in names)
+
+    def _check_tasks(self) -> None:
+        """Refuse unknown tasks, and tasks without the ablation of heads."""
+        names = {name.strip() for name in self.task.split(",")}
+        is_known = self.task in {AUTO_TASKS, NO_TASKS} or names <= {*TASKS}
+        self._check(is_known, "task", f"'auto', 'none' or some of {', '.join(TASKS)}")
+        can_ablate = self.importance != "off" or not self.named_tasks
+        self._check(can_ablate, "task", "auto or none beside --importance off")
 
     def _check_devices(self) -> None:
         """Refuse unknown devices, and the address of a cluster without the engine ray."""

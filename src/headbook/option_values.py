@@ -42,7 +42,13 @@ RANGES = {  # smallest and largest value
     "control_seeds": (1, 5),
     "seed": (0, MAX_SEED),
 }
-LIST_OPTIONS = {"metrics", "facet", "control", "device"}  # accept several values with commas
+LIST_OPTIONS = {
+    "metrics",
+    "facet",
+    "control",
+    "device",
+    "task",
+}  # accept several values with commas
 NUMBER_OR_WORD_OPTIONS = {"sentence_pages"}
 UNIT_BYTES = {"kb": 1e3, "mb": 1e6, "gb": 1e9}
 SIZE_PATTERN = re.compile(r"(\d+(?:\.\d+)?) ?([kmg]b)", re.IGNORECASE)

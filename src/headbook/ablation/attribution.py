@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from headbook.ablation.ablator import HeadAblator
@@ -133,7 +134,10 @@ def gradient_estimates(
             grads = torch.autograd.grad(target.value, [*patched.added.values()], retain_graph=True)
             gradients = dict(zip(patched.added, grads, strict=True))
             if not target.squared:
-                gradient = _gradient(patched, gradients)
+                gradient = {
+                    name: _by_sentence(table, masked, batch)
+                    for name, table in _gradient(patched, gradients).items()
+                }
             for replacement in replacements:
                 sums = concat_layers(
                     {
@@ -142,9 +146,28 @@ def gradient_estimates(
                     }
                 )
                 estimates = sums**2 / 2 / N_DRAWS if target.squared else sums
+                estimates = _by_sentence(estimates, masked, batch)
                 key = target.target, replacement
                 estimates_by_target[key] = estimates_by_target.get(key, 0) + estimates
     return GradientEstimates(ablator.head_names, gradient, estimates_by_target)
+
+
+def _by_sentence(table: Floats, prepared: Batch, batch: Batch) -> Floats:
+    """Sum the rows of a prepared batch by sentence.
+
+    Args:
+        table: numbers of each row. *Shape:* ``(row, head)``.
+        prepared: batch after `TargetFunctions.prepare_batch`.
+        batch: batch before.
+
+    Returns:
+        *Shape:* ``(sentence, head)``.
+    """
+    if len(prepared.index) == len(batch.index):
+        return table
+    sums = np.zeros((len(batch.index), table.shape[1]))
+    np.add.at(sums, (prepared.index[:, None] == batch.index).argmax(1), table)
+    return sums
 
 
 def _pass(ablator: HeadAblator, batch: Batch, patched: PatchedPass) -> tuple[Any, torch.Tensor]:

@@ -21,6 +21,7 @@ from headbook.study.tables import (
     TABLES_OF_REPORT,
     Table,
 )
+from headbook.study.task_tables import TASK_FACETS
 from headbook.study.token_tables import (
     CLASS_FLOWS,
     GEOMETRY,
@@ -40,6 +41,6 @@ STUDY_TABLES: dict[str, Table[Study]] = {
     for table in (
         HEADS, LAYERS, CONTROLS, PAIRS, ALIGNMENTS, GROUPS, MINIMAL_PAIRS, GEOMETRY, COMPARED,
         TOP_TOKENS, CLASS_FLOWS, TOKENS, TYPES, NEAREST, HEAD_IMPORTANCE, HEAD_GROUPS, PRUNING,
-        EFFECT_TOKENS, COMPOSITION, PROMOTED_TOKENS, EXEMPLAR_TOKENS, TESTS, WORDS,
+        EFFECT_TOKENS, TASK_FACETS, COMPOSITION, PROMOTED_TOKENS, EXEMPLAR_TOKENS, TESTS, WORDS,
     )
 }  # fmt: skip
