@@ -6,17 +6,13 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from headbook import option_values
 from headbook.errors import ConfigError
-from headbook.option_values import DEVICES, DTYPES, OFFLOADS, PRECISIONS
+from headbook.option_values import DEVICES, DTYPES, OFFLOADS, PRECISIONS, TASKS
 from headbook.schema import Baseline
 
 FACETS = ("label", "language", "genre", "split")  # columns that group sentences by default
-# Tasks in the order of pages, and values of --task that name none.
-TASKS, AUTO_TASKS, NO_TASKS = ("label", "preference", "answer", "patching"), "auto", "none"
-ACCEPTABLE = ("acceptable", "grammatical", "1", "true")  # values of acceptable sentences
 DEMO_OUT = "site"  # default folder of the demo
 SUPPLEMENT = "supplement.zip"  # default file of a packed archive
 REPORT = "report.html"  # default file of a site packed into one page
@@ -163,19 +159,16 @@ class Config:
         "rounding weights to bfloat16. Tasks keep their default margins.",
     )
     task: str = option(
-        AUTO_TASKS,
-        "Tasks on which heads are ablated as well, separated by commas: label (texts with a "
-        "label, for classifiers), preference (minimal pairs), answer (prompts with an answer and "
-        "a wrong answer), patching (prompts with a corrupt text, too); 'auto': those that the "
-        "model has a head for and the input has columns for; or 'none'.",
+        "auto",
+        "Tasks on which heads are ablated as well, separated by commas: "
+        f"{', '.join(TASKS)}; 'auto': those that the model has a head for and the "
+        "input has columns for; or 'none'.",
     )
-    label_column: str = option(
-        "label", "Metadata column with the true labels of classified texts or tokens."
-    )
+    label_column: str = option("label", "Column with the true labels of texts or tokens.")
     acceptable: str | None = option(
         None,
-        "Value of the acceptable sentence of a minimal pair, in the column 'acceptable' or else in "
-        f"the column of labels. Default: {', '.join(ACCEPTABLE[:-1])} or {ACCEPTABLE[-1]}.",
+        "Value of the acceptable sentence of a minimal pair, in the column 'acceptable' or else "
+        f"that of labels. Default: {', '.join(option_values.ACCEPTABLE)}.",
     )
     metrics: str = option("all", "Metrics to compute, separated by commas, or 'all'.")
     facet: str = option(
@@ -308,18 +301,11 @@ class Config:
         expected = "off beside --control untrained, whose weights are in memory"
         self._check(in_memory, "offload", expected)
 
-    @property
-    def named_tasks(self) -> tuple[str, ...]:
-        """Tasks that ``--task`` names, in the order of `TASKS`; empty for 'auto' and 'none'."""
-        names = {name.strip() for name in self.task.split(",")}
-        return tuple(task for task in TASKS if task in names)
-
     def _check_tasks(self) -> None:
         """Refuse unknown tasks, and tasks without the ablation of heads."""
-        names = {name.strip() for name in self.task.split(",")}
-        is_known = self.task in {AUTO_TASKS, NO_TASKS} or names <= {*TASKS}
+        is_known = option_values.is_list_of_tasks(self.task)
         self._check(is_known, "task", f"'auto', 'none' or some of {', '.join(TASKS)}")
-        can_ablate = self.importance != "off" or not self.named_tasks
+        can_ablate = self.importance != "off" or not option_values.named_tasks(self.task)
         self._check(can_ablate, "task", "auto or none beside --importance off")
 
     def _check_devices(self) -> None:
@@ -331,11 +317,8 @@ class Config:
 
     def _check_base_url(self) -> None:
         """Refuse an address that is not one of a folder on the web."""
-        web = urlsplit(self.base_url or "https://localhost/")
-        is_web = web.scheme in {"http", "https"} and bool(web.netloc)
-        is_folder = not (web.query or web.fragment)
-        expected = "an address such as 'https://somebody.github.io/heads/'"
-        self._check(is_web and is_folder, "base_url", expected)
+        fits = self.base_url is None or option_values.is_web_folder(self.base_url)
+        self._check(fits, "base_url", "an address such as 'https://somebody.github.io/heads/'")
 
     def _check_letters(self, name: str) -> None:
         """Refuse text that UTF-8 cannot encode, and blank text except as the title."""
@@ -417,30 +400,9 @@ def read_toml(file: Path) -> dict[str, Any]:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{file.name}: {_read_failure(error)}; expected a TOML file of options"
+            f"{file.name}: {option_values.read_failure(error)}; expected a TOML file of options"
         ) from error
     return dict(_option_of_key(file, key, value) for key, value in table.items())
-
-
-def read_notes(file: Path | None) -> str:
-    """Return the text of the file given with ``--notes``; empty without a file.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    try:
-        return "" if file is None else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"--notes: {file}: {_read_failure(error)}; expected a Markdown file in UTF-8"
-        ) from error
-
-
-def _read_failure(error: Exception) -> str:
-    """Return the reason why a file cannot be read, without its name and without Python's words."""
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    return str(getattr(error, "strerror", None) or error)
 
 
 def _option_of_key(file: Path, key: str, value: object) -> tuple[str, object]:

@@ -17,7 +17,7 @@ from headbook.ablation.costs import costs_of
 from headbook.ablation.importance import FAST, AblationPlan, NotEnoughMemory, parameters_of
 from headbook.ablation.logit_targets import target_functions
 from headbook.ablation.sample import ablation_sample
-from headbook.config import Config, read_notes
+from headbook.config import Config
 from headbook.errors import ModelError
 from headbook.memory import trim_memory
 from headbook.metrics import (
@@ -32,6 +32,7 @@ from headbook.model.devices import isolated_random_state
 from headbook.model.intervention import make_patchable
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.model.tokenizer import MAX_RANDOM_TOKENS, random_sequences
+from headbook.option_values import read_notes
 from headbook.passes.batch_sums import bucket_sums
 from headbook.passes.corpus_pass import CorpusPass
 from headbook.passes.self_checks import roundings, self_checks

@@ -15,9 +15,10 @@ import numpy as np
 
 from headbook.ablation.task_targets import NO_CLASS
 from headbook.analysis.arrays import Ints
-from headbook.config import ACCEPTABLE, Config
+from headbook.config import Config
 from headbook.inputs import Sentence
 from headbook.model.weights import TOKEN_CLASSIFIER, classifier_kind
+from headbook.option_values import ACCEPTABLE
 from headbook.report.wording import count_text
 from headbook.run.prepare import Run
 from headbook.schema import Side

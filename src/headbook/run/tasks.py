@@ -23,11 +23,11 @@ from headbook.ablation.task_targets import (
     reads_last_layer,
 )
 from headbook.analysis.arrays import Floats
-from headbook.config import AUTO_TASKS, NO_TASKS, TASKS
 from headbook.errors import ConfigError
 from headbook.model.intervention import layer_slots
 from headbook.model.logit_lens import LogitLens, NoLogitLens, make_logit_lens
 from headbook.model.weights import TOKEN_CLASSIFIER, classifier_kind
+from headbook.option_values import AUTO_TASKS, NO_TASKS, TASKS, named_tasks
 from headbook.run.prepare import Run
 from headbook.run.task_texts import (
     ANSWER_COLUMN,
@@ -113,7 +113,7 @@ def chosen_tasks(run: Run) -> tuple[str, ...]:
     columns = filled_columns(run)
     lens = make_logit_lens(run.model, run.architecture)
     tasks = []
-    names = {*(config.named_tasks or TASKS)}
+    names = {*(named_tasks(config.task) or TASKS)}
     if PATCHING in names:  # the heads that are patched are those of the answers
         names.add(ANSWER)
     for name in (task for task in TASKS if task in names):

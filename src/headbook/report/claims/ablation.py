@@ -64,17 +64,14 @@ def whole_model(study: Study) -> Iterator[dict[str, Any]]:
 
     Of tasks, the target of the unablated model: cross-entropy, accuracy or a mean difference.
     """
-    for result, target in (
-        (result, target) for result in measured(study.corpus_sums) for target in result.targets
-    ):
-        if target in result.unablated:
-            counts = result.counts[target]
+    for result in measured(study.corpus_sums):
+        for target in filter(result.unablated.__contains__, result.targets):
             yield EMPTY_ROW | {
                 "claim": "whole model",
                 "metric": target,
                 "value": result.loss(target),
                 "n_sentences": len(result.content_hash),
-                "n_observations": float(counts.sum()),
+                "n_observations": float(result.counts[target].sum()),
             }
 
 
