@@ -160,6 +160,8 @@ def _missing(
     name: str, run: Run, columns: Collection[str], lens: LogitLens | NoLogitLens
 ) -> Iterator[str]:
     """Yield the columns and the head that a task lacks, in words."""
+    if run.config.pack is not None:
+        yield "single sentences, which --pack joins"
     needed = {
         LABEL: (run.config.label_column,),
         PREFERENCE: (PAIR_COLUMN, acceptable_column(run.config, columns)),
@@ -169,8 +171,6 @@ def _missing(
     yield from (
         f"a column '{column}' in the input" for column in needed[name] if column not in columns
     )
-    if run.config.pack is not None:
-        yield "single sentences, which --pack joins"
     if run.model.config.is_encoder_decoder:
         yield "a model that is not an encoder-decoder"
     if name == LABEL and not classifier_kind(run.model.network):
