@@ -56,7 +56,7 @@ from headbook.run.retries import measure_part, shard_error
 from headbook.run.sentences import baseline_runs, choose_sentences
 from headbook.run.shards import MAX_TRIES, sum_shards
 from headbook.run.store import Part, Store, check_same_plan
-from headbook.run.tasks import chosen_tasks, task_plans
+from headbook.run.tasks import CannotMeasure, chosen_tasks, task_plans
 from headbook.run.workers import WorkerJob, measure_in_workers
 from headbook.schema import BaselineRun
 from headbook.study.ablation import AblationResults
@@ -336,9 +336,12 @@ def measure_importance(run: Run, study: Study, tasks: Sequence[str]) -> Study:
             run, "importance", plan.steps, lambda advanced: replace(plan, advanced=advanced).run()
         )
         for task in plans:
-            name = f"task {task.name}"
-            ablate = partial(task.run, results)
-            results[task.name] = ablate_stage(run, name, task.plan.steps, ablate)
+            try:
+                results[task.name] = ablate_stage(
+                    run, f"task {task.name}", task.plan.steps, partial(task.run, results)
+                )
+            except (CannotMeasure, NotEnoughMemory) as error:
+                gaps.append(NotAvailable(f"task {task.name}", "", str(error)))
     except (ModelError, NotEnoughMemory) as error:
         gaps.append(NotAvailable("importance of heads", "", str(error)))
     sums = replace(read_back(), ablation=ablation, tasks=results)
@@ -358,12 +361,13 @@ def ablate_stage(
         ablate: measures the results; its argument is a progress callback.
     """
     run.progress.stage(name, steps)
-    stored = run.store.load(f"{run.name}/{name}", AblationResults)
+    part = f"{run.name}/{name.replace(' ', '/')}"
+    stored = run.store.load(part, AblationResults)
     if stored is not None:
         return stored
     with isolated_random_state(run.config.seed, run.model.device):
         results = ablate(lambda done: run.progress.advance(done, 0))
-    return run.store.save(f"{run.name}/{name}", AblationResults, results)
+    return run.store.save(part, AblationResults, results)
 
 
 def ablation_plan(run: Run, study: Study) -> AblationPlan:

@@ -86,9 +86,15 @@ class TaskPlan:
         Args:
             done: results of the tasks before.
             advanced: progress callback; its argument is the number of sets done on one batch.
+
+        Raises:
+            CannotMeasure: heads are patched that `ANSWER` ablated, and it was not measured.
+            NotEnoughMemory: memory does not suffice for a backward pass over one text.
         """
         plan = replace(self.plan, advanced=advanced)
         if isinstance(plan, PatchingPlan):
+            if ANSWER not in done:
+                raise CannotMeasure(f"the task '{ANSWER}' was not measured")
             chosen = done[ANSWER].chosen != AblationReason.NOT_ABLATED
             results = plan.run([plan.all_heads[index] for index in np.flatnonzero(chosen)])
         else:
@@ -111,13 +117,12 @@ def chosen_tasks(run: Run) -> tuple[str, ...]:
     if config.task == NO_TASKS or config.importance == "off":
         return ()
     columns = filled_columns(run)
-    lens = make_logit_lens(run.model, run.architecture)
-    tasks = []
     names = {*(named_tasks(config.task) or TASKS)}
     if PATCHING in names:  # the heads that are patched are those of the answers
         names.add(ANSWER)
+    tasks = []
     for name in (task for task in TASKS if task in names):
-        missing = next(_missing(name, run, columns, lens), "")
+        missing = next(_missing(name, run, columns), "")
         if not missing:
             tasks.append(name)
         elif config.task != AUTO_TASKS:
@@ -156,9 +161,7 @@ def filled_columns(run: Run) -> set[str]:
     return columns
 
 
-def _missing(
-    name: str, run: Run, columns: Collection[str], lens: LogitLens | NoLogitLens
-) -> Iterator[str]:
+def _missing(name: str, run: Run, columns: Collection[str]) -> Iterator[str]:
     """Yield the columns and the head that a task lacks, in words."""
     if run.config.pack is not None:
         yield "single sentences, which --pack joins"
@@ -173,9 +176,10 @@ def _missing(
     )
     if run.model.config.is_encoder_decoder:
         yield "a model that is not an encoder-decoder"
-    if name == LABEL and not classifier_kind(run.model.network):
-        yield "a checkpoint with a classification head"
-    if name != LABEL and isinstance(lens, NoLogitLens):
+    if name == LABEL:
+        if not classifier_kind(run.model.network):
+            yield "a checkpoint with a classification head"
+    elif isinstance(lens := make_logit_lens(run.model, run.architecture), NoLogitLens):
         yield f"a language-model head: {lens.why}"
 
 
