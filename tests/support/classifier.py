@@ -48,7 +48,7 @@ def write(folder: Path) -> Path:
     model.requires_grad_(requires_grad=False)
     learning = [*_learning(model)]
     for parameter, mask in learning:
-        parameter.requires_grad_(requires_grad=True)
+        parameter.requires_grad_()
         parameter.register_hook(lambda grad, mask=mask: grad * mask)
     optimiser = torch.optim.Adam([parameter for parameter, _ in learning], lr=RATE)
     numbers = {name: number for number, name in labels.items()}

@@ -134,10 +134,7 @@ def gradient_estimates(
             grads = torch.autograd.grad(target.value, [*patched.added.values()], retain_graph=True)
             gradients = dict(zip(patched.added, grads, strict=True))
             if not target.squared:
-                gradient = {
-                    name: _by_sentence(table, masked, batch)
-                    for name, table in _gradient(patched, gradients).items()
-                }
+                gradient = _gradient(patched, gradients, masked, batch)
             for replacement in replacements:
                 sums = concat_layers(
                     {
@@ -145,9 +142,8 @@ def gradient_estimates(
                         for place in gradients
                     }
                 )
-                estimates = sums**2 / 2 / N_DRAWS if target.squared else sums
-                estimates = _by_sentence(estimates, masked, batch)
-                key = target.target, replacement
+                sums = sums**2 / 2 / N_DRAWS if target.squared else sums
+                key, estimates = (target.target, replacement), _by_sentence(sums, masked, batch)
                 estimates_by_target[key] = estimates_by_target.get(key, 0) + estimates
     return GradientEstimates(ablator.head_names, gradient, estimates_by_target)
 
@@ -187,15 +183,19 @@ def _pass(ablator: HeadAblator, batch: Batch, patched: PatchedPass) -> tuple[Any
 
 
 def _gradient(
-    patched: PatchedPass, gradients: Mapping[AttentionPlace, torch.Tensor]
+    patched: PatchedPass,
+    gradients: Mapping[AttentionPlace, torch.Tensor],
+    prepared: Batch,
+    batch: Batch,
 ) -> dict[str, Floats]:
     """Return products of outputs and gradients, as in `GradientEstimates.gradient`."""
     by_token = {call: (patched.output[call] * gradients[call]).sum(-1) for call in gradients}
+    sums = {
+        "sentence": {call: products.sum(1) for call, products in by_token.items()},
+        "token": {call: products.abs().sum(1) for call, products in by_token.items()},
+    }
     return {
-        "sentence": concat_layers({call: products.sum(1) for call, products in by_token.items()}),
-        "token": concat_layers(
-            {call: products.abs().sum(1) for call, products in by_token.items()}
-        ),
+        name: _by_sentence(concat_layers(table), prepared, batch) for name, table in sums.items()
     }
 
 

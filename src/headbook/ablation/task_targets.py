@@ -162,8 +162,9 @@ class LabelTargets(TaskTargets):
         true = self._true(batch)
         is_scored = true >= 0
         logits = self.logits(batch, states)[:, is_scored]
-        loss = -logits.log_softmax(-1)[:, torch.arange(logits.shape[1]), true[is_scored]]
-        right = (logits.argmax(-1) == true[is_scored]).double()
+        classes = true[is_scored].expand(len(logits), -1)
+        loss = -logits.log_softmax(-1).gather(-1, classes[..., None])[..., 0]
+        right = (logits.argmax(-1) == classes).double()
         return torch.stack([loss, -right])
 
     def differentiable(

@@ -9,39 +9,20 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from headbook.ablation import task_targets
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.costs import costs_of
 from headbook.ablation.importance import AblationPlan, parameters_of
 from headbook.ablation.patching import PatchingPlan
 from headbook.ablation.sample import AblationSample, ablation_sample
-from headbook.ablation.task_targets import (
-    AnswerTargets,
-    LabelTargets,
-    PreferenceTargets,
-    TaskTargets,
-    masked_words,
-    reads_last_layer,
-)
 from headbook.analysis.arrays import Floats
 from headbook.errors import ConfigError
 from headbook.model.intervention import layer_slots
 from headbook.model.logit_lens import LogitLens, NoLogitLens, make_logit_lens
 from headbook.model.weights import TOKEN_CLASSIFIER, classifier_kind
 from headbook.option_values import AUTO_TASKS, NO_TASKS, TASKS, named_tasks
+from headbook.run import task_texts
 from headbook.run.prepare import Run
-from headbook.run.task_texts import (
-    ANSWER_COLUMN,
-    CORRUPT_COLUMN,
-    MAX_NAMED_LABELS,
-    WRONG_COLUMN,
-    TaskTexts,
-    acceptable_column,
-    corrupted,
-    is_acceptable,
-    labelled_texts,
-    minimal_pairs,
-    prompts,
-)
 from headbook.study.ablation import AblationReason, AblationResults
 from headbook.study.groups import PAIR_COLUMN, value_of
 from headbook.study.manifest import NotAvailable
@@ -74,7 +55,7 @@ class TaskPlan:
     name: str
     plan: AblationPlan | PatchingPlan
     items: Sequence[TokenizedSentence]
-    texts: TaskTexts
+    texts: task_texts.TaskTexts
     columns: Sequence[str]
     truth: Mapping[str, Floats] = field(default_factory=dict)
 
@@ -128,7 +109,7 @@ def chosen_tasks(run: Run) -> tuple[str, ...]:
         elif config.task != AUTO_TASKS:
             raise ConfigError(f"--task: got '{name}', which needs {missing}")
     if PREFERENCE in tasks and config.acceptable is not None:
-        _check_acceptable(run, acceptable_column(config, columns))
+        _check_acceptable(run, task_texts.acceptable_column(config, columns))
     if tasks:
         run.progress.message(f"tasks: {', '.join(tasks)}")
     return tuple(tasks)
@@ -165,11 +146,12 @@ def _missing(name: str, run: Run, columns: Collection[str]) -> Iterator[str]:
     """Yield the columns and the head that a task lacks, in words."""
     if run.config.pack is not None:
         yield "single sentences, which --pack joins"
+    answers = (task_texts.ANSWER_COLUMN, task_texts.WRONG_COLUMN)
     needed = {
         LABEL: (run.config.label_column,),
-        PREFERENCE: (PAIR_COLUMN, acceptable_column(run.config, columns)),
-        ANSWER: (ANSWER_COLUMN, WRONG_COLUMN),
-        PATCHING: (ANSWER_COLUMN, WRONG_COLUMN, CORRUPT_COLUMN),
+        PREFERENCE: (PAIR_COLUMN, task_texts.acceptable_column(run.config, columns)),
+        ANSWER: answers,
+        PATCHING: (*answers, task_texts.CORRUPT_COLUMN),
     }
     yield from (
         f"a column '{column}' in the input" for column in needed[name] if column not in columns
@@ -186,10 +168,11 @@ def _missing(name: str, run: Run, columns: Collection[str]) -> Iterator[str]:
 def _check_acceptable(run: Run, column: str) -> None:
     """Raise an error if no sentence of a pair has the value of ``--acceptable``."""
     values = {value_of(s, column) for s in run.corpus if value_of(s, PAIR_COLUMN)} - {""}
-    if not any(is_acceptable(run.config, value) for value in values):
+    if not any(task_texts.is_acceptable(run.config, value) for value in values):
+        expected = ", ".join(sorted(values)[: task_texts.MAX_NAMED_LABELS])
         raise ConfigError(
             f"--acceptable: got '{run.config.acceptable}', which no sentence of a pair has in "
-            f"column '{column}'; expected one of {', '.join(sorted(values)[:MAX_NAMED_LABELS])}"
+            f"column '{column}'; expected one of {expected}"
         )
 
 
@@ -198,15 +181,15 @@ def _label_plan(run: Run, own: AblationPlan) -> TaskPlan:
     config, model = run.model.config, run.model
     if config.num_labels < MIN_TEXTS or config.problem_type in OTHER_PROBLEMS:
         raise CannotMeasure("the classification head does not choose one of several labels")
-    texts = _checked(labelled_texts(run), f"column '{run.config.label_column}'")
+    texts = _checked(task_texts.labelled_texts(run), f"column '{run.config.label_column}'")
     causal = run.architecture.stacks["self"].causal
     if causal and config.pad_token_id is None:  # the head finds the last token before the padding
         config.pad_token_id = model.tokenizer.eos_token_id or 0
     by_token = classifier_kind(model.network) == TOKEN_CLASSIFIER
     slots = layer_slots(model, run.architecture)["self"]
-    functions = LabelTargets(model, slots, texts.data, by_token, causal)
+    functions = task_targets.LabelTargets(model, slots, texts.data, by_token, causal)
     plan = _ablation_plan(run, own, LABEL, functions, _sample(run, texts.items))
-    if not reads_last_layer(functions, plan.ablator.heads, plan.sample.small[0]):
+    if not task_targets.reads_last_layer(functions, plan.ablator.heads, plan.sample.small[0]):
         raise CannotMeasure(f"the head of '{config.model_type}' reads more than its last layer")
     items = _in_order(plan.sample.batches)
     truth = {
@@ -220,7 +203,7 @@ def _label_plan(run: Run, own: AblationPlan) -> TaskPlan:
 
 def _preference_plan(run: Run, own: AblationPlan) -> TaskPlan:
     """Return the plan of the task `PREFERENCE`."""
-    texts = _checked(minimal_pairs(run, filled_columns(run)), f"columns '{PAIR_COLUMN}'")
+    texts = _checked(task_texts.minimal_pairs(run, filled_columns(run)), f"columns '{PAIR_COLUMN}'")
     if not run.architecture.padded:
         raise CannotMeasure("this model reads texts of equal length only, and pairs differ")
     lens = _lens(run)
@@ -230,15 +213,18 @@ def _preference_plan(run: Run, own: AblationPlan) -> TaskPlan:
     rows = 2
     if mask is not None:
         sides = [text for item in texts.items for text in item.tokens.values()]
-        rows = 2 * max(len(masked_words(text)) for text in sides)
-    functions = PreferenceTargets(lens, mask)
+        rows = 2 * max(len(task_targets.masked_words(text)) for text in sides)
+    functions = task_targets.PreferenceTargets(lens, mask)
     plan = _ablation_plan(run, own, PREFERENCE, functions, _sample(run, texts.items, rows))
     return TaskPlan(PREFERENCE, plan, _in_order(plan.sample.batches), texts, run.facets.columns)
 
 
 def _answer_plan(run: Run, own: AblationPlan) -> TaskPlan:
     """Return the plan of the task `ANSWER`."""
-    texts = _checked(prompts(run), f"columns '{ANSWER_COLUMN}' and '{WRONG_COLUMN}'")
+    texts = _checked(
+        task_texts.prompts(run),
+        f"columns '{task_texts.ANSWER_COLUMN}' and '{task_texts.WRONG_COLUMN}'",
+    )
     functions = _answer_targets(run, texts)
     plan = _ablation_plan(run, own, ANSWER, functions, _sample(run, texts.items))
     return TaskPlan(ANSWER, plan, _in_order(plan.sample.batches), texts, run.facets.columns)
@@ -246,7 +232,9 @@ def _answer_plan(run: Run, own: AblationPlan) -> TaskPlan:
 
 def _patching_plan(run: Run, own: AblationPlan) -> TaskPlan:
     """Return the plan of the task `PATCHING`."""
-    texts = _checked(corrupted(run, prompts(run)), f"column '{CORRUPT_COLUMN}'")
+    texts = _checked(
+        task_texts.corrupted(run, task_texts.prompts(run)), f"column '{task_texts.CORRUPT_COLUMN}'"
+    )
     functions, heads = _answer_targets(run, texts), own.ablator.heads
     batches = _sample(run, texts.items).batches
     plan = PatchingPlan(heads, functions, own.costs, own.level, batches, own.heads, own.n_single)
@@ -261,7 +249,7 @@ PLANS: dict[str, Callable[[Run, AblationPlan], TaskPlan]] = {
 }
 
 
-def _checked(texts: TaskTexts, columns: str) -> TaskTexts:
+def _checked(texts: task_texts.TaskTexts, columns: str) -> task_texts.TaskTexts:
     """Return the texts of a task if there are at least two.
 
     Raises:
@@ -280,14 +268,18 @@ def _lens(run: Run) -> LogitLens:
     return lens
 
 
-def _answer_targets(run: Run, texts: TaskTexts) -> AnswerTargets:
+def _answer_targets(run: Run, texts: task_texts.TaskTexts) -> task_targets.AnswerTargets:
     lens = _lens(run)
     mask = None if lens.causal else run.model.tokenizer.mask_token_id
-    return AnswerTargets(lens, texts.data, mask)
+    return task_targets.AnswerTargets(lens, texts.data, mask)
 
 
 def _ablation_plan(
-    run: Run, own: AblationPlan, name: str, functions: TaskTargets, sample: AblationSample
+    run: Run,
+    own: AblationPlan,
+    name: str,
+    functions: task_targets.TaskTargets,
+    sample: AblationSample,
 ) -> AblationPlan:
     """Return the plan of a task with the groups of heads of the model's own targets."""
     ablator = HeadAblator(own.ablator.heads, functions)
