@@ -37,7 +37,7 @@ FRAMES = {  # with whether the frame turns the label
     "report": ("everybody thought that {} was {}", False),
     "never": ("{} was never {} at all", True),
 }
-N_TRAINED, N_SHOWN = 480, 120  # texts
+N_TRAINED, N_LISTED = 480, 120  # texts
 BATCH, EPOCHS, RATE = 16, 3, 5e-5
 
 
@@ -90,8 +90,8 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     rows = texts(options.seed)
     train(options.out / "model", rows[:N_TRAINED], options.seed)
-    shown = rows[N_TRAINED : N_TRAINED + N_SHOWN]
-    lines = "".join(f"{json.dumps(row)}\n" for row in shown)
+    listed = rows[N_TRAINED : N_TRAINED + N_LISTED]
+    lines = "".join(f"{json.dumps(row)}\n" for row in listed)
     (options.out / "texts.jsonl").write_text(lines, encoding="utf-8")
 
 

@@ -41,7 +41,7 @@ HEAD_WIDTH = tiny.WIDTH // tiny.HEADS
 PLACES = [(layer, head) for layer in range(tiny.LAYERS) for head in range(tiny.HEADS)]
 
 
-class Twin(NamedTuple):
+class Naive(NamedTuple):
     """A model without the package, and what a study says of one of its tasks."""
 
     network: Any
@@ -127,9 +127,9 @@ def label_rows(*, by_token: bool = False) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def twin(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Twin]:
+def naive(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Naive]:
     @cache
-    def make(family: str, task: str, level: str = "full") -> Twin:
+    def make(family: str, task: str, level: str = "full") -> Naive:
         path = tmp_path_factory.mktemp(f"{family}-{task}")
         by_token = task == "tokens"
         loader = classifier_loader(task)
@@ -155,7 +155,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Twin]:
         lm_loader: Any = AutoModelForMaskedLM if family == "bert" else AutoModelForCausalLM
         network = (loader or lm_loader).from_pretrained(path / "model", dtype=torch.float64)
         results = study.corpus_sums.tasks[name]
-        return Twin(network.eval(), tokenizer, results, rows, ENDS[family])
+        return Naive(network.eval(), tokenizer, results, rows, ENDS[family])
 
     return make
 
@@ -170,9 +170,9 @@ def classifier_loader(task: str) -> Any:
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
 def test_labels_of_texts_have_their_cross_entropy_and_accuracy(
-    family: str, twin: Callable[..., Twin]
+    family: str, naive: Callable[..., Naive]
 ) -> None:
-    it = twin(family, "label")
+    it = naive(family, "label")
 
     def cross_entropy(row: dict[str, str], place: tuple[int, int] | None) -> float:
         return float(it.logits(row["text"], place).log_softmax(-1)[LABELS.index(row["label"])])
@@ -189,8 +189,10 @@ def test_labels_of_texts_have_their_cross_entropy_and_accuracy(
     assert counts == {name: sum(row["label"] == name for row in it.rows) for name in LABELS}
 
 
-def test_labels_of_tokens_stand_at_the_first_piece_of_each_word(twin: Callable[..., Twin]) -> None:
-    it = twin("bert", "tokens")
+def test_labels_of_tokens_stand_at_the_first_piece_of_each_word(
+    naive: Callable[..., Naive],
+) -> None:
+    it = naive("bert", "tokens")
 
     def cross_entropy(row: dict[str, str], place: tuple[int, int] | None) -> float:
         logs = it.logits(row["text"], place).log_softmax(-1)
@@ -204,20 +206,20 @@ def test_labels_of_tokens_stand_at_the_first_piece_of_each_word(twin: Callable[.
     assert (it.task.counts["label"] == 4).all()
 
 
-def preference(it: Twin, row: dict[str, str], place: tuple[int, int] | None) -> float:
+def preference(it: Naive, row: dict[str, str], place: tuple[int, int] | None) -> float:
     """Log probability of the acceptable sentence minus that of the other one."""
     score = pseudo_log_likelihood if it.tokenizer.mask_token else log_probability
     acceptable, other = members(it, row)
     return score(it, acceptable, place) - score(it, other, place)
 
 
-def log_probability(it: Twin, text: str, place: tuple[int, int] | None) -> float:
+def log_probability(it: Naive, text: str, place: tuple[int, int] | None) -> float:
     ids = it.tokenizer(text)["input_ids"]
     logs = it.logits(ids, place).log_softmax(-1)
     return sum(float(logs[i - 1, ids[i]]) for i in range(1, len(ids)))
 
 
-def pseudo_log_likelihood(it: Twin, text: str, place: tuple[int, int] | None) -> float:
+def pseudo_log_likelihood(it: Naive, text: str, place: tuple[int, int] | None) -> float:
     """Word by word; all pieces of the word are masked."""
     ids, words = it.tokenizer(text)["input_ids"], it.tokenizer(text).word_ids()
     total = 0.0
@@ -230,16 +232,16 @@ def pseudo_log_likelihood(it: Twin, text: str, place: tuple[int, int] | None) ->
     return total
 
 
-def members(it: Twin, row: dict[str, str]) -> list[str]:
+def members(it: Naive, row: dict[str, str]) -> list[str]:
     texts = {r["label"]: r["text"] for r in it.rows if r["pair_id"] == row["pair_id"]}
     return [texts["acceptable"], texts["unacceptable"]]
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert"])
 def test_preferences_are_differences_of_summed_log_probabilities(
-    family: str, twin: Callable[..., Twin]
+    family: str, naive: Callable[..., Naive]
 ) -> None:
-    it = twin(family, "preference")
+    it = naive(family, "preference")
     pairs = [row for row in it.rows if row["label"] == "acceptable"]
     pieces = [
         it.tokenizer.convert_ids_to_tokens(it.tokenizer(row["text"])["input_ids"]) for row in pairs
@@ -262,9 +264,9 @@ def test_preferences_are_differences_of_summed_log_probabilities(
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert"])
 def test_answers_are_differences_of_logits_at_the_last_token_or_the_mask(
-    family: str, twin: Callable[..., Twin]
+    family: str, naive: Callable[..., Naive]
 ) -> None:
-    it = twin(family, "answer")
+    it = naive(family, "answer")
 
     def difference(row: dict[str, str], place: tuple[int, int] | None) -> float:
         ids = it.tokenizer(row["text"])["input_ids"]
@@ -277,7 +279,7 @@ def test_answers_are_differences_of_logits_at_the_last_token_or_the_mask(
     it.agrees("answer", difference, lambda row: [row["text"]])
 
 
-def first_token(it: Twin, text: str, answer: str) -> int:
+def first_token(it: Naive, text: str, answer: str) -> int:
     ids = it.tokenizer(text)["input_ids"]
     if it.tokenizer.mask_token:
         return int(it.tokenizer(answer, add_special_tokens=False)["input_ids"][0])
@@ -289,10 +291,10 @@ def first_token(it: Twin, text: str, answer: str) -> int:
     [("bert", "label"), ("gpt2", "preference"), ("bert", "preference"), ("gpt2", "answer")],
 )
 def test_estimates_are_slopes_of_the_penalty(
-    family: str, task: str, twin: Callable[..., Twin]
+    family: str, task: str, naive: Callable[..., Naive]
 ) -> None:
     """The output of a head is scaled by 1 minus a little, as on the way to zero."""
-    it, small = twin(family, task), 1e-5
+    it, small = naive(family, task), 1e-5
     estimates = estimated_effects(it.task, task, Replacement.ZERO)
     for index, (_, layer, head) in enumerate(it.task.heads):
         numbers = []
@@ -309,7 +311,7 @@ def test_estimates_are_slopes_of_the_penalty(
         assert estimates[index] == pytest.approx(slope, rel=1e-3, abs=1e-6)
 
 
-def mean_number(it: Twin, task: str) -> float:
+def mean_number(it: Naive, task: str) -> float:
     """The mean over rows of the number that is better if it is larger."""
     numbers = []
     for row in it.rows:
@@ -328,10 +330,10 @@ def mean_number(it: Twin, task: str) -> float:
 
 
 def test_means_of_pairs_come_from_both_sentences_of_the_other_half(
-    twin: Callable[..., Twin],
+    naive: Callable[..., Naive],
 ) -> None:
     """The mean output of the first token, of which all texts have one, and of the others."""
-    it = twin("gpt2", "preference")
+    it = naive("gpt2", "preference")
     sets = it.task.select(HeadSetKind.HEAD, Replacement.MEAN)
     (column,) = (k for k in sets if it.task.sets[k].name == "L1-H2")
     half = {int(key): int(key) & 1 for key in it.task.content_hash}
@@ -375,8 +377,10 @@ def test_means_of_pairs_come_from_both_sentences_of_the_other_half(
         assert found[it.key(*pair)] == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_fast_level_takes_growing_sets_of_the_largest_heads(twin: Callable[..., Twin]) -> None:
-    it = twin("gpt2", "answer", "fast")
+def test_the_fast_level_takes_growing_sets_of_the_largest_heads(
+    naive: Callable[..., Naive],
+) -> None:
+    it = naive("gpt2", "answer", "fast")
     growing = [it.task.sets[k] for k in it.task.select(HeadSetKind.ORDER)]
     assert [each.number for each in growing] == [*range(1, 9)]
     assert {each.name for each in growing} == {"reversed"}

@@ -1,4 +1,4 @@
-"""Tasks of a run: which ones, and what is said of columns and texts that do not fit."""
+"""Tasks of a run: which ones, and what is printed of columns and texts that do not fit."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -135,9 +135,9 @@ def test_auto_takes_what_there_are_columns_and_a_head_for(
     reported = Lines()
     study = collected(model, rows, progress=reported)
     assert [*study.corpus_sums.tasks] == tasks
-    said = [line for line in reported.lines if line.startswith("task ")]
-    assert [line.split(",")[0] for line in said] == [f"task {name}" for name in tasks]
-    assert all("forward passes over" in line for line in said)
+    messages = [line for line in reported.lines if line.startswith("task ")]
+    assert [line.split(",")[0] for line in messages] == [f"task {name}" for name in tasks]
+    assert all("forward passes over" in line for line in messages)
     assert {*study.importance["target"]} >= {*tasks}
 
 

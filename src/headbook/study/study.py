@@ -12,7 +12,7 @@ import pandas as pd
 from headbook.errors import StudyError
 from headbook.output_folder import OutputKind, replace_folder
 from headbook.schema import BaselineRun
-from headbook.study import ablation_tables, storage, tables, task_tables, token_tables
+from headbook.study import ablation_tables, storage, tables, token_tables
 from headbook.study.circuits import COMPOSITION, EXEMPLAR_TOKENS, PROMOTED_TOKENS, CircuitResults
 from headbook.study.compatibility import check_compatible
 from headbook.study.contrasts import PairDifferences, pair_differences
@@ -210,7 +210,7 @@ class Study:
     @cached_property
     def task_facets(self) -> pd.DataFrame:
         """Table ``task_facets``: a row for each head, target of a task and group of texts."""
-        return task_tables.TASK_FACETS.build(self)
+        return ablation_tables.TASK_FACETS.build(self)
 
     @property
     def tokens(self) -> pd.DataFrame:

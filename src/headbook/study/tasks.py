@@ -1,4 +1,4 @@
-"""How well a model does its tasks, with all of its heads and without some of them. No torch.
+"""Success of a model at its tasks, with all of its heads and without some of them. No torch.
 
 Results of tasks are `headbook.study.ablation.AblationResults` with targets of their own. A change
 above 0 means that the task gets worse.

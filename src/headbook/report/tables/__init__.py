@@ -7,7 +7,13 @@ of claims is entered in `headbook.study.tables.TABLES_OF_REPORT` here; `headbook
 
 from headbook.report.alignment import ALIGNMENTS
 from headbook.report.claims.table import TESTS
-from headbook.study.ablation_tables import EFFECT_TOKENS, HEAD_GROUPS, HEAD_IMPORTANCE, PRUNING
+from headbook.study.ablation_tables import (
+    EFFECT_TOKENS,
+    HEAD_GROUPS,
+    HEAD_IMPORTANCE,
+    PRUNING,
+    TASK_FACETS,
+)
 from headbook.study.circuits import COMPOSITION, EXEMPLAR_TOKENS, PROMOTED_TOKENS
 from headbook.study.study import Study
 from headbook.study.tables import (
@@ -21,7 +27,6 @@ from headbook.study.tables import (
     TABLES_OF_REPORT,
     Table,
 )
-from headbook.study.task_tables import TASK_FACETS
 from headbook.study.token_tables import (
     CLASS_FLOWS,
     GEOMETRY,
