@@ -56,15 +56,17 @@ def test_the_head_that_reads_the_marker_is_found(
     assert whole.value > 0.95
     assert whole.chance == 0.5
     table = effects(study)
-    assert table["value"].idxmax() == MARKER_HEAD
+    values = {place: float(value) for place, value in table["value"].items()}
+    assert max(values, key=values.__getitem__) == MARKER_HEAD
     assert table.loc[MARKER_HEAD, "verdict"] == "changes"
     task = study.corpus_sums.tasks["label"]
     least = max(0.005 * task.loss("label"), 10 * rounding_change(task, "label"))
     assert table.loc[MARKER_HEAD, "margin"] == pytest.approx(least)
-    assert table["value"].drop(index=[MARKER_HEAD]).max() < table.loc[MARKER_HEAD, "value"] / 5
+    largest = values.pop(MARKER_HEAD)
+    assert max(values.values()) < largest / 5
     accuracy = effects(study, "accuracy")
     assert accuracy["value"].idxmax() == MARKER_HEAD
-    assert accuracy.loc[MARKER_HEAD, "low"] > 0.2
+    assert dict(accuracy["low"].items())[MARKER_HEAD] > 0.2
     assert (accuracy["verdict"] == "").all()
 
 

@@ -139,9 +139,9 @@ def naive(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Naive]:
             torch.manual_seed(1)
             names = dict(enumerate(LABELS))
             made = loader.from_pretrained(path / "model", num_labels=len(LABELS), id2label=names)
-            torch.nn.init.normal_(
-                (made.score if hasattr(made, "score") else made.classifier).weight
-            )
+            head: Any = made.score if hasattr(made, "score") else made.classifier
+            with torch.no_grad():
+                head.weight.normal_()
             made.save_pretrained(path / "model")
         name = "label" if loader is not None else task
         rows = {

@@ -51,7 +51,7 @@ FAST_PASSES = 40.0  # most forward passes over the sample for single heads at th
 # Random sets of a group: 100 at the full level, since another draw of 20 gave other verdicts.
 RANDOM_SETS = {FAST: 20, FULL: 100}
 # Nouns for a row of the results of a task.
-UNITS = {
+UNITS: dict[str, str] = {
     AblationTarget.LABEL: "text",
     AblationTarget.PREFERENCE: "pair",
     AblationTarget.ANSWER: "prompt",

@@ -154,8 +154,9 @@ class LabelTargets(TaskTargets):
         copies = self.prepare_batch(batch).repeated(len(states))
         with torch.inference_mode(), ExitStack() as layers:
             layers.enter_context(skip_layers(self.slots, states.flatten(0, 1)))
-            logits = self.model.network(**model_inputs(copies)).logits
-        return self._by_token(logits).double().unflatten(0, states.shape[:2])
+            logits: torch.Tensor = self.model.network(**model_inputs(copies)).logits
+        by_pass: torch.Tensor = self._by_token(logits).double().unflatten(0, states.shape[:2])
+        return by_pass
 
     def penalties(self, batch: Batch, states: torch.Tensor) -> torch.Tensor:
         """Return cross-entropies, and -1 for each label that is right."""
@@ -343,8 +344,8 @@ class PreferenceTargets(TaskTargets):
             padded = replace(padded, ids=torch.where(masked, self.mask, padded.ids))
         items = tuple(batch.items[number] for number in pairs)
         prepared = Batch(items, {self.side: padded}, batch.index[pairs], batch.content_hash[pairs])
-        pair, sign = (torch.tensor(numbers, device=true.device) for numbers in (pairs, signs))
-        return PairRows(prepared, true, pair, sign)
+        columns = (torch.tensor(numbers, device=true.device) for numbers in (pairs, signs))
+        return PairRows(prepared, true, *columns)
 
 
 def masked_words(text: TokenizedText) -> list[tuple[int, ...]]:

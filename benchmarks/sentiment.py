@@ -1,9 +1,10 @@
 """Fine-tune a small classifier of sentiment in half a minute, with texts to look at its heads.
 
-Usage: python benchmarks/classifier.py OUT [--seed 0]
+Usage: python benchmarks/sentiment.py OUT [--seed 0]
 
 The demo encoder gets a classification head and learns from sentences of templates whether something
 is praised or blamed. A negation turns the label, so a head has to connect it with the adjective.
+A tenth of the labels that it learns from is wrong, so that it is as unsure as real classifiers.
 OUT gets `model` and `texts.jsonl`: texts that were not trained on, with label and construction.
 """
 
@@ -39,6 +40,7 @@ FRAMES = {  # with whether the frame turns the label
 }
 N_TRAINED, N_LISTED = 480, 120  # texts
 BATCH, EPOCHS, RATE = 16, 3, 5e-5
+NOISE = 0.1  # share of wrong labels in training
 
 
 def texts(seed: int) -> list[dict[str, str]]:
@@ -64,13 +66,16 @@ def train(folder: Path, rows: list[dict[str, str]], seed: int) -> None:
     model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=2, id2label=LABELS)
     tokenizer = AutoTokenizer.from_pretrained(base)
     numbers = {name: number for number, name in LABELS.items()}
+    wrong = np.random.default_rng(seed).random(len(rows)) < NOISE
     optimiser = torch.optim.AdamW(model.parameters(), lr=RATE)
     for epoch in range(EPOCHS):
         order = np.random.default_rng([seed, epoch]).permutation(len(rows))
         for start in range(0, len(rows), BATCH):
             batch = [rows[index] for index in order[start : start + BATCH]]
             inputs = tokenizer([row["text"] for row in batch], return_tensors="pt", padding=True)
-            true = torch.tensor([numbers[row["label"]] for row in batch])
+            flips = wrong[order[start : start + BATCH]]
+            labels = [numbers[row["label"]] for row in batch]
+            true = torch.tensor(np.array(labels) ^ flips)
             loss = model(**inputs, labels=true).loss
             optimiser.zero_grad()
             loss.backward()
