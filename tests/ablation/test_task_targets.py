@@ -138,17 +138,20 @@ def naive(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Naive]:
         if loader is not None:
             torch.manual_seed(1)
             names = dict(enumerate(LABELS))
-            made = loader.from_pretrained(path / "model", num_labels=len(LABELS), id2label=names)
+            made: Any = loader.from_pretrained(
+                path / "model", num_labels=len(LABELS), id2label=names
+            )
             head: Any = getattr(made, "score", None) or getattr(made, "classifier", None)
             with torch.no_grad():
                 head.weight.normal_()
             made.save_pretrained(path / "model")
         name = "label" if loader is not None else task
-        rows = {
+        makers: dict[str, Callable[[], list[dict[str, str]]]] = {
             "label": lambda: label_rows(by_token=by_token),
             "preference": pair_rows,
             "answer": lambda: prompt_rows(tokenizer.mask_token or ""),
-        }[name]()
+        }
+        rows = makers[name]()
         (path / "texts.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         options = FEW | {"importance": level, "task": name}
         study = headbook.collect([path / "texts.jsonl"], model=str(path / "model"), **options)
