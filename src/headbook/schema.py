@@ -250,6 +250,19 @@ class AblationTarget(StrEnum):
     """1 minus the cosine of a token's final states with and without the head."""
     EMBEDDING = "embedding"
     """1 minus the cosine of a text's embeddings with and without the head."""
+    LABEL = "label"
+    """Minus the log probability of the true label of a text or token, in nats."""
+    ACCURACY = "accuracy"
+    """Share of the labels that are right; the change is the whole model's share minus the other."""
+    PREFERENCE = "preference"
+    """Log probability of the acceptable sentence of a pair minus that of the other; lower is worse.
+
+    Changes are those of the whole model minus the ablated one, as for `ANSWER`.
+    """
+    ANSWER = "answer"
+    """Logit of the answer minus the logit of the wrong answer; lower is worse."""
+    PATCHING = "patching"
+    """Difference of the two logits in a run with the head output of another run."""
 
 
 class HeadCorrespondence(StrEnum):

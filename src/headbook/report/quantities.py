@@ -382,8 +382,10 @@ class RemovableShare(AblationQuantity):
     def compute(self, results: StackResults) -> Estimate:
         """Return the share; NaN if heads were not removed in that order."""
         ablation, steps = results.study.corpus_sums.ablation, results.study.pruning
-        steps = steps[(steps["order"] == self.order)]
-        if ablation is None or steps.empty:
+        if ablation is None:
+            return NO_ESTIMATE
+        steps = steps[(steps["order"] == self.order) & (steps["target"] == ablation.targets[0])]
+        if steps.empty:
             return NO_ESTIMATE
         shares, _ = ablation_tests.removable_shares(ablation, steps)
         share = shares[self.order]

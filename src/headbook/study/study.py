@@ -207,6 +207,11 @@ class Study:
         """Table ``exemplar_tokens``: a row for each token that a head promotes at an exemplar."""
         return EXEMPLAR_TOKENS.build(self)
 
+    @cached_property
+    def task_facets(self) -> pd.DataFrame:
+        """Table ``task_facets``: a row for each head, target of a task and group of texts."""
+        return ablation_tables.TASK_FACETS.build(self)
+
     @property
     def tokens(self) -> pd.DataFrame:
         """Table ``tokens``: a row for each number of a token of a sentence with a page."""
