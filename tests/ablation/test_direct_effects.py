@@ -16,7 +16,7 @@ from headbook.ablation.importance import FULL
 from headbook.ablation.logit_targets import LogitTargets
 from headbook.ablation.missed_tokens import top_token_sums
 from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation_tables import importance_table
+from headbook.study.ablation.tables import importance_table
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 

@@ -23,8 +23,8 @@ from headbook.ablation.importance import FAST, FULL, AblationPlan, NotEnoughMemo
 from headbook.ablation.replacements import OutputSums
 from headbook.ablation.sample import AblationSample
 from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import AblationReason, AblationResults, HeadSetKind
-from headbook.study.ablation_tables import head_groups_table, importance_table, pruning_table
+from headbook.study.ablation.results import AblationReason, AblationResults, HeadSetKind
+from headbook.study.ablation.tables import head_groups_table, importance_table, pruning_table
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 

@@ -12,9 +12,9 @@ import classifier
 import headbook
 from headbook.report.tables import STUDY_TABLES
 from headbook.site.export import write_tables
-from headbook.study.ablation_tests import rounding_change
+from headbook.study.ablation.effect_tests import rounding_change
+from headbook.study.ablation.tasks import rests_on, success
 from headbook.study.study import Study
-from headbook.study.tasks import rests_on, success
 
 FEW: dict[str, Any] = {
     "annotator": "none", "language": "none", "sentence_pages": "2", "metrics": "type_shares",

@@ -12,8 +12,8 @@ import pytest
 
 import hand_model
 import headbook
+from headbook.study.ablation.tasks import CLEAN, CORRUPT, patching_effects, rests_on, success
 from headbook.study.study import Study
-from headbook.study.tasks import CLEAN, CORRUPT, patching_effects, rests_on, success
 
 FEW: dict[str, Any] = {
     "annotator": "none", "language": "none", "sentence_pages": "0", "metrics": "type_shares",

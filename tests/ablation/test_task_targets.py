@@ -21,8 +21,8 @@ from transformers import (
 import headbook
 import tiny
 from headbook.schema import Replacement
-from headbook.study.ablation import AblationResults, HeadSetKind
-from headbook.study.ablation_tests import estimated_effects, head_effects
+from headbook.study.ablation.effect_tests import estimated_effects, head_effects
+from headbook.study.ablation.results import AblationResults, HeadSetKind
 
 FEW: dict[str, Any] = {
     "annotator": "none", "language": "none", "sentence_pages": "0", "metrics": "type_shares",

@@ -14,8 +14,8 @@ from classifier import MARKERS
 from headbook.errors import ConfigError
 from headbook.model.checkpoint import find_model_files
 from headbook.model.load import load_model
+from headbook.study.ablation.tasks import success
 from headbook.study.study import Study
-from headbook.study.tasks import success
 from machine import Lines
 
 FEW: dict[str, Any] = {

@@ -4,7 +4,7 @@ import numpy as np
 
 from headbook.analysis.accumulators import RatioSums
 from headbook.schema import AblationTarget
-from headbook.study.ablation import (
+from headbook.study.ablation.results import (
     AblationReason,
     AblationResults,
     AttributionKey,

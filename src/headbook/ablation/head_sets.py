@@ -10,7 +10,7 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats
 from headbook.schema import Replacement
-from headbook.study.ablation import REVERSED, HeadSet, HeadSetKind
+from headbook.study.ablation.results import REVERSED, HeadSet, HeadSetKind
 from headbook.study.sentence_data import HeadName
 
 N_RANDOM_ORDERS = 20  # random pruning orders

@@ -40,9 +40,14 @@ from headbook.analysis.arrays import Floats, Ints
 from headbook.errors import is_out_of_memory
 from headbook.model.load import Model, word_embedding
 from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import AblationReason, AblationResults, AttributionKey, HeadSetKind
-from headbook.study.ablation_tables import GRADIENT
-from headbook.study.ablation_tests import ATTRIBUTION, COSINE_TARGETS
+from headbook.study.ablation.effect_tests import ATTRIBUTION, COSINE_TARGETS
+from headbook.study.ablation.results import (
+    AblationReason,
+    AblationResults,
+    AttributionKey,
+    HeadSetKind,
+)
+from headbook.study.ablation.tables import GRADIENT
 from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 

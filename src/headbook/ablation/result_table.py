@@ -12,7 +12,12 @@ from headbook.ablation.missed_tokens import TokenChanges
 from headbook.analysis.accumulators import SELECTION, RatioSums, split_of
 from headbook.analysis.arrays import Floats, Ints
 from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import AblationResults, AttributionKey, HeadSetKind, MissedToken
+from headbook.study.ablation.results import (
+    AblationResults,
+    AttributionKey,
+    HeadSetKind,
+    MissedToken,
+)
 from headbook.study.sentence_data import HeadName
 
 

@@ -52,8 +52,8 @@ from headbook.report.wording import (
     number,
 )
 from headbook.schema import HeadKey, Replacement
-from headbook.study.ablation_tables import EFFECT
-from headbook.study.ablation_tests import ATTRIBUTION
+from headbook.study.ablation.effect_tests import ATTRIBUTION
+from headbook.study.ablation.tables import EFFECT
 from headbook.study.sentence_data import HeadName
 
 Results = Mapping[str, StackResults]

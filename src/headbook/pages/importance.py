@@ -32,9 +32,9 @@ from headbook.report.head_types import OffSinkType
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, capital, count_text, interval_text
 from headbook.schema import Replacement
-from headbook.study.ablation import AblationReason, AblationResults
-from headbook.study.ablation_tables import EXACT, GROUP
-from headbook.study.ablation_tests import ranked_target
+from headbook.study.ablation.effect_tests import ranked_target
+from headbook.study.ablation.results import AblationReason, AblationResults
+from headbook.study.ablation.tables import EXACT, GROUP
 from headbook.study.sentence_data import HeadName
 
 TITLE = "What does the model lose without a head?"

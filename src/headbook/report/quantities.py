@@ -18,8 +18,8 @@ from headbook.report.relation_counts import best_offsets
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, is_share, number, percent, with_unit
 from headbook.schema import UPOS, AblationTarget, HeadKey, Replacement, SinkView
-from headbook.study import ablation_tests
-from headbook.study.ablation_tables import DIRECT, EFFECT, REPAIR
+from headbook.study.ablation import effect_tests
+from headbook.study.ablation.tables import DIRECT, EFFECT, REPAIR
 from headbook.study.sentence_data import HeadName
 from headbook.study.tables import RowKey, row_of_head
 
@@ -387,7 +387,7 @@ class RemovableShare(AblationQuantity):
         steps = steps[(steps["order"] == self.order) & (steps["target"] == ablation.targets[0])]
         if steps.empty:
             return NO_ESTIMATE
-        shares, _ = ablation_tests.removable_shares(ablation, steps)
+        shares, _ = effect_tests.removable_shares(ablation, steps)
         share = shares[self.order]
         return Estimate(share, math.nan, math.nan, int((ablation.half == 1).sum()), math.nan)
 

@@ -56,7 +56,7 @@ from headbook.run.store import Part, Store, check_same_plan
 from headbook.run.tasks import CannotMeasure, chosen_tasks, task_plans
 from headbook.run.workers import WorkerJob, measure_in_workers
 from headbook.schema import BaselineRun
-from headbook.study.ablation import AblationResults
+from headbook.study.ablation.results import AblationResults
 from headbook.study.corpus_sums import CorpusSums, HeadTable
 from headbook.study.manifest import NotAvailable
 from headbook.study.study import head_tables

@@ -23,7 +23,7 @@ from headbook.model.weights import TOKEN_CLASSIFIER, classifier_kind
 from headbook.option_values import AUTO_TASKS, NO_TASKS, TASKS, named_tasks
 from headbook.run import task_texts
 from headbook.run.prepare import Run
-from headbook.study.ablation import AblationReason, AblationResults
+from headbook.study.ablation.results import AblationReason, AblationResults
 from headbook.study.groups import PAIR_COLUMN, value_of
 from headbook.study.manifest import NotAvailable
 from headbook.text.batch import Batch, token_hash

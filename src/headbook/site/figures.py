@@ -43,7 +43,7 @@ from headbook.site import export, latex
 from headbook.site.attention_figures import KINDS, attention_figures, single_name, stored_maps
 from headbook.site.sites import across_pages, comparison_manifest, facts_of, pages_over_heads
 from headbook.site.writer import exported
-from headbook.study.ablation_tables import EFFECT
+from headbook.study.ablation.tables import EFFECT
 from headbook.study.sentence_data import heads_of
 from headbook.study.study import Study
 

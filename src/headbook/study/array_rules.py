@@ -16,7 +16,7 @@ from headbook.attention.surface_rules import NO_CELL
 from headbook.attention.surface_rules import NO_SELECTION as NO_WORD
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.schema import SEGMENTATION_RULES as END_RULES
-from headbook.study.ablation import AblationResults, MissedToken
+from headbook.study.ablation.results import AblationResults, MissedToken
 from headbook.study.buckets import MAX_BUCKETS, HeadBuckets, SentenceSet, TokenBuckets
 from headbook.study.corpus_sums import (
     HeadDistances,

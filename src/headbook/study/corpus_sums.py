@@ -16,7 +16,7 @@ from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import FinishedRatios, SampledMetric
 from headbook.schema import AttentionStack, HeadKey, SinkView, TokenKey
-from headbook.study.ablation import AblationResults
+from headbook.study.ablation.results import AblationResults
 from headbook.study.buckets import HeadBuckets, Kind, SentenceSet, TokenBuckets, merge_buckets
 from headbook.study.groups import GroupSums, PairMembers, merge_groups
 from headbook.study.state_geometry import GeometrySums

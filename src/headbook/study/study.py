@@ -12,7 +12,8 @@ import pandas as pd
 from headbook.errors import StudyError
 from headbook.output_folder import OutputKind, replace_folder
 from headbook.schema import BaselineRun
-from headbook.study import ablation_tables, storage, tables, token_tables
+from headbook.study import storage, tables, token_tables
+from headbook.study.ablation import tables as ablation_tables
 from headbook.study.circuits import COMPOSITION, EXEMPLAR_TOKENS, PROMOTED_TOKENS, CircuitResults
 from headbook.study.compatibility import check_compatible
 from headbook.study.contrasts import PairDifferences, pair_differences

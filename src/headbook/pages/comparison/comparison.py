@@ -68,7 +68,7 @@ from headbook.report.wording import (
     percent,
 )
 from headbook.schema import SinkView
-from headbook.study.ablation_tables import EFFECT
+from headbook.study.ablation.tables import EFFECT
 from headbook.study.sentence_data import HeadName
 
 SERIES = {"": "same head", FLOOR_LABEL: "bfloat16 rounding", CEILING_LABEL: "another head"}

@@ -47,7 +47,7 @@ from headbook.report.wording import (
     unbroken,
 )
 from headbook.schema import SinkView
-from headbook.study.ablation_tables import EFFECT
+from headbook.study.ablation.tables import EFFECT
 from headbook.study.sentence_data import HeadName
 
 LEAST = 0.05  # a family-wise p below which a difference is supported

@@ -42,7 +42,7 @@ from headbook.report.wording import (
     unbroken,
 )
 from headbook.schema import AblationTarget, AttentionStack, SinkView
-from headbook.study.ablation_tables import EFFECT
+from headbook.study.ablation.tables import EFFECT
 from headbook.study.sentence_data import HeadName
 
 TARGETS = {

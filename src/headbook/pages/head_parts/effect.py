@@ -26,9 +26,9 @@ from headbook.report.wording import (
     sentence_page,
 )
 from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import AblationResults, MissedToken
-from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, REPAIR
-from headbook.study.ablation_tests import COSINE_TARGETS, token_target
+from headbook.study.ablation.effect_tests import COSINE_TARGETS, token_target
+from headbook.study.ablation.results import AblationResults, MissedToken
+from headbook.study.ablation.tables import DIRECT, EFFECT, EXACT, REPAIR
 from headbook.study.sentence_data import HeadName
 
 LISTED = 5  # ranks of tokens that are listed, with the median one in addition

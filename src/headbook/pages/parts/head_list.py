@@ -21,7 +21,7 @@ from headbook.report.head_facts import Fact, HeadFacts, head_facts
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, VIEWS, is_share, label_name
 from headbook.schema import SinkView
-from headbook.study.ablation_tables import EFFECT, EXACT
+from headbook.study.ablation.tables import EFFECT, EXACT
 from headbook.study.sentence_data import HeadName, heads_of
 
 # Metrics of the columns that the list shows at first.

@@ -9,9 +9,7 @@ import pandas as pd
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.report.ablation import LAYER, layer_ratio, layer_ratio_label
 from headbook.schema import ABLATION, ALL, HELD_OUT_SPLIT, LAYER_RATIO, Replacement
-from headbook.study.ablation import AblationResults
-from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION, measured
-from headbook.study.ablation_tests import (
+from headbook.study.ablation.effect_tests import (
     RANDOM_ORDER_PREFIX,
     VERDICT_SHARE,
     audit,
@@ -20,8 +18,10 @@ from headbook.study.ablation_tests import (
     ranked_target,
     removable_shares,
 )
+from headbook.study.ablation.results import AblationResults
+from headbook.study.ablation.tables import EFFECT, EXACT, GROUP, INTERACTION, measured
+from headbook.study.ablation.tasks import success, success_without
 from headbook.study.study import Study
-from headbook.study.tasks import success, success_without
 
 NAN = math.nan
 CHANGED_SHARE = "share_changed"

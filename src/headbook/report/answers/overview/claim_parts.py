@@ -11,7 +11,7 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, head_page, interval_text
 from headbook.schema import AttentionStack, Replacement
-from headbook.study.ablation_tables import GROUP
+from headbook.study.ablation.tables import GROUP
 from headbook.study.sentence_data import HeadName, heads_of
 
 OF_STACK = {

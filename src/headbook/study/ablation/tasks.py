@@ -15,7 +15,7 @@ from headbook.analysis.accumulators import HELD_OUT, RatioSums
 from headbook.analysis.arrays import Floats, divide
 from headbook.analysis.intervals import share_bounds, signed_ratio_interval
 from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import HEAD_FIELDS, REVERSED, AblationResults, HeadSetKind
+from headbook.study.ablation.results import HEAD_FIELDS, REVERSED, AblationResults, HeadSetKind
 
 TASK_TARGETS = (
     AblationTarget.LABEL, AblationTarget.PREFERENCE, AblationTarget.ANSWER, AblationTarget.PATCHING,

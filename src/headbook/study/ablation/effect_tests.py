@@ -21,7 +21,7 @@ from headbook.analysis.arrays import MIN_NUMERATOR, Floats, divide, mean_ranks
 from headbook.analysis.intervals import share_bounds, share_upper_bound
 from headbook.analysis.multiple_testing import ALPHA, bootstrap_p_above, bootstrap_t
 from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import (
+from headbook.study.ablation.results import (
     CHANGE_LIMITS,
     HEAD_FIELDS,
     AblationReason,
@@ -30,8 +30,8 @@ from headbook.study.ablation import (
     HeadSetKind,
     limits_of,
 )
+from headbook.study.ablation.tasks import is_task, task_margin
 from headbook.study.sentence_data import HeadName
-from headbook.study.tasks import is_task, task_margin
 
 ATTRIBUTION = "attribution_estimate"
 LOSS_MARGIN = 0.005  # margin of losses, as a share of the unablated model's loss
@@ -83,7 +83,7 @@ def equivalence_margin(ablation: AblationResults, target: str, *, reported: bool
     model's loss for losses and divergences, or the value of ``--margin``; at least 10 times the
     mean absolute change of a sentence by rounding weights to bfloat16. The margin is NaN for
     logits, and if the distance or the loss is unknown. Tasks have margins of their own, see
-    `headbook.study.tasks.task_margin`.
+    `headbook.study.ablation.tasks.task_margin`.
 
     Args:
         ablation: results whose loss or distance is the yardstick.

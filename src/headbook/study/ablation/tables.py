@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 
 from headbook.schema import AblationTarget, Replacement
-from headbook.study import ablation_tests
-from headbook.study.ablation import AblationResults, HeadSetKind, limits_of
+from headbook.study.ablation import effect_tests
+from headbook.study.ablation.results import AblationResults, HeadSetKind, limits_of
+from headbook.study.ablation.tasks import TASK_TARGETS, patching_effects
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.groups import rows_by_value
 from headbook.study.tables import HEAD_COLUMNS, Table
-from headbook.study.tasks import TASK_TARGETS, patching_effects
 
 if TYPE_CHECKING:
     from headbook.study.study import Study
@@ -110,7 +110,7 @@ def _exact(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield the exact effect of each head that was replaced alone."""
     for replacement in Replacement:
         for target in ablation.targets:
-            effects = ablation_tests.head_effects(ablation, target, replacement)
+            effects = effect_tests.head_effects(ablation, target, replacement)
             description = _describe_exact(EFFECT, replacement, target)
             yield from effects.assign(**description).to_dict("records")  # type: ignore[misc]
 
@@ -144,7 +144,7 @@ def _direct(ablation: AblationResults) -> Iterator[dict[str, Any]]:
 def _repaired(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield the self-repair of each head, on all tokens and on those of largest direct effect."""
     description = _describe_exact(REPAIR, Replacement.MEAN, AblationTarget.LOGIT) | NO_VERDICT
-    for row in ablation_tests.self_repair(ablation).to_dict("records"):
+    for row in effect_tests.self_repair(ablation).to_dict("records"):
         yield description | {str(name): value for name, value in row.items()}
 
 
@@ -228,10 +228,10 @@ def _groups(ablation: AblationResults) -> Iterator[dict[str, Any]]:
             _, stack, name, _, replacement_of_set = ablation.sets[index]
             random.setdefault((stack, name, replacement_of_set), []).append(value)
         for replacement in Replacement:
-            effects_of_heads = ablation_tests.head_effects(ablation, target, replacement)["value"]
+            effects_of_heads = effect_tests.head_effects(ablation, target, replacement)["value"]
             single_effects = effects_of_heads.reindex(range(len(ablation.heads))).to_numpy()
             groups = ablation.select(HeadSetKind.GROUP, replacement)
-            effects = ablation_tests.set_effects(ablation, target, groups)
+            effects = effect_tests.set_effects(ablation, target, groups)
             for effect in effects.to_dict("records"):
                 group, members = ablation.sets[effect["set"]], ablation.members[effect["set"]]
                 random_values = random.get((group.stack, group.name, group.replacement), [])
@@ -257,7 +257,7 @@ def _pairs(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     for target in ablation.targets:
         for index in ablation.select(HeadSetKind.PAIR):
             pair = ablation.sets[index]
-            ratios = ablation_tests.interaction(ablation, target, int(index))
+            ratios = effect_tests.interaction(ablation, target, int(index))
             if ratios is not None:
                 low, high = ratios.interval()
                 joint_effect = ablation.ratios(target, np.array([index])).value[0]
@@ -367,7 +367,7 @@ def effect_tokens_table(*results: AblationResults | None) -> pd.DataFrame:
 
 def _missed(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield tokens at which heads are missed, with probabilities of true tokens or cosines."""
-    target = ablation_tests.token_target(ablation)
+    target = effect_tests.token_target(ablation)
     for missed in ablation.missed:
         before, after = np.nan, 1 - missed.change
         if target in TASK_TARGETS and target != AblationTarget.LABEL:
@@ -434,7 +434,7 @@ def _effects_by_group(task: AblationResults, target: str) -> Iterator[pd.DataFra
             changes, counts = task.changes[target][rows][:, sets], task.counts[target][rows]
             if not counts.sum():
                 continue
-            low, high = ablation_tests.effect_interval(changes, counts, target)
+            low, high = effect_tests.effect_interval(changes, counts, target)
             frame = names.assign(
                 target=target, facet=column, group=group, value=changes.sum(0) / counts.sum(),
                 low=low, high=high, n_sentences=int((counts > 0).sum()),
