@@ -108,8 +108,8 @@ def circuit_results(
                     ("copy_rate", ""): row["copy_rate"],
                     ("copy_rate_negative", ""): row["copy_rate_negative"],
                     ("attended_rank", ""): (rank, max(1.0, rank - 3), min(vocabulary, rank + 30)),
-                    ("attended_rank", "in top 10"): 8 if top else 0,
-                    ("attended_rank", "in bottom 10"): 8 if bottom else 0,
+                    ("attended_rank", "in top 10"): 2 if top else 0,
+                    ("attended_rank", "in bottom 10"): 2 if bottom else 0,
                 },
             )
         )
@@ -243,7 +243,9 @@ def towards_results(study: Study, ranks: dict[tuple[int, int], tuple[float, floa
     for layer, head in np.ndindex(stack.n_layers, stack.n_heads):
         rank = ranks.get((layer, head), (vocabulary / 2, vocabulary / 3, vocabulary / 1.5))
         name, place = (stack.name, layer, head), {"stack": stack.name, "layer": layer, "head": head}
-        numbers.append(number_rows(name, {("towards_rank", ""): rank, ("towards_control", ""): control}))
+        numbers.append(
+            number_rows(name, {("towards_rank", ""): rank, ("towards_control", ""): control})
+        )
         for kind, sign in (("to", 1), ("from", -1)):
             for n in range(10):
                 value = sign * (0.4 - 0.02 * n)

@@ -1,7 +1,9 @@
-"""Pictures of circuits: which heads feed which, a circuit on one text, weights and interventions."""
+"""Pictures of circuits: heads that feed others, a circuit on one text, and a plot of pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,7 @@ from headbook.report.wording import number, visible
 # Pixels of the picture of heads that feed others.
 BOX_WIDTH, BOX_HEIGHT, BOX_DISTANCE = 106.0, 24.0, 29.0
 EDGE_HEIGHT, TOP, BOTTOM = 104.0, 4.0, 28.0
+LAYER_WIDTH = 132.0  # least width of a layer; the style sheet has it, too
 MAX_EDGE = 12  # widest line, in pixels; its class is ``e12``
 EDGE_POINTS = 20
 SIDE = 6.0  # per cent of the width at either end
@@ -63,13 +66,30 @@ class FeedLine(NamedTuple):
     main: bool
 
 
+@dataclass(frozen=True, eq=False)
+class FeedingPlot(Plot):
+    """A plot whose boxes need a least width; narrower ones in papers are drawn smaller.
+
+    Attributes:
+        least_width: pixels.
+    """
+
+    least_width: float = 0.0
+
+    def drawn(self, width: float) -> tuple[float, str]:
+        """Return height and elements of the chart at a width in pixels, without links."""
+        scale = min(1.0, width / self.least_width)
+        height, elements = super().drawn(width / scale)
+        return height * scale, f'<g transform="scale({scale:.4f})">{elements}</g>'
+
+
 def feeding_plot(
     name: str,
     caption: str,
     heads: Sequence[FedHead],
     lines: Sequence[FeedLine],
     rows: pd.DataFrame,
-) -> Plot:
+) -> FeedingPlot:
     """Draw previous-token heads above, induction heads below, and lines between them.
 
     Layers run to the right at even distances; three dots mark layers that are left out. A box is
@@ -77,9 +97,42 @@ def feeding_plot(
     """
     layers = sorted({head.layer for head in heads})
     step = (100 - 2 * SIDE) / max(1, len(layers) - 1)
-    x_of = {
-        layer: SIDE + step * n if len(layers) > 1 else 50.0 for n, layer in enumerate(layers)
-    }
+    x_of = {layer: SIDE + step * n if len(layers) > 1 else 50.0 for n, layer in enumerate(layers)}
+    y_of, second, height = _box_heights(heads, layers)
+    behind = [text(f"layer {layer}", percent(x), height - 6, "mid s") for layer, x in x_of.items()]
+    for left, right in pairwise(layers):
+        if right - left > 1:
+            middle = (x_of[left] + x_of[right]) / 2
+            behind.append(text("⋯", percent(middle), height - 6, "mid s"))
+    places = {key: (x_of[head.layer], y_of[key]) for key, head in _by_row(heads).items()}
+    return FeedingPlot(
+        name=name, caption=caption, height=height, behind=tuple(behind),
+        least_width=140 + LAYER_WIDTH * len(layers),
+        curves=tuple(
+            _edge(places[line.lower, False], places[line.upper, True], line)
+            for line in sorted(lines, key=lambda line: (line.main, line.loss))
+        ),
+        marks=tuple(_box(head, *places[key]) for key, head in _by_row(heads).items()),
+        axis=text("Previous-token", "0", second - EDGE_HEIGHT - 13, "b s")
+        + text("Induction", "0", second + 16, "b s"),
+        axis_width=120, label_width=20, rows=rows,
+    )  # fmt: skip
+
+
+BoxKey = tuple[str, bool]  # name of a head, and whether its box stands in the row of upper heads
+
+
+def _by_row(heads: Sequence[FedHead]) -> dict[BoxKey, FedHead]:
+    return {(head.name, head.is_upper): head for head in heads}
+
+
+def _box_heights(
+    heads: Sequence[FedHead], layers: Sequence[int]
+) -> tuple[dict[BoxKey, float], float, float]:
+    """Return the centre of each box, the top of the lower row, and the height of the picture.
+
+    Boxes of a layer stand one above the other: the highest score at the lines.
+    """
     columns = {
         (layer, is_upper): sorted(
             (h for h in heads if h.layer == layer and h.is_upper is is_upper),
@@ -90,29 +143,13 @@ def feeding_plot(
     }
     tallest = [max(len(columns[layer, upper]) for layer in layers) for upper in (False, True)]
     second = TOP + tallest[0] * BOX_DISTANCE + EDGE_HEIGHT
-    height = second + tallest[1] * BOX_DISTANCE + BOTTOM
-    places: dict[str, tuple[float, float]] = {}
-    for (layer, is_upper), of_layer in columns.items():
+    y_of = {}
+    for (_, is_upper), of_layer in columns.items():
         for n, head in enumerate(of_layer):
-            rows_above = n if is_upper else tallest[0] - 1 - n
-            y = (second if is_upper else TOP) + rows_above * BOX_DISTANCE + BOX_HEIGHT / 2
-            places[head.name] = x_of[layer], y
-    behind = [text(f"layer {layer}", percent(x), height - 6, "mid s") for layer, x in x_of.items()]
-    for left, right in zip(layers, layers[1:], strict=False):
-        if right - left > 1:
-            middle = (x_of[left] + x_of[right]) / 2
-            behind.append(text("⋯", percent(middle), height - 6, "mid s"))
-    return Plot(
-        name=name, caption=caption, height=height, behind=tuple(behind),
-        curves=tuple(
-            _edge(places[line.lower], places[line.upper], line)
-            for line in sorted(lines, key=lambda line: (line.main, line.loss))
-        ),
-        marks=tuple(_box(head, *places[head.name]) for head in heads),
-        axis=text("Previous-token", "0", TOP + tallest[0] * BOX_DISTANCE - 13, "b s")
-        + text("Induction", "0", second + 16, "b s"),
-        axis_width=120, label_width=20, rows=rows,
-    )  # fmt: skip
+            line = n if is_upper else tallest[0] - 1 - n
+            top = second if is_upper else TOP
+            y_of[head.name, is_upper] = top + line * BOX_DISTANCE + BOX_HEIGHT / 2
+    return y_of, second, second + tallest[1] * BOX_DISTANCE + BOTTOM
 
 
 def _edge(start: tuple[float, float], end: tuple[float, float], line: FeedLine) -> PlotCurve:
@@ -121,7 +158,10 @@ def _edge(start: tuple[float, float], end: tuple[float, float], line: FeedLine) 
     bend = max(34.0, (y2 - y1) / 2)
     t = np.linspace(0, 1, EDGE_POINTS)
     weights = np.stack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3])
-    xs, ys = np.array([x1, x1, x2, x2]) @ weights, np.array([y1, y1 + bend, y2 - bend, y2]) @ weights
+    xs, ys = (
+        np.array([x1, x1, x2, x2]) @ weights,
+        np.array([y1, y1 + bend, y2 - bend, y2]) @ weights,
+    )
     width = max(1, round(MAX_EDGE * min(line.loss, 1.0)))
     colour = "f-repeats" if line.main else "c-control"
     points = tuple((float(x), float(y)) for x, y in zip(xs, ys, strict=True))
@@ -185,34 +225,41 @@ def pairs_plot(name: str, caption: str, points: Sequence[PairPoint], random: flo
         return 2 + 96 * (value - low) / (high - low)
 
     ticks = even_ticks(*ends, lambda value: number(value).replace("-", "−"))
+    floor, at = SCATTER_HEIGHT - 44, percent(place(random))
     behind = [*grid(scale, [value for value, _ in ticks])]
-    floor = SCATTER_HEIGHT - 44
-    for value, words in even_ticks(low, high, number):
-        behind.append(text(words, percent(place(value)), floor + 18, "mid s"))
-    behind.append(text("K-composition", "50%", SCATTER_HEIGHT - 6, "mid"))
-    at = percent(place(random))
-    behind.append(f'<line class="bl" x1="{at}" x2="{at}" y1="14" y2="{floor:.0f}"/>')
-    behind.append(text("random", at, floor - 6, "s halo", 6))
-    marks: list[str | PlotMark] = []
+    behind += [
+        text(words, percent(place(value)), floor + 18, "mid s")
+        for value, words in even_ticks(low, high, number)
+    ]
+    behind += [
+        text("K-composition", "50%", SCATTER_HEIGHT - 6, "mid"),
+        f'<line class="bl" x1="{at}" x2="{at}" y1="14" y2="{floor:.0f}"/>',
+        text("random", at, floor - 6, "s halo", 6),
+    ]
+    columns = ("name", "composition", "change")
+    return Plot(
+        name=name, caption=caption, height=SCATTER_HEIGHT, behind=tuple(behind),
+        marks=tuple(_pair_marks(points, place, scale)),
+        axis=value_axis(scale, ticks, "change of the induction score"),
+        axis_width=60, label_width=20,
+        rows=pd.DataFrame({n: [getattr(point, n) for point in points] for n in columns}),
+    )  # fmt: skip
+
+
+def _pair_marks(
+    points: Sequence[PairPoint], place: Callable[[float], float], scale: Scale
+) -> Iterator[str | PlotMark]:
+    """Yield the marks of all pairs, then the names of some."""
     for point in points:
         x, y = place(point.composition), scale(point.change)
-        label = (
-            f"{point.name}: K-composition {number(point.composition)}, change "
-            f"{number(point.change)}"
-        )
-        marks.append(PlotMark(mark("model", x, y), point.style, point.href, label, x, y))
+        numbers = f"K-composition {number(point.composition)}, change {number(point.change)}"
+        label = f"{point.name}: {numbers}"
+        yield PlotMark(mark("model", x, y), point.style, point.href, label, x, y)
     for point in points:
         if point.is_named:
             x = place(point.composition)
             style, shift = ("s halo end", -8) if x > 50 else ("s halo", 8)
-            marks.append(text(point.name, percent(x), scale(point.change) + 4, style, shift))
-    columns = ("name", "composition", "change")
-    return Plot(
-        name=name, caption=caption, height=SCATTER_HEIGHT, behind=tuple(behind),
-        marks=tuple(marks), axis=value_axis(scale, ticks, "change of the induction score"),
-        axis_width=60, label_width=20,
-        rows=pd.DataFrame({n: [getattr(point, n) for point in points] for n in columns}),
-    )  # fmt: skip
+            yield text(point.name, percent(x), scale(point.change) + 4, style, shift)
 
 
 class WalkArc(NamedTuple):
@@ -246,40 +293,38 @@ def walk_drawing(
         marked: indices of the words that the circuit is about.
         arcs: arcs between words.
     """
-    centres, edge = [], 4.0
-    for word in words:
-        width = guessed_width(word, LETTER, WIDE_LETTER)
-        centres.append(edge + width / 2)
-        edge += width + WORD_GAP
-    parts = []
-    for n, word in enumerate(words):
-        width = guessed_width(word, LETTER, WIDE_LETTER)
-        if n in marked:
-            parts.append(
-                f'<rect class="word" x="{centres[n] - width / 2 - 4:.1f}" y="{WORDS_Y - 19:.0f}" '
-                f'width="{width + 8:.1f}" height="27" rx="5"/>'
-            )
-        style = "w b" if n in marked else "w"
-        parts.append(
-            f'<text class="{style}" x="{centres[n]:.1f}" y="{WORDS_Y:.0f}">'
-            f"{escape(visible(word))}</text>"
-        )
-    for arc in arcs:
-        sign = -1 if arc.above else 1
-        y = WORDS_Y + (-22 if arc.above else 11)
-        x1, x2 = centres[arc.start], centres[arc.end]
-        top = y + sign * ARC_HEIGHT * 0.75
-        tip = f"M{x2 - 4:.1f} {y + sign * 7:.1f}L{x2 + 4:.1f} {y + sign * 7:.1f}L{x2:.1f} {y:.1f}z"
-        parts.append(
-            f'<g class="{arc.style}"><path class="arc" d="M{x1:.1f} {y:.1f}C{x1:.1f} {top:.1f} '
-            f'{x2:.1f} {top:.1f} {x2:.1f} {y + sign * 6:.1f}"/><path class="tip" d="{tip}"/>'
-            f'<text class="l" x="{max((x1 + x2) / 2, 60):.1f}" '
-            f'y="{y + sign * ARC_HEIGHT * (0.68 if arc.above else 0.86):.1f}">'
-            f"{escape(visible(arc.label))}</text></g>"
-        )
-    width, height = edge, WORDS_Y + 66
+    widths = [guessed_width(word, LETTER, WIDE_LETTER) for word in words]
+    starts = np.cumsum([4.0, *(width + WORD_GAP for width in widths)])
+    centres = [float(start) + width / 2 for start, width in zip(starts, widths, strict=False)]
+    boxes = [
+        f'<rect class="word" x="{centres[n] - widths[n] / 2 - 4:.1f}" y="{WORDS_Y - 19:.0f}" '
+        f'width="{widths[n] + 8:.1f}" height="27" rx="5"/>'
+        for n in marked
+    ]
+    letters = [
+        text(word, f"{centre:.1f}", WORDS_Y, "w b" if n in marked else "w")
+        for n, (word, centre) in enumerate(zip(words, centres, strict=True))
+    ]
+    drawn = "".join([*boxes, *letters, *(_arc(arc, centres) for arc in arcs)])
+    width, height = float(starts[-1]), WORDS_Y + 66
     svg = (
         f'<svg class="walk" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} '
-        f'{height:.0f}" role="img" aria-label="{escape(visible(caption))}">{"".join(parts)}</svg>'
+        f'{height:.0f}" role="img" aria-label="{escape(visible(caption))}">{drawn}</svg>'
     )
     return Drawing(name, caption, svg)
+
+
+def _arc(arc: WalkArc, centres: Sequence[float]) -> str:
+    """Return an arc between two words with its arrow and label."""
+    sign = -1 if arc.above else 1
+    y = WORDS_Y + (-22 if arc.above else 11)
+    x1, x2 = centres[arc.start], centres[arc.end]
+    top, base = y + sign * ARC_HEIGHT * 0.75, y + sign * 7
+    curve = f"M{x1:.1f} {y:.1f}C{x1:.1f} {top:.1f} {x2:.1f} {top:.1f} {x2:.1f} {base:.1f}"
+    arrow = f"M{x2 - 4:.1f} {base:.1f}L{x2 + 4:.1f} {base:.1f}L{x2:.1f} {y:.1f}z"
+    label_y = y + sign * ARC_HEIGHT * (0.68 if arc.above else 0.86)
+    label = text(arc.label, f"{max((x1 + x2) / 2, 60):.1f}", label_y, "l")
+    return (
+        f'<g class="{arc.style}"><path class="arc" d="{curve}"/><path class="tip" d="{arrow}"/>'
+        f"{label}</g>"
+    )

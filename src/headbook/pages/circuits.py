@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import pandas as pd
 
 from headbook.charts import Drawing
@@ -19,7 +18,6 @@ from headbook.charts.circuits import (
     walk_drawing,
 )
 from headbook.charts.plots import Plot
-from headbook.pages.head_parts.writes import exemplar_cell, rank_cell, tokens_cell
 from headbook.pages.parts.page import AnalysisPage, Question, Sentence
 from headbook.pages.parts.table import (
     HeatCell,
@@ -30,23 +28,21 @@ from headbook.pages.parts.table import (
     colour_step,
     words_cell,
 )
+from headbook.pages.parts.written_tokens import exemplar_cell, rank_cell, tokens_cell
 from headbook.report import circuits as report
 from headbook.report.answers import circuits as answers
 from headbook.report.circuits import Feed, Written
 from headbook.report.findings.finding import head_link
 from headbook.report.linked_rows import head_row
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import STACKS, capital, count_text, interval_text, number
-from headbook.schema import HeadKey
+from headbook.report.wording import STACKS, capital, count_text, number
 from headbook.study.sentence_data import HeadName
 
 TITLE = "What do heads write, and which heads read it?"
 MAX_LINKED = 400  # heads beyond which cells of the map are no links, to keep the page small
 MAX_NUMBERED = 14  # columns of a map whose cells bear numbers
-MAX_PROMOTING, MAX_SUPPRESSING, MAX_OTHERS = 8, 4, 3  # heads of the table
 MAX_PAIRS = 24  # rows of the table of pairs
 WALK_BEFORE, WALK_AFTER, WALK_SPAN = 2, 1, 16  # tokens around a circuit, and between its ends
-NOT_MEASURED = "-"
 Results = Mapping[str, StackResults]
 
 
@@ -122,7 +118,11 @@ def circuits_page(results: Results) -> CircuitsPage:
         writers=_writers(results),
         scatter=_scatter(first),
         remarks=circuits.remarks,
-        facts={"types": circuits.types, "vocabulary": circuits.vocabulary},
+        facts={
+            "types": circuits.types,
+            "vocabulary": circuits.vocabulary,
+            "layers": len({head.layer for feed in used for head in (feed.lower, feed.upper)}),
+        },
         absent=tuple(_absent(results)),
     )
 
@@ -130,11 +130,15 @@ def circuits_page(results: Results) -> CircuitsPage:
 def _scope(results: Results) -> Iterator[tuple[str, str]]:
     study = study_of(results)
     circuits = study.circuits
-    heads = sum(len(each.stack.attention_layers) * each.stack.n_heads for each in results.values())
+    stacks = study.manifest.stacks
+    heads = sum(len(stack.attention_layers) * stack.n_heads for stack in stacks)
     texts = len(circuits.sentences)
-    yield "Measured on", (
-        f"weights of {heads:,} heads, {count_text(circuits.types, 'token type')}, and exemplars "
-        f"from {count_text(texts, 'sentence')}"
+    yield (
+        "Measured on",
+        (
+            f"weights of {heads:,} heads, {count_text(circuits.types, 'token type')}, exemplars of "
+            f"{count_text(texts, 'sentence')}"
+        ),
     )
     if study.manifest.model.bits:
         yield "Weights", f"dequantised from {study.manifest.model.bits} bits"
@@ -271,13 +275,13 @@ def _walk(
     caption = f"The circuit on {on}: arrows run from query to key, the last to the next token."
     return (
         walk_drawing("circuits-walk", caption, words, (key - 1, key, query, query + 1), arcs),
-        answers.walk_steps(results, feed, exemplar),
+        answers.walk_steps(results, feed, exemplar)
+        if exemplar
+        else answers.random_walk(results, feed),
     )
 
 
-def _walk_words(
-    results: StackResults, exemplar: report.ExemplarRow
-) -> tuple[list[str], int, int]:
+def _walk_words(results: StackResults, exemplar: report.ExemplarRow) -> tuple[list[str], int, int]:
     """Return the tokens around a circuit, with the indices of query and key among them."""
     pieces = report.exemplar_texts(results)[int(exemplar.row["sentence"])].pieces
     query, key = int(exemplar.row["query"]), int(exemplar.row["key"])
@@ -345,45 +349,17 @@ def _copying_cell(
 
 def _writers(results: Results) -> PageTable | None:
     """Return the heads that promote or suppress the token that they attend to, and others."""
-    groups: dict[str, list[Row]] = {}
-    for title, heads in _writer_groups(results).items():
-        groups[title] = [_writer(results[head.stack], head) for head in heads]
-    rows = []
-    for title, lines in groups.items():
-        if lines:
-            rows += [Row(words_cell(title), (), "group"), *lines]
+    rows: list[Row] = []
+    for title, heads in report.writers_by_group(results).items():
+        lines = [_writer(results[head.stack], head) for head in heads]
+        rows += [Row(words_cell(title), (), "group"), *lines] if lines else []
     if not rows:
         return None
     titles = (
         "Head", "Rank of the token attended to", "Most promoted", "Most suppressed",
         "Strongest exemplar, and what it writes there",
     )  # fmt: skip
-    return PageTable(titles, tuple(rows), style="numbers wrote")
-
-
-def _writer_groups(results: Results) -> dict[str, list[HeadName]]:
-    """Return the heads of the table by the title of their group."""
-    ranked: list[tuple[float, HeadName]] = []
-    kinds: dict[HeadName, Written] = {}
-    others: list[tuple[float, HeadName]] = []
-    for name, each in results.items():
-        ranks = report.values_of(each, report.ATTENDED)
-        for place, kind in report.written_tokens(each).items():
-            head = HeadName(name, *place)
-            kinds[head] = kind
-            ranked.append((float(ranks[place]), head))
-        induction = report.values_of(each, report.INDUCTION)
-        for head in report.heads_from(each, report.INDUCTION):
-            if not np.isnan(ranks[head.layer, head.head]):
-                others.append((-float(induction[head.layer, head.head]), head))
-    up = [head for _, head in sorted(ranked) if kinds[head] is Written.PROMOTES]
-    down = [head for _, head in sorted(ranked, reverse=True) if kinds[head] is Written.SUPPRESSES]
-    rest = [head for _, head in sorted(others) if head not in kinds]
-    return {
-        "Promote the token that they attend to": up[:MAX_PROMOTING],
-        "Suppress the token that they attend to": down[:MAX_SUPPRESSING],
-        "Other induction heads": rest[:MAX_OTHERS],
-    }
+    return PageTable(titles, tuple(rows), style="numbers wrote ranked")
 
 
 def _writer(results: StackResults, head: HeadName) -> Row:
@@ -391,17 +367,13 @@ def _writer(results: StackResults, head: HeadName) -> Row:
     place = head.layer, head.head
     kind = report.written_tokens(results).get(place)
     shown = "suppressed" if kind is Written.SUPPRESSES else "promoted"
-    parts: list[HeadKey] = []
-    note = ""
+    note = "", ""
     for key, name in ((report.INDUCTION, "induction"), (report.PREVIOUS, "previous-token")):
         value = float(report.values_of(results, key)[place])
-        if value >= report.MIN_SCORE:
-            parts.append(key)
-            note = f" {name} "
-    key = parts[0] if parts else None
-    score = head_row(results, key, place, number(float(report.values_of(results, key)[place]))) if key else ""
+        if value >= report.MIN_SCORE and not note[0]:
+            note = f" {name} ", head_row(results, key, place, number(value))
     return Row(
-        words_cell(head_link(head), note, score),
+        words_cell(head_link(head), *note),
         (
             rank_cell(results, place),
             tokens_cell(results, head, "promoted", 6, "ups"),
@@ -434,8 +406,3 @@ def _scatter(results: StackResults) -> Plot | None:
         "made. Blue: previous-token heads. Dashed: mean of random matrices of these shapes."
     )
     return pairs_plot("circuits-weights", caption, points, pairs[0].random)
-
-
-def interval_note(low: float, high: float) -> str:
-    """Return an interval in words; empty without one."""
-    return interval_text(low, high)

@@ -40,6 +40,13 @@ MIN_SCORE = 0.3  # of induction heads and previous-token heads, on repeated rand
 MIN_LOSS = 0.05  # of an induction score
 MAX_TOWARDS, MIN_CONTROL = 1 / 20, 1 / 4  # ranks as shares of the words
 
+# Groups of heads of a page, with the number of heads that are listed.
+GROUPS = {
+    "Promote the token that they attend to": 8,
+    "Suppress the token that they attend to": 4,
+    "Other induction heads": 3,
+}
+
 
 class Written(StrEnum):
     """Effect of a head on the token that it attends to."""
@@ -118,6 +125,10 @@ def heads_from(results: StackResults, key: HeadKey, least: float = MIN_SCORE) ->
 
 def copying_heads(results: StackResults) -> dict[Place, int]:
     """Return the heads that copy by their weights (1) or do the opposite (-1)."""
+    return results.cached(_copying_heads)
+
+
+def _copying_heads(results: StackResults) -> dict[Place, int]:
     score, low, high = (values_of(results, key) for key in (COPYING, LOW_END, HIGH_END))
     copies = (score > high) & (values_of(results, COPY_RATE) >= MIN_COPY_RATE)
     opposite = (score < low) & (values_of(results, NEGATIVE_RATE) >= MIN_COPY_RATE)
@@ -137,6 +148,30 @@ def _written_tokens(results: StackResults) -> Mapping[Place, Written]:
         kind = Written.PROMOTES if ranks[x, y] <= TOP else Written.SUPPRESSES
         found[int(x), int(y)] = kind
     return found
+
+
+def writers_by_group(results: Mapping[str, StackResults]) -> dict[str, list[HeadName]]:
+    """Return the heads that a page lists by what they write, by the title of their group.
+
+    Promoting and suppressing heads come in the order of the rank, others in that of the induction
+    score.
+    """
+    promoting, suppressing, others = (list[tuple[float, HeadName]]() for _ in range(3))
+    for name, each in results.items():
+        ranks, written = values_of(each, ATTENDED), written_tokens(each)
+        for place, kind in written.items():
+            entry = float(ranks[place]), HeadName(name, *place)
+            if kind is Written.PROMOTES:
+                promoting.append(entry)
+            else:
+                suppressing.append((-entry[0], entry[1]))
+        scores = values_of(each, INDUCTION)
+        for head in heads_from(each, INDUCTION):
+            place = head.layer, head.head
+            if place not in written and not np.isnan(ranks[place]):
+                others.append((-float(scores[place]), head))
+    listed = zip(GROUPS.items(), (promoting, suppressing, others), strict=True)
+    return {title: [head for _, head in sorted(heads)[:most]] for (title, most), heads in listed}
 
 
 def writes_into_vector(results: StackResults, place: Place) -> bool:
@@ -184,6 +219,10 @@ def induction_feeds(results: StackResults) -> list[Feed]:
 
 def used_feeds(results: StackResults) -> list[Feed]:
     """Return the previous-token heads that induction heads use, the largest loss first."""
+    return results.cached(_used_feeds)
+
+
+def _used_feeds(results: StackResults) -> list[Feed]:
     lower = {*heads_from(results, PREVIOUS)}
     used = [feed for feed in induction_feeds(results) if feed.is_loss and feed.lower in lower]
     return sorted(used, key=lambda feed: feed.change.value)

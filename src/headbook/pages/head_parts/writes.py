@@ -1,7 +1,7 @@
 """The section on what a head writes: tokens that it promotes, or words that vectors move to."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,21 +18,19 @@ from headbook.pages.parts.table import (
     WordsCell,
     words_cell,
 )
-from headbook.pages.parts.text import running_text
+from headbook.pages.parts.written_tokens import exemplar_parts, token_parts
 from headbook.report import circuits as report
-from headbook.report.answers.circuits import change_parts, change_text
+from headbook.report.answers.circuits import change_text, output_facts
 from headbook.report.circuits import ExemplarRow, Written
-from headbook.report.findings.finding import head_link
 from headbook.report.head_types import share_of_head
 from headbook.report.linked_rows import LinkedNumber, head_row
 from headbook.report.results import StackResults
-from headbook.report.wording import MISSING, count_text, interval_text, number, percent, shortened
+from headbook.report.wording import MISSING, count_text, number, shortened
 from headbook.study.circuits import OutputSpace
 from headbook.study.sentence_data import HeadName
 
 LISTED = 5  # exemplars of the table
 CHARACTERS = 48  # of the text around an exemplar
-TOKENS = 24  # of the text around an exemplar
 KEYS = 10  # tokens that a head reads
 OPTION = "What it writes: --circuits on."
 
@@ -97,19 +95,17 @@ def _tokens_section(results: StackResults, head: HeadName) -> WritesSection:
     rank = share_of_head(results, *report.ATTENDED, place)
     kind = report.written_tokens(results).get(place)
     aside = f"{kind} the token that it attends to" if kind else ""
-    facts = [*_copying_facts(results, head), *_feed_facts(results, head)]
     shown = "suppressed" if kind is Written.SUPPRESSES else "promoted"
     value, what = None, ""
     if not math.isnan(rank.value):
         value = head_row(results, report.ATTENDED, place, f"{rank.value:,.0f}")
-        ends = interval_text(rank.low, rank.high).replace(".0", "")
+        ends = "" if math.isnan(rank.low) else f" [{rank.low:,.0f}, {rank.high:,.0f}]"
         what = (
-            f"of {vocabulary:,}: median rank of the token that it attends to among the tokens that "
-            f"it promotes {ends}".rstrip()
+            f"of {vocabulary:,}{ends}: median rank of the token that it attends to among the "
+            "tokens that it promotes"
         )
-        facts = [*_counted(results, head, kind), *facts]
     return WritesSection(
-        aside=aside, value=value, what=what, facts=tuple(facts),
+        aside=aside, value=value, what=what, facts=tuple(output_facts(results, head, kind)),
         exemplars=_exemplar_table(results, head, shown),
         listed=_listed_table(results, head, ("promoted", "suppressed"), "logit"),
         note="Direct contribution to the centred logits, minus the head’s own mean output: at the "
@@ -117,57 +113,6 @@ def _tokens_section(results: StackResults, head: HeadName) -> WritesSection:
         "output is longest (right). What later layers make of it is not in it.",
         read=_read_table(results, head),
     )  # fmt: skip
-
-
-def _counted(results: StackResults, head: HeadName, kind: Written | None) -> Iterator[Sentence]:
-    """Yield in how many exemplars the token attended to is among the ten."""
-    place = head.layer, head.head
-    key = report.IN_BOTTOM if kind is Written.SUPPRESSES else report.IN_TOP
-    count = share_of_head(results, *key, place)
-    exemplars = len(report.exemplars_by_head(results).get(head, ()))
-    if not math.isnan(count.value):
-        end = "most suppressed" if kind is Written.SUPPRESSES else "most promoted"
-        linked = head_row(results, key, place, f"{count.value:,.0f}")
-        yield (f"Among the ten {end} tokens in ", linked, f" of {exemplars:,} exemplars.")
-
-
-def _copying_facts(results: StackResults, head: HeadName) -> Iterator[Sentence]:
-    """Yield the copying score with its band, and the copy rate."""
-    place = head.layer, head.head
-    score = share_of_head(results, *report.COPYING, place)
-    if math.isnan(score.value):
-        return
-    low, high = (share_of_head(results, *key, place).value
-                 for key in (report.LOW_END, report.HIGH_END))  # fmt: skip
-    sign = report.copying_heads(results).get(place, 0)
-    start = {1: "It copies by its weights: copying score ", 0: "Copying score ",
-             -1: "By its weights it lowers the logit of the token it reads: copying score "}[sign]  # fmt: skip
-    key = report.NEGATIVE_RATE if sign < 0 or score.value < 0 else report.COPY_RATE
-    rate = share_of_head(results, *key, place).value
-    parts: list[Any] = [start, head_row(results, report.COPYING, place, change_text(score.value))]
-    if not math.isnan(low):
-        parts += [
-            " (permuted types ", head_row(results, report.LOW_END, place, change_text(low)), " to ",
-            head_row(results, report.HIGH_END, place, change_text(high)), ")",
-        ]  # fmt: skip
-    if not math.isnan(rate):
-        turned = ", sign turned" if key is report.NEGATIVE_RATE else ""
-        linked = head_row(results, key, place, percent(rate))
-        parts += ["; ", linked, f" of token types are among their own five highest logits{turned}"]
-    yield (*parts, ".")
-
-
-def _feed_facts(results: StackResults, head: HeadName) -> Iterator[Sentence]:
-    """Yield the heads that this head uses, and those that use this head, the largest loss first."""
-    used = report.used_feeds(results)
-    for feed in [feed for feed in used if feed.upper == head][:3]:
-        yield ("Uses what ", head_link(feed.lower), " writes: without it in its keys, its induction "
-               "score, ", feed.number(number(feed.before)), ", changes by ", *change_parts(feed),
-               ".")  # fmt: skip
-    for feed in [feed for feed in used if feed.lower == head][:3]:
-        yield (head_link(feed.upper), " uses what it writes: without it in the keys, the induction "
-               "score there, ", feed.number(number(feed.before)), ", changes by ",
-               *change_parts(feed), ".")  # fmt: skip
 
 
 def _vector_section(results: StackResults, head: HeadName) -> WritesSection:
@@ -218,98 +163,28 @@ def _embedding_section(results: StackResults, head: HeadName) -> WritesSection:
     )  # fmt: skip
 
 
-def rank_cell(results: StackResults, place: tuple[int, int]) -> NumberCell | WordsCell:
-    """Return the cell with the median rank of the token that a head attends to."""
-    rank = share_of_head(results, *report.ATTENDED, place)
-    if math.isnan(rank.value):
-        return DASH
-    text = f"{rank.value:,.0f}"
-    ends = "" if math.isnan(rank.low) else f"[{rank.low:,.0f}, {rank.high:,.0f}]"
-    behind = count_text(rank.sentences, "exemplar")
-    return NumberCell(text, ends, behind, too_few=False,
-                      number=head_row(results, report.ATTENDED, place, text))  # fmt: skip
-
-
-def _codes(tokens: list[str]) -> Iterator[Part]:
-    """Yield tokens as marked words with spaces between them."""
-    for n, token in enumerate(tokens):
-        yield " " if n else ""
-        yield MarkedText(report.shown_token(token), "code")
-
-
-def tokens_cell(
-    results: StackResults, head: HeadName, kind: str, amount: int, style: str
-) -> WordsCell:
-    """Return the cell with the tokens that a head promotes or suppresses most."""
-    rows = report.promoted_by_head(results).get(head)
-    if rows is None:
-        return DASH
-    tokens = rows[rows["kind"] == kind].sort_values("rank")["token"].head(amount)
-    return words_cell(*_codes([*tokens]), style=style, foreign=True)
-
-
-def exemplar_cell(results: StackResults, head: HeadName, kind: str) -> WordsCell:
-    """Return the cell with a head's strongest exemplar, and the tokens that it writes there."""
-    exemplars = report.exemplars_by_head(results).get(head, ())
-    if not exemplars:
-        return DASH
-    tokens = [token for token, _ in exemplars[0].tokens.get(kind, ())[:3]]
-    verb = "suppresses" if kind == "suppressed" else "promotes"
-    return words_cell(
-        *_text_parts(results, exemplars[0]), MarkedText(f" {verb} ", "small"), *_codes(tokens),
-        style="ex", foreign=True,
-    )  # fmt: skip
-
-
-def _text_parts(results: StackResults, exemplar: ExemplarRow) -> Iterator[Part]:
-    """Yield the text around an exemplar: the key marked, the query outlined."""
-    text = report.exemplar_texts(results)[int(exemplar.row["sentence"])]
-    places = [exemplar.row[name] for name in ("query", "key")]
-    query, key = (None if pd.isna(place) else int(place) for place in places)
-    around = [place for place in (query, key) if place is not None]
-    tokens = running_text(text, query=query, key=key, around=around, most=TOKENS)
-    for token in tokens:
-        if token.gap:
-            yield " … "
-        yield token.before
-        letters = token.text.replace("\n", "↵")
-        if token.position == key:
-            yield MarkedText(letters, "mark")
-        elif token.position == query:
-            yield MarkedText(letters, "b")
-        else:
-            yield letters
-    if tokens and tokens[-1].position + 1 < len(text.pieces):
-        yield " …"
-
-
 def _exemplar_table(results: StackResults, head: HeadName, kind: str) -> PageTable | None:
     """Return exemplars of a head with the tokens promoted or suppressed at their queries."""
     exemplars = report.exemplars_by_head(results).get(head, ())[:LISTED]
     if not exemplars:
         return None
-    rows = []
+    rows, style = [], "downs" if kind == "suppressed" else "ups"
     for exemplar in exemplars:
-        row = exemplar.row
-        weight = exemplar.number(number(float(row["weight"])))
-        tokens = [token for token, _ in exemplar.tokens.get(kind, ())]
-        rank = "" if pd.isna(row["key_rank"]) else f"{row['key_rank']:,.0f}"
-        rows.append(
-            Row(
-                words_cell(*_text_parts(results, exemplar), " ", weight, style="ex", foreign=True),
-                (
-                    words_cell(*_codes(tokens), style="downs" if kind == "suppressed" else "ups",
-                               foreign=True),
-                    words_cell(exemplar.number(rank), style="number") if rank else DASH,
-                    _true_token(exemplar),
-                ),
-            )
-        )  # fmt: skip
+        rank = exemplar.row["key_rank"]
+        weight = exemplar.number(number(float(exemplar.row["weight"])))
+        parts = (*exemplar_parts(results, exemplar), " ", weight)
+        tokens = token_parts([token for token, _ in exemplar.tokens.get(kind, ())])
+        cells = (
+            words_cell(*tokens, style=style, foreign=True),
+            DASH if pd.isna(rank) else words_cell(exemplar.number(f"{rank:,.0f}"), style="number"),
+            _true_token(exemplar),
+        )
+        rows.append(Row(words_cell(*parts, style="ex", foreign=True), cells))
     titles = (
         "Strongest exemplars, weight", "suppresses" if kind == "suppressed" else "promotes",
         "rank of the key", "true token, its probability, the head’s part",
     )  # fmt: skip
-    return PageTable(titles, tuple(rows), style="numbers wrote")
+    return PageTable(titles, tuple(rows), style="numbers wrote at-head")
 
 
 def _true_token(exemplar: ExemplarRow) -> WordsCell:
@@ -328,7 +203,9 @@ def _vector_table(results: StackResults, head: HeadName) -> PageTable | None:
     rows = []
     for exemplar in exemplars:
         text = report.exemplar_texts(results)[int(exemplar.row["sentence"])].text
-        to, away = ([token for token, _ in exemplar.tokens.get(kind, ())] for kind in ("to", "from"))
+        to, away = (
+            [token for token, _ in exemplar.tokens.get(kind, ())] for kind in ("to", "from")
+        )
         rows.append(
             Row(
                 words_cell(shortened(text, CHARACTERS + 12), foreign=True),
@@ -341,7 +218,7 @@ def _vector_table(results: StackResults, head: HeadName) -> PageTable | None:
         )
     titles = ("Sentences that it moves most", "it attends most to", "it moves the vector towards",
               "away from")  # fmt: skip
-    return PageTable(titles, tuple(rows), style="numbers wrote") if rows else None
+    return PageTable(titles, tuple(rows), style="numbers wrote at-head") if rows else None
 
 
 def _token_row(head: HeadName, row: Mapping[str, Any], text: str) -> LinkedNumber:
@@ -359,9 +236,7 @@ def _listed_table(
     table = report.promoted_by_head(results).get(head)
     if table is None:
         return None
-    sides = [
-        table[table["kind"] == kind].sort_values("rank").to_dict("records") for kind in kinds
-    ]
+    sides = [table[table["kind"] == kind].sort_values("rank").to_dict("records") for kind in kinds]
     titles = {"promoted": "promotes", "suppressed": "suppresses", "to": "moves towards",
               "from": "moves away from"}  # fmt: skip
     rows = []

@@ -6,7 +6,7 @@ to logits at the exemplars of a head.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -15,14 +15,16 @@ from headbook.report.circuits import (
     COPY_RATE,
     COPYING,
     HIGH_END,
+    IN_BOTTOM,
+    IN_TOP,
     INDUCTION,
     LOW_END,
     MIN_COPY_RATE,
+    NEGATIVE_RATE,
     PREVIOUS,
     ExemplarRow,
     Feed,
     Written,
-    circuits_of,
     copying_heads,
     exemplar_texts,
     exemplars_by_head,
@@ -33,7 +35,7 @@ from headbook.report.circuits import (
     values_of,
     written_tokens,
 )
-from headbook.report.findings.finding import Parts, head_link
+from headbook.report.findings.finding import Part, Parts, head_link
 from headbook.report.head_types import share_of_head
 from headbook.report.linked_rows import LinkedNumber, head_row
 from headbook.report.results import StackResults
@@ -71,7 +73,7 @@ def circuit_stack(results: Results) -> StackResults:
 
 
 def circuits_answer(results: Results) -> Parts:
-    """Return the first of these that the numbers support: a circuit, copying, promoting, nothing."""
+    """Return the first claim that the numbers support: a circuit, copying, promoting, or none."""
     first = circuit_stack(results)
     if used := used_feeds(first):
         return _circuit_claim(used)
@@ -83,17 +85,14 @@ def circuits_answer(results: Results) -> Parts:
     ]
     if copies:
         each, place = max(copies, key=lambda c: float(values_of(c[0], COPY_RATE)[c[1]]))
-        rate = float(values_of(each, COPY_RATE)[place])
-        many = f"{capital(number_word(len(copies)))} head{'s copy' * (len(copies) > 1)}"
-        many += "" if len(copies) > 1 else " copies"
-        return (
-            f"{many} the tokens that {'they read' if len(copies) > 1 else 'it reads'}, by "
-            f"{'their' if len(copies) > 1 else 'its'} weights; ",
-            head_link(HeadName(each.stack.name, *place)),
-            " copies ",
-            head_row(each, COPY_RATE, place, percent(rate)),
-            " of token types. No induction circuit was found.",
-        )
+        rate = head_row(each, COPY_RATE, place, percent(float(values_of(each, COPY_RATE)[place])))
+        link, one = head_link(HeadName(each.stack.name, *place)), len(copies) == 1
+        subject = "head copies the tokens that it reads, by its" if one else (
+            "heads copy the tokens that they read, by their"
+        )  # fmt: skip
+        count = capital(number_word(len(copies)))
+        return (f"{count} {subject} weights; ", link, " copies ", rate, " of token types. No "
+                "induction circuit was found.")  # fmt: skip
     if any(written_tokens(each) for each in results.values()):
         return writers_answer(results)
     return ("No induction circuit, no copying head, and no head that promotes the token that it "
@@ -113,7 +112,7 @@ def _circuit_claim(used: Sequence[Feed]) -> Parts:
         head_link(lower),
         " attends to the previous token, and ",
         *between,
-        f" {'use' if several else 'uses'} what it writes to find what followed.",
+        f" {'use' if several else 'uses'} what it writes to attend to what followed.",
     )
 
 
@@ -147,7 +146,7 @@ def feeding_note(results: StackResults) -> Parts:
     """Return the previous-token and induction heads without a line, with their scores."""
     used = used_feeds(results)
     joined = {feed.upper for feed in used} | {feed.lower for feed in used}
-    parts: list[str | LinkedNumber] = []
+    parts: list[Part] = []
     for key, name in ((PREVIOUS, "previous-token heads"), (INDUCTION, "induction heads")):
         alone = [head for head in heads_from(results, key) if head not in joined]
         values = values_of(results, key)
@@ -217,8 +216,10 @@ def agreement_answer(results: StackResults) -> Parts:
         return ()
     heads = "head" if len(pairs) == 1 else "heads"
     if not apart:
-        return (f"For {number_word(len(pairs))} of {len(pairs):,} induction {heads}, the lower "
-                "head of highest K-composition is also the one whose removal costs most.",)
+        return (
+            f"For {number_word(len(pairs))} of {len(pairs):,} induction {heads}, the lower "
+            "head of highest K-composition is also the one whose removal costs most.",
+        )
     loss, weights = min(apart, key=lambda each: each[0].change.value)
     return (
         f"Not always: for {number_word(len(apart))} of {len(pairs):,} induction {heads} they "
@@ -268,45 +269,47 @@ def _is_induction(results: StackResults, feed: Feed, exemplar: ExemplarRow) -> b
     return follows and steps >= 0.3 * 255
 
 
-def walk_steps(results: StackResults, feed: Feed, exemplar: ExemplarRow | None) -> tuple[Parts, ...]:
-    """Return what the heads of a circuit do on one text, or on repeated random tokens.
+def random_walk(results: StackResults, feed: Feed) -> tuple[Parts, ...]:
+    """Return what the heads of a circuit do on repeated random tokens, a sentence each."""
+    lower, upper = head_link(feed.lower), head_link(feed.upper)
+    induction = head_row(
+        results, INDUCTION, (feed.upper.layer, feed.upper.head), number(feed.before)
+    )
+    return (
+        (lower, " attends to the previous token, from B to A (score ",
+         _previous_score(results, feed), ")."),
+        (upper, " attends from the second A to B, which followed the first A (score ", induction,
+         "). Without ", lower, " in its keys, that score changes by ", *change_parts(feed), "."),
+    )  # fmt: skip
 
-    Args:
-        results: results of the stack.
-        feed: the induction head with the previous-token head that it uses.
-        exemplar: exemplar of the induction head; None for repeated random tokens.
-    """
-    lower, upper = feed.lower, feed.upper
-    place = lower.layer, lower.head
+
+def _previous_score(results: StackResults, feed: Feed) -> LinkedNumber:
+    place = feed.lower.layer, feed.lower.head
     score = share_of_head(results, *PREVIOUS, place).value
-    previous = head_row(results, PREVIOUS, place, number(score))
-    if exemplar is None:
-        own = (upper.layer, upper.head)
-        induction = head_row(results, INDUCTION, own, number(feed.before))
-        return (
-            (head_link(lower), " attends to the previous token, from B to A (score ", previous, ")."),
-            (head_link(upper), " attends from the second A to B, which followed the first A (score ",
-             induction, "); without ", head_link(lower), " in its keys: ", *change_parts(feed), "."),
-        )  # fmt: skip
-    row = exemplar.row
+    return head_row(results, PREVIOUS, place, number(score))
+
+
+def walk_steps(results: StackResults, feed: Feed, exemplar: ExemplarRow) -> tuple[Parts, ...]:
+    """Return what the heads of a circuit do at an exemplar of the induction head."""
+    lower, upper, row = head_link(feed.lower), head_link(feed.upper), exemplar.row
     pieces = exemplar_texts(results)[int(row["sentence"])].pieces
     query, key = (shortened(pieces[int(row[name])].strip(), 20) for name in ("query", "key"))
-    weight = exemplar.number(number(float(row["weight"])))
-    steps: list[Parts] = [
-        (f"At “{key}”, ", head_link(lower), f" attends to the token before, “{query}” "
-         "(previous-token score ", previous, ")."),
-        (f"At the second “{query}”, ", head_link(upper), f" attends to “{key}”, which followed the "
-         "first (weight ", weight, "). Without ", head_link(lower), " in its keys, its induction "
-         "score changes by ", *change_parts(feed), "."),
-    ]  # fmt: skip
-    if not math.isnan(row["true_probability"]):
-        steps.append(
-            (f"The model continues with “{key}” (probability ",
-             exemplar.number(number(float(row["true_probability"]))), "); ", head_link(upper),
-             " alone adds ", exemplar.number(change_text(float(row["true_contribution"]))),
-             " to its centred logit.")
-        )  # fmt: skip
-    return tuple(steps)
+    steps: tuple[Parts, ...] = (
+        (f"At “{key}”, ", lower, f" attends to the token before, “{query}” (previous-token score ",
+         _previous_score(results, feed), ")."),
+        (f"At the second “{query}”, ", upper, f" attends to “{key}”, which followed the first "
+         "(weight ", exemplar.number(number(float(row["weight"]))), "). Without ", lower,
+         " in its keys, its induction score changes by ", *change_parts(feed), "."),
+    )  # fmt: skip
+    if math.isnan(row["true_probability"]):
+        return steps
+    return (
+        *steps,
+        (f"The model continues with “{key}” (probability ",
+         exemplar.number(number(float(row["true_probability"]))), "); ", upper, " alone adds ",
+         exemplar.number(change_text(float(row["true_contribution"]))),
+         " to its centred logit."),
+    )  # fmt: skip
 
 
 def copying_note(results: StackResults, place: tuple[int, int]) -> str:
@@ -317,3 +320,72 @@ def copying_note(results: StackResults, place: tuple[int, int]) -> str:
     copied = "" if math.isnan(rate) else f"copy rate {percent(rate)}"
     return "; ".join(filter(None, (band, copied)))
 
+
+COPYING_STARTS = {
+    1: "It copies by its weights: copying score ",
+    0: "Copying score ",
+    -1: "By its weights it lowers the logit of the token that it reads: copying score ",
+}
+
+
+def output_facts(results: StackResults, head: HeadName, kind: Written | None) -> Iterator[Parts]:
+    """Yield facts on the output of a head of a language model, a sentence each.
+
+    Args:
+        results: results of the head's stack.
+        head: the head.
+        kind: effect on the token that the head attends to; None without one.
+    """
+    yield from _counted(results, head, kind)
+    yield from _copying_facts(results, head)
+    yield from _feed_facts(results, head)
+
+
+def _counted(results: StackResults, head: HeadName, kind: Written | None) -> Iterator[Parts]:
+    """Yield in how many exemplars the token attended to is among the ten."""
+    place = head.layer, head.head
+    key = IN_BOTTOM if kind is Written.SUPPRESSES else IN_TOP
+    count = share_of_head(results, *key, place)
+    exemplars = len(exemplars_by_head(results).get(head, ()))
+    if not math.isnan(count.value):
+        end = "most suppressed" if kind is Written.SUPPRESSES else "most promoted"
+        linked = head_row(results, key, place, f"{count.value:,.0f}")
+        yield (f"Among the ten {end} tokens in ", linked, f" of {exemplars:,} exemplars.")
+
+
+def _copying_facts(results: StackResults, head: HeadName) -> Iterator[Parts]:
+    """Yield the copying score with its band, and the copy rate."""
+    place = head.layer, head.head
+    score = share_of_head(results, *COPYING, place)
+    if math.isnan(score.value):
+        return
+    low, high = (share_of_head(results, *key, place).value
+                 for key in (LOW_END, HIGH_END))  # fmt: skip
+    sign = copying_heads(results).get(place, 0)
+    start = COPYING_STARTS[sign]
+    key = NEGATIVE_RATE if sign < 0 or score.value < 0 else COPY_RATE
+    rate = share_of_head(results, *key, place).value
+    parts: list[Part] = [start, head_row(results, COPYING, place, change_text(score.value))]
+    if not math.isnan(low):
+        parts += [
+            " (permuted types ", head_row(results, LOW_END, place, change_text(low)), " to ",
+            head_row(results, HIGH_END, place, change_text(high)), ")",
+        ]  # fmt: skip
+    if not math.isnan(rate):
+        turned = ", sign turned" if key is NEGATIVE_RATE else ""
+        linked = head_row(results, key, place, percent(rate))
+        parts += ["; ", linked, f" of token types are among their own five highest logits{turned}"]
+    yield (*parts, ".")
+
+
+def _feed_facts(results: StackResults, head: HeadName) -> Iterator[Parts]:
+    """Yield the heads that a head uses, and those that use the head, the largest loss first."""
+    used = used_feeds(results)
+    for feed in [feed for feed in used if feed.upper == head][:3]:
+        yield ("Uses what ", head_link(feed.lower), " writes: without it in its keys, the "
+               "induction score, ", feed.number(number(feed.before)), ", changes by ", *change_parts(feed),
+               ".")  # fmt: skip
+    for feed in [feed for feed in used if feed.lower == head][:3]:
+        yield (head_link(feed.upper), " uses what it writes: without it in the keys, the induction "
+               "score there, ", feed.number(number(feed.before)), ", changes by ",
+               *change_parts(feed), ".")  # fmt: skip
