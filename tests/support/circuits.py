@@ -1,6 +1,6 @@
 """Results on what heads read and write, made of chosen or seeded numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,11 @@ from headbook.study.circuits import (
     CircuitResults,
     OutputSpace,
 )
-from headbook.study.sentence_data import Ranking
+from headbook.study.sentence_data import Exemplar, Ranking, StoredText
 from headbook.study.study import Study
 
 VOCABULARY, BAND, SEQUENCES = 504, 0.06, 20
-N_EXEMPLARS = 12
+N_EXEMPLARS, WORDS = 12, 21_357
 
 
 def number_rows(head: tuple[str, int, int], numbers: dict[tuple[str, str], Any]) -> pd.DataFrame:
@@ -64,97 +64,45 @@ def pair_rows(
 
 
 def circuit_results(
-    study: Study,
-    heads: pd.DataFrame,
-    composition: pd.DataFrame,
-    *,
-    vocabulary: int = VOCABULARY,
-    words: Sequence[str] = (),
-    seed: int = 0,
+    study: Study, heads: pd.DataFrame, composition: pd.DataFrame, *, vocabulary: int = VOCABULARY
 ) -> CircuitResults:
     """Return results for heads with chosen numbers; listed tokens are drawn at random.
 
     Args:
         study: study of a model with a language-model head.
-        heads: columns ``stack, layer, head, copying_score, copying_low, copying_high, copy_rate,
-            copy_rate_negative, exemplar_key_rank``.
+        heads: numbers of heads by the columns of `COLUMNS`, with stack, layer and head.
         composition: rows of the table of that name.
         vocabulary: number of tokens.
-        words: tokens that are listed; those of the sentences if none are given.
-        seed: seed of tokens and exemplars.
     """
-    random = np.random.default_rng(seed)
-    stored = {sentence.number: sentence for sentence in study.sentence_data.sentences.values()}
-    side = study.manifest.stacks[0].keys
-    texts = {number: sentence.texts[side] for number, sentence in stored.items()}
-    words = [*(words or dict.fromkeys(p for text in texts.values() for p in text.pieces))]
-    strongest: dict[tuple[str, int, int], list[Any]] = {}
+    random = np.random.default_rng(0)
+    texts = stored_texts(study)
+    words = [*dict.fromkeys(piece for text in texts.values() for piece in text.pieces)] or ["a"]
+    strongest: dict[tuple[str, int, int], list[Exemplar]] = {}
     for exemplar in study.sentence_data.exemplars:
         if exemplar.ranking is Ranking.STRONGEST and exemplar.index + 1 in texts:
             strongest.setdefault(tuple(exemplar.head), []).append(exemplar)
-    numbers, promoted, exemplars = [], [], []
+    numbers, promoted, exemplars = [], list[dict[str, Any]](), list[dict[str, Any]]()
     for row in heads.to_dict("records"):
         head = (str(row["stack"]), int(row["layer"]), int(row["head"]))
-        rank = float(row["exemplar_key_rank"])
         place = {"stack": head[0], "layer": head[1], "head": head[2]}
-        top, bottom = rank <= 10, rank > vocabulary - 10
-        numbers.append(
-            number_rows(
-                head,
-                {
-                    ("copying_score", ""): row["copying_score"],
-                    ("copying_score", "permuted low"): row["copying_low"],
-                    ("copying_score", "permuted high"): row["copying_high"],
-                    ("copy_rate", ""): row["copy_rate"],
-                    ("copy_rate_negative", ""): row["copy_rate_negative"],
-                    ("attended_rank", ""): (rank, max(1.0, rank - 3), min(vocabulary, rank + 30)),
-                    ("attended_rank", "in top 10"): 2 if top else 0,
-                    ("attended_rank", "in bottom 10"): 2 if bottom else 0,
-                },
-            )
-        )
-        shown = random.permutation(len(words))
-        for kind, sign in (("promoted", 1), ("suppressed", -1)):
-            for n in range(10):
-                value = sign * float(1.6 - 0.1 * n)
-                promoted.append(
-                    place
-                    | {"kind": kind, "key_token": "", "rank": n + 1, "value": value,
-                       "token": words[shown[(n + 10 * (sign < 0)) % len(words)]],
-                       "low": value - 0.2, "high": value + 0.2, "n_sentences": N_EXEMPLARS}
-                )  # fmt: skip
-        for key in shown[20:23]:
-            for n in range(5):
-                promoted.append(
-                    place
-                    | {"kind": "read", "key_token": words[key % len(words)], "rank": n + 1,
-                       "token": words[shown[n]], "value": 1.0 - 0.1 * n, "low": 0.4, "high": 1.4,
-                       "n_sentences": 6}
-                )  # fmt: skip
+        given = row["exemplar_key_rank"]
+        rank = float(given[0] if isinstance(given, tuple) else given)
+        own = "promoted" if rank <= 10 else "suppressed" if rank > vocabulary - 10 else ""
+        known = {key: row[name] for name, key in COLUMNS.items() if name in row}
+        counts = {("attended_rank", "in top 10"): 2.0 * (own == "promoted"),
+                  ("attended_rank", "in bottom 10"): 2.0 * (own == "suppressed")}  # fmt: skip
+        numbers.append(number_rows(head, known | counts))
+        drawn = [words[n] for n in random.integers(len(words), size=30)]
+        promoted += [place | listed for listed in listed_tokens(drawn)]
         for n, exemplar in enumerate(strongest.get(head, ())[:N_EXEMPLARS]):
-            text = texts[exemplar.index + 1]
-            last = exemplar.query + 1 >= len(text.pieces)
-            start = place | {
-                "exemplar": n + 1,
-                "sentence": exemplar.index + 1,
-                "query": exemplar.query,
-                "key": exemplar.key,
-                "weight": exemplar.score,
-                "key_token": text.pieces[exemplar.key],
-                "key_rank": rank,
-                "true_token": "" if last else text.pieces[exemplar.query + 1],
-                "true_probability": np.nan if last else 0.5 + 0.04 * n,
-                "true_contribution": np.nan if last else 0.9 - 0.1 * n,
-            }
+            start = place | exemplar_columns(n, exemplar, texts[exemplar.index + 1], rank)
             for kind, sign in (("promoted", 1), ("suppressed", -1)):
-                for m in range(5):
-                    token = words[random.integers(len(words))]
-                    own = (kind == "promoted" and top) or (kind == "suppressed" and bottom)
-                    token = start["key_token"] if m == 0 and own else token
-                    exemplars.append(
-                        start
-                        | {"kind": kind, "rank": m + 1, "token": token, "value": sign * (2 - m / 4)}
-                    )
+                tokens = [start["key_token"] if kind == own else drawn[20], *drawn[21:25]]
+                exemplars += [
+                    start
+                    | {"kind": kind, "rank": m + 1, "token": token, "value": sign * (2 - m / 4)}
+                    for m, token in enumerate(tokens)
+                ]
     frame = pd.DataFrame(exemplars, columns=[*EXEMPLAR_TOKENS.columns])
     return CircuitResults(
         space=OutputSpace.UNEMBEDDING,
@@ -170,6 +118,55 @@ def circuit_results(
         exemplars=frame,
         sentences=sentence_rows(texts, frame),
     )
+
+
+# Columns of chosen numbers, with metric and label.
+COLUMNS = {
+    "copying_score": ("copying_score", ""),
+    "copying_low": ("copying_score", "permuted low"),
+    "copying_high": ("copying_score", "permuted high"),
+    "copy_rate": ("copy_rate", ""),
+    "copy_rate_negative": ("copy_rate_negative", ""),
+    "exemplar_key_rank": ("attended_rank", ""),
+    "induction": ("induction_score", ""),
+    "previous": ("previous_score", ""),
+}
+
+
+def stored_texts(study: Study) -> dict[int, StoredText]:
+    """Return the texts of the first stack's keys by the number of the sentence."""
+    stored = study.sentence_data.sentences.values()
+    return {each.number: each.texts[study.manifest.stacks[0].keys] for each in stored}
+
+
+def listed_tokens(drawn: Sequence[str]) -> list[dict[str, Any]]:
+    """Return rows of promoted, suppressed and read tokens."""
+    rows = []
+    for kind, sign, tokens in (("promoted", 1, drawn[:10]), ("suppressed", -1, drawn[10:20])):
+        for n, token in enumerate(tokens):
+            value = sign * (1.6 - 0.1 * n)
+            rows.append((kind, "", n + 1, token, value, value - 0.2, value + 0.2, N_EXEMPLARS))
+    for key in dict.fromkeys(drawn[20:23]):
+        rows += [("read", key, n + 1, drawn[n], 1 - 0.1 * n, 0.4, 1.4, 6) for n in range(5)]
+    columns = [name for name in PROMOTED_TOKENS.columns if name not in {"stack", "layer", "head"}]
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def exemplar_columns(n: int, exemplar: Exemplar, text: StoredText, rank: float) -> dict[str, Any]:
+    """Return the columns that all rows of an exemplar share."""
+    last = exemplar.query + 1 >= len(text.pieces)
+    return {
+        "exemplar": n + 1,
+        "sentence": exemplar.index + 1,
+        "query": exemplar.query,
+        "key": exemplar.key,
+        "weight": exemplar.score,
+        "key_token": text.pieces[exemplar.key],
+        "key_rank": rank,
+        "true_token": "" if last else text.pieces[exemplar.query + 1],
+        "true_probability": np.nan if last else 0.5 + 0.04 * n,
+        "true_contribution": np.nan if last else 0.9 - 0.1 * n,
+    }
 
 
 def sentence_rows(texts: dict[int, Any], exemplars: pd.DataFrame) -> pd.DataFrame:
@@ -201,6 +198,8 @@ def head_rows(stack: str, n_layers: int, n_heads: int, **numbers: Any) -> pd.Dat
             "copy_rate": 0.01,
             "copy_rate_negative": 0.01,
             "exemplar_key_rank": VOCABULARY / 2,
+            "induction": 0.01,
+            "previous": 0.05,
         }
         own = {name: given[place] for name, given in numbers.items() if place in given}
         rows.append({"stack": stack, "layer": place[0], "head": place[1]} | plain | own)
@@ -208,68 +207,70 @@ def head_rows(stack: str, n_layers: int, n_heads: int, **numbers: Any) -> pd.Dat
 
 
 def small_circuits(study: Study) -> CircuitResults:
-    """Return results in which L1·H1 copies and promotes, and L1·H0 suppresses what it attends to."""
+    """Return results of a circuit of two layers, and heads that copy and suppress.
+
+    L1·H1 copies, promotes the token that it attends to, and uses L0·H0; L1·H0 suppresses the token
+    that it attends to.
+    """
     stack = study.manifest.stacks[0]
     heads = head_rows(
         stack.name, stack.n_layers, stack.n_heads,
         copying_score={(1, 1): 0.9, (1, 0): -0.8},
         copy_rate={(1, 1): 0.3},
         copy_rate_negative={(1, 0): 0.2},
-        exemplar_key_rank={(1, 1): 2.0, (1, 0): VOCABULARY - 1.0},
+        exemplar_key_rank={(1, 1): (2.0, 1.0, 6.0), (1, 0): VOCABULARY - 1.0},
+        induction={(1, 1): (0.8, 0.75, 0.85), (1, 0): (0.5, 0.4, 0.6)},
+        previous={(0, 0): (0.9, 0.85, 0.95), (0, 1): (0.6, 0.5, 0.7)},
     )  # fmt: skip
-    upper = [(1, head) for head in range(min(2, stack.n_heads))]
     pairs = [((1, 1), (0, 0), 0.16, -0.5), ((1, 1), (0, 1), 0.12, -0.01)]
     pairs += [((1, 0), (0, 0), 0.1, -0.2), ((1, 0), (0, 1), 0.14, -0.06)]
-    pairs = [pair for pair in pairs if pair[0] in upper]
     return circuit_results(study, heads, pair_rows(pairs, stack=stack.name))
 
 
-def towards_results(study: Study, ranks: dict[tuple[int, int], tuple[float, float, float]],
-                    control: float = 11_000, vocabulary: int = 21_357) -> CircuitResults:  # fmt: skip
+def towards_results(
+    study: Study,
+    ranks: Mapping[tuple[int, int], tuple[float, float, float]],
+    control: float = 11_000,
+) -> CircuitResults:
     """Return words to and from which heads move sentence vectors.
 
     Args:
         study: study of a sentence encoder.
         ranks: rank of the word attended to, with its interval, by layer and head; others at chance.
         control: rank of other content words.
-        vocabulary: number of words.
     """
-    stack = study.manifest.stacks[0]
-    stored = [*study.sentence_data.sentences.values()][:N_EXEMPLARS]
-    texts = {sentence.number: sentence.texts[stack.keys] for sentence in stored}
-    words = [*dict.fromkeys(p for text in texts.values() for p in text.pieces)]
-    numbers, promoted, exemplars = [], [], []
-    random = np.random.default_rng(1)
+    stack, texts = study.manifest.stacks[0], stored_texts(study)
+    texts = dict([*texts.items()][:N_EXEMPLARS])
+    words = [*dict.fromkeys(piece for text in texts.values() for piece in text.pieces)]
+    numbers, promoted, exemplars = [], list[dict[str, Any]](), list[dict[str, Any]]()
+    chance = (WORDS / 2, WORDS / 3, WORDS / 1.5)
     for layer, head in np.ndindex(stack.n_layers, stack.n_heads):
-        rank = ranks.get((layer, head), (vocabulary / 2, vocabulary / 3, vocabulary / 1.5))
+        rank = ranks.get((layer, head), chance)
         name, place = (stack.name, layer, head), {"stack": stack.name, "layer": layer, "head": head}
-        numbers.append(
-            number_rows(name, {("towards_rank", ""): rank, ("towards_control", ""): control})
-        )
+        found = {("towards_rank", ""): rank, ("towards_control", ""): control}
+        numbers.append(number_rows(name, found))
         for kind, sign in (("to", 1), ("from", -1)):
-            for n in range(10):
-                value = sign * (0.4 - 0.02 * n)
-                promoted.append(place | {
-                    "kind": kind, "key_token": "", "rank": n + 1,
-                    "token": words[random.integers(len(words))], "value": value,
-                    "low": value - 0.05, "high": value + 0.05, "n_sentences": N_EXEMPLARS,
-                })  # fmt: skip
+            promoted += [
+                place | {"kind": kind, "key_token": "", "rank": n + 1, "token": word,
+                         "value": sign * (0.4 - 0.02 * n), "low": -0.5, "high": 0.5,
+                         "n_sentences": N_EXEMPLARS}
+                for n, word in enumerate(words[:10])
+            ]  # fmt: skip
         for n, (number, text) in enumerate(texts.items()):
             start = place | {
                 "exemplar": n + 1, "sentence": number, "query": None, "key": 1,
                 "weight": 0.3 - 0.01 * n, "key_token": text.pieces[1], "key_rank": rank[0],
                 "true_token": "",
             }  # fmt: skip
-            for kind, amount in (("to", 5), ("from", 3)):
-                exemplars += [
-                    start | {"kind": kind, "rank": m + 1, "value": 0.5 - 0.1 * m,
-                             "token": words[random.integers(len(words))]}
-                    for m in range(amount)
-                ]  # fmt: skip
+            exemplars += [
+                start | {"kind": kind, "rank": m + 1, "value": 0.5 - 0.1 * m, "token": words[m]}
+                for kind, amount in (("to", 5), ("from", 3))
+                for m in range(amount)
+            ]
     frame = pd.DataFrame(exemplars, columns=[*EXEMPLAR_TOKENS.columns])
     return CircuitResults(
         space=OutputSpace.SENTENCE_VECTORS,
-        vocabulary=vocabulary,
+        vocabulary=WORDS,
         remarks=("Sentence vectors: a total effect through later layers.",),
         numbers=pd.concat(numbers, ignore_index=True),
         promoted=pd.DataFrame(promoted, columns=[*PROMOTED_TOKENS.columns]),

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +149,19 @@ def encoder_site(made_once: Callable[..., Site]) -> Site:
 def decoder_site(made_once: Callable[..., Site]) -> Site:
     """Return the site of a tiny GPT-2 on annotated sentences, with some of the metrics."""
     return made_once("decoder", metrics=DECODER_METRICS)
+
+
+@pytest.fixture(scope="session")
+def circuit_site(once: Once, decoder_site: Site) -> Site:
+    """Return the site of the tiny GPT-2 with chosen results on what its heads read and write."""
+    from circuits import small_circuits
+
+    def fill(draft: Path) -> None:
+        study = replace(decoder_site.study, circuits=small_circuits(decoder_site.study))
+        study.save(draft / "study")
+        headbook.render(study, draft / "site")
+
+    return Site("circuit", once("circuit-site", fill))
 
 
 @pytest.fixture(scope="session")

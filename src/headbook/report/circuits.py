@@ -34,6 +34,7 @@ TOWARDS = HeadKey("towards_rank", SinkView.RAW, "")
 CONTROL = HeadKey("towards_control", SinkView.RAW, "")
 INDUCTION = HeadKey(ids.INDUCTION_SCORE, SinkView.RAW, "")
 PREVIOUS = HeadKey(ids.PREVIOUS_SCORE, SinkView.RAW, "")
+GAP = "circuits"  # key of the reason in the manifest
 TOP = 10  # rank, from either end, up to which a token counts as promoted or suppressed
 MIN_COPY_RATE = 0.1
 MIN_SCORE = 0.3  # of induction heads and previous-token heads, on repeated random tokens
@@ -107,6 +108,23 @@ def has_circuits(results: Mapping[str, StackResults]) -> bool:
         and (each.has_value(*COPYING) or bool(len(circuits_of(each).composition)))
         for each in results.values()
     )
+
+
+def why_no_circuits(results: Mapping[str, StackResults]) -> str:
+    """Return why a study has no page on circuits; empty if it has one."""
+    if has_circuits(results):
+        return ""
+    study = next(iter(results.values())).study
+    if any(gap.key == GAP for gap in study.manifest.gaps):
+        return ""  # the list of gaps has the reason
+    return {
+        OutputSpace.NONE: "Circuits, and what heads write: --circuits on measures them",
+        OutputSpace.UNEMBEDDING: "Circuits: no composition and no copying score was measured",
+        OutputSpace.SENTENCE_VECTORS: "Circuits: the model has no output vocabulary; words that "
+        "heads move the sentence vector to are on the pages of heads",
+        OutputSpace.INPUT_EMBEDDINGS: "Circuits: the model has no output vocabulary; input "
+        "embeddings nearest to the outputs of heads are on the pages of heads",
+    }[study.circuits.space]
 
 
 def values_of(results: StackResults, key: HeadKey) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -85,7 +85,7 @@ def missing_text(results: StackResults) -> str:
         return "" if written else (
             "What it writes: not available, since the encoder has no output vocabulary."
         )  # fmt: skip
-    gap = next((gap for gap in study.manifest.gaps if gap.key == "circuits"), None)
+    gap = next((gap for gap in study.manifest.gaps if gap.key == report.GAP), None)
     return f"What it writes: {gap.why}." if gap else OPTION
 
 

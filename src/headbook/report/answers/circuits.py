@@ -382,9 +382,9 @@ def _feed_facts(results: StackResults, head: HeadName) -> Iterator[Parts]:
     """Yield the heads that a head uses, and those that use the head, the largest loss first."""
     used = used_feeds(results)
     for feed in [feed for feed in used if feed.upper == head][:3]:
-        yield ("Uses what ", head_link(feed.lower), " writes: without it in its keys, the "
-               "induction score, ", feed.number(number(feed.before)), ", changes by ", *change_parts(feed),
-               ".")  # fmt: skip
+        yield ("Uses what ", head_link(feed.lower), " writes: without it in its keys, its "
+               "induction score, ", feed.number(number(feed.before)), ", changes by ",
+               *change_parts(feed), ".")  # fmt: skip
     for feed in [feed for feed in used if feed.lower == head][:3]:
         yield (head_link(feed.upper), " uses what it writes: without it in the keys, the induction "
                "score there, ", feed.number(number(feed.before)), ", changes by ",
