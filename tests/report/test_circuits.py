@@ -64,7 +64,7 @@ def studied(
 ) -> StackResults:
     """Two layers of two heads that do nothing but what numbers say."""
     results = fake_results(TYPED | dict(scores), causal=causal, sentences=400)
-    rows = head_rows("self", 2, 2, **heads).drop(columns=["induction", "previous"])
+    rows = head_rows("self", 2, 2, **heads)
     circuits = circuit_results(results.study, rows, pair_rows(pairs))
     return StackResults(replace(results.study, circuits=circuits), results.stack)
 

@@ -1,11 +1,14 @@
 """Results on what heads read and write, made of chosen or seeded numbers."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from chosen_results import Fake, head_table
+from headbook.schema import HeadKey, SinkView
 from headbook.study.circuits import (
     COMPOSITION,
     EXEMPLAR_TOKENS,
@@ -128,15 +131,13 @@ COLUMNS = {
     "copy_rate": ("copy_rate", ""),
     "copy_rate_negative": ("copy_rate_negative", ""),
     "exemplar_key_rank": ("attended_rank", ""),
-    "induction": ("induction_score", ""),
-    "previous": ("previous_score", ""),
 }
 
 
 def stored_texts(study: Study) -> dict[int, StoredText]:
-    """Return the texts of the first stack's keys by the number of the sentence."""
-    stored = study.sentence_data.sentences.values()
-    return {each.number: each.texts[study.manifest.stacks[0].keys] for each in stored}
+    """Return the texts of the last stack's queries by the number of the sentence."""
+    stored, side = study.sentence_data.sentences.values(), study.manifest.stacks[-1].queries
+    return {each.number: each.texts[side] for each in stored}
 
 
 def listed_tokens(drawn: Sequence[str]) -> list[dict[str, Any]]:
@@ -198,16 +199,20 @@ def head_rows(stack: str, n_layers: int, n_heads: int, **numbers: Any) -> pd.Dat
             "copy_rate": 0.01,
             "copy_rate_negative": 0.01,
             "exemplar_key_rank": VOCABULARY / 2,
-            "induction": 0.01,
-            "previous": 0.05,
         }
         own = {name: given[place] for name, given in numbers.items() if place in given}
         rows.append({"stack": stack, "layer": place[0], "head": place[1]} | plain | own)
     return pd.DataFrame(rows)
 
 
-def small_circuits(study: Study) -> CircuitResults:
-    """Return results of a circuit of two layers, and heads that copy and suppress.
+SCORES: Mapping[HeadKey, Fake] = {
+    HeadKey("previous_score", SinkView.RAW, ""): Fake([[0.9, 0.6, 0.1, 0.1], [0.1] * 4], 0.05),
+    HeadKey("induction_score", SinkView.RAW, ""): Fake([[0.0] * 4, [0.5, 0.8, 0.1, 0.1]], 0.01),
+}
+
+
+def small_study(study: Study) -> Study:
+    """Return a study of two layers of four heads with a circuit.
 
     L1·H1 copies, promotes the token that it attends to, and uses L0·H0; L1·H0 suppresses the token
     that it attends to.
@@ -219,12 +224,13 @@ def small_circuits(study: Study) -> CircuitResults:
         copy_rate={(1, 1): 0.3},
         copy_rate_negative={(1, 0): 0.2},
         exemplar_key_rank={(1, 1): (2.0, 1.0, 6.0), (1, 0): VOCABULARY - 1.0},
-        induction={(1, 1): (0.8, 0.75, 0.85), (1, 0): (0.5, 0.4, 0.6)},
-        previous={(0, 0): (0.9, 0.85, 0.95), (0, 1): (0.6, 0.5, 0.7)},
     )  # fmt: skip
     pairs = [((1, 1), (0, 0), 0.16, -0.5), ((1, 1), (0, 1), 0.12, -0.01)]
     pairs += [((1, 0), (0, 0), 0.1, -0.2), ((1, 0), (0, 1), 0.14, -0.06)]
-    return circuit_results(study, heads, pair_rows(pairs, stack=stack.name))
+    circuits = circuit_results(study, heads, pair_rows(pairs, stack=stack.name))
+    random = {stack.name: head_table(SCORES, SEQUENCES)}
+    sums = replace(study.corpus_sums, random=random)
+    return replace(study, corpus_sums=sums, circuits=circuits, baselines={})
 
 
 def towards_results(

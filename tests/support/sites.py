@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -154,10 +154,10 @@ def decoder_site(made_once: Callable[..., Site]) -> Site:
 @pytest.fixture(scope="session")
 def circuit_site(once: Once, decoder_site: Site) -> Site:
     """Return the site of the tiny GPT-2 with chosen results on what its heads read and write."""
-    from circuits import small_circuits
+    from circuits import small_study
 
     def fill(draft: Path) -> None:
-        study = replace(decoder_site.study, circuits=small_circuits(decoder_site.study))
+        study = small_study(decoder_site.study)
         study.save(draft / "study")
         headbook.render(study, draft / "site")
 

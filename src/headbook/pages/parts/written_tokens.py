@@ -68,10 +68,16 @@ def exemplar_cell(results: StackResults, head: HeadName, kind: str) -> WordsCell
 
 
 def exemplar_parts(results: StackResults, exemplar: ExemplarRow) -> Iterator[Part]:
-    """Yield the text around an exemplar: the key marked, the query outlined."""
+    """Yield the text around an exemplar: the key marked, the query outlined.
+
+    Of cross-attention the text is that of the queries, and the key stands before it.
+    """
     text = report.exemplar_texts(results)[int(exemplar.row["sentence"])]
-    places = [exemplar.row[name] for name in ("query", "key")]
+    places = [exemplar.row["query"], math.nan if results.stack.crosses else exemplar.row["key"]]
     query, key = (None if pd.isna(place) else int(place) for place in places)
+    if results.stack.crosses:  # the key is a token of the other text
+        yield MarkedText(str(exemplar.row["key_token"]), "mark")
+        yield " ← "
     around = [place for place in (query, key) if place is not None]
     tokens = running_text(text, query=query, key=key, around=around, most=TOKENS)
     for token in tokens:
