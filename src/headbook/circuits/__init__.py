@@ -1,0 +1,1 @@
+"""Computation of what heads read and write, from their weights and from their outputs on the sample."""
