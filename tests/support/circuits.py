@@ -17,7 +17,7 @@ from headbook.study.circuits import (
     CircuitResults,
     OutputSpace,
 )
-from headbook.study.sentence_data import Exemplar, Ranking, StoredText
+from headbook.study.sentence_data import Exemplar, HeadName, Ranking, StoredText
 from headbook.study.study import Study
 
 VOCABULARY, BAND, SEQUENCES = 504, 0.06, 20
@@ -80,10 +80,10 @@ def circuit_results(
     random = np.random.default_rng(0)
     texts = stored_texts(study)
     words = [*dict.fromkeys(piece for text in texts.values() for piece in text.pieces)] or ["a"]
-    strongest: dict[tuple[str, int, int], list[Exemplar]] = {}
+    strongest: dict[HeadName, list[Exemplar]] = {}
     for exemplar in study.sentence_data.exemplars:
         if exemplar.ranking is Ranking.STRONGEST and exemplar.index + 1 in texts:
-            strongest.setdefault(tuple(exemplar.head), []).append(exemplar)
+            strongest.setdefault(exemplar.head, []).append(exemplar)
     numbers, promoted, exemplars = [], list[dict[str, Any]](), list[dict[str, Any]]()
     for row in heads.to_dict("records"):
         head = (str(row["stack"]), int(row["layer"]), int(row["head"]))
@@ -97,7 +97,7 @@ def circuit_results(
         numbers.append(number_rows(head, known | counts))
         drawn = [words[n] for n in random.integers(len(words), size=30)]
         promoted += [place | listed for listed in listed_tokens(drawn)]
-        for n, exemplar in enumerate(strongest.get(head, ())[:N_EXEMPLARS]):
+        for n, exemplar in enumerate(strongest.get(HeadName(*head), ())[:N_EXEMPLARS]):
             start = place | exemplar_columns(n, exemplar, texts[exemplar.index + 1], rank)
             for kind, sign in (("promoted", 1), ("suppressed", -1)):
                 tokens = [start["key_token"] if kind == own else drawn[20], *drawn[21:25]]

@@ -37,6 +37,16 @@ TEXTS = ("stack", "metric", "view", "label", "claim", "split", "target", "replac
 RENAMED = {
     "words": {"class": "label", "state": "view"},
     "class_flows": {"ratio": "value", "share": "first"},  # the interval is that of the ratio
+    "composition": {  # the interval is that of the intervention
+        "value": "first",
+        "intervention": "value",
+        "random": "baseline_value",
+    },
+    "exemplar_tokens": {
+        "true_probability": "first",
+        "true_contribution": "second",
+        "key_rank": "score",
+    },
 }
 ASKED = {"class_flows"}  # tables of numbers that stand only where a hint names the table
 LARGE = {"nearest", "tokens", "types"}  # of single tokens, which no page of heads prints

@@ -24,7 +24,9 @@ from headbook.pages.parts.table import (
     MarkedText,
     NumberCell,
     PageTable,
+    Part,
     Row,
+    Title,
     colour_step,
     words_cell,
 )
@@ -318,7 +320,7 @@ def _maps(results: Results) -> Iterator[CopyingMap]:
                 for place in places
             )
             rows.append(Row(f"head {line}" if turned else f"layer {line}", cells))
-        titles = (
+        titles: tuple[Title, ...] = (
             words_cell(MarkedText("head by layer", "hidden")),
             *(str(c) if turned else f"H{c}" for c in columns),
         )
@@ -367,10 +369,10 @@ def _writer(results: StackResults, head: HeadName) -> Row:
     place = head.layer, head.head
     kind = report.written_tokens(results).get(place)
     shown = "suppressed" if kind is Written.SUPPRESSES else "promoted"
-    note = "", ""
+    note: tuple[Part, ...] = ()
     for key, name in ((report.INDUCTION, "induction"), (report.PREVIOUS, "previous-token")):
         value = float(report.values_of(results, key)[place])
-        if value >= report.MIN_SCORE and not note[0]:
+        if value >= report.MIN_SCORE and not note:
             note = f" {name} ", head_row(results, key, place, number(value))
     return Row(
         words_cell(head_link(head), *note),

@@ -212,13 +212,13 @@ def _feeds(results: StackResults) -> Sequence[Feed]:
 
 def _feed(row: Mapping[Any, Any]) -> Feed:
     stack, sequences = str(row["stack"]), row["n_sentences"]
-    ends = (float(row[name]) for name in ("intervention", "low", "high"))
+    value, low, high = (float(row[name]) for name in ("intervention", "low", "high"))
     count = 0 if pd.isna(sequences) else int(sequences)
     return Feed(
         HeadName(stack, int(row["layer"]), int(row["head"])),
         HeadName(stack, int(row["lower_layer"]), int(row["lower_head"])),
         str(row["kind"]), float(row["value"]), float(row["random"]), int(row["rank"]),
-        Estimate(*ends, count, count), str(row["measure"]), float(row["before"]),
+        Estimate(value, low, high, count, count), str(row["measure"]), float(row["before"]),
     )  # fmt: skip
 
 
@@ -267,7 +267,7 @@ class ExemplarRow(NamedTuple):
         tokens: listed tokens with their contributions, by kind.
     """
 
-    row: Mapping[str, Any]
+    row: Mapping[Any, Any]
     tokens: Mapping[str, Sequence[tuple[str, float]]]
 
     def number(self, text: str) -> LinkedNumber:
@@ -284,7 +284,7 @@ def exemplars_by_head(results: StackResults) -> Mapping[HeadName, Sequence[Exemp
 def _exemplars_by_head(results: StackResults) -> Mapping[HeadName, Sequence[ExemplarRow]]:
     table = circuits_of(results).exemplars
     own = table[table["stack"] == results.stack.name]
-    grouped: dict[tuple[int, int, int], list[dict[str, Any]]] = {}
+    grouped: dict[tuple[int, int, int], list[Mapping[Any, Any]]] = {}
     for row in own.to_dict("records"):
         grouped.setdefault((row["layer"], row["head"], row["exemplar"]), []).append(row)
     found: dict[HeadName, list[ExemplarRow]] = {}

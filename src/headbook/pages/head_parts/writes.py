@@ -221,7 +221,7 @@ def _vector_table(results: StackResults, head: HeadName) -> PageTable | None:
     return PageTable(titles, tuple(rows), style="numbers wrote at-head") if rows else None
 
 
-def _token_row(head: HeadName, row: Mapping[str, Any], text: str) -> LinkedNumber:
+def _token_row(head: HeadName, row: Mapping[Any, Any], text: str) -> LinkedNumber:
     """Return a number of a listed token that leads to its row."""
     return LinkedNumber(text, "promoted_tokens", (
         ("stack", head.stack), ("layer", head.layer), ("head", head.head), ("kind", row["kind"]),

@@ -244,7 +244,7 @@ def circuit_exemplar(results: StackResults) -> tuple[Feed, ExemplarRow] | None:
     the query, so that the attended token is what followed the earlier occurrence. Where maps of the
     sentence are stored, the previous-token head attends to the token before there, too.
     """
-    found = []
+    found: list[tuple[Feed, ExemplarRow]] = []
     for feed in used_feeds(results):
         if any(feed.upper == other.upper for other, _ in found):
             continue
