@@ -156,7 +156,7 @@ def test_a_head_page_shows_what_the_head_writes(circuit_site: Site) -> None:
     html = html_of(circuit_site.folder / "heads/L01-H01.html")
     text = text_of(html)
     assert "What it writes promotes the token that it attends to" in text
-    assert "of 504 [1, 6]: median rank of the token that it attends to" in text
+    assert "2 [1, 6] of 504: median rank of the token that it attends to" in text
     assert "Uses what L0·H0 writes: without it in its keys" in text
     assert "Tokens that it reads, and what it writes there" in text
     for table in ("promoted_tokens", "exemplar_tokens", "composition"):
@@ -184,7 +184,7 @@ def test_an_encoder_shows_words_only_where_the_test_holds(
     pages = {page.path: page for page in site.many()}
     writer.write_page(pages["heads/L01-H01.html"])
     text = text_of(html_of(tmp_path / "heads/L01-H01.html"))
-    assert "97 of 21,357 [19, 420]: median rank of the word" in text
+    assert "97 [19, 420] of 21,357: median rank of the word" in text
     assert "into the sentence vector" in text
     assert "it moves the vector towards" in text
 

@@ -91,6 +91,7 @@ HINTS = (
         r"^attends to .*(?:\[CLS\]|special tokens|first token)",
         {"metric": ("sink_share",)},
     ),
+    Hint("", r"from B to A \(score »", {"metric": ("previous_score",), "label": ("",)}),
     Hint("", "mixes shares.*»", {"metric": ("type_shares",)}),
     Hint("", "(?:It|it) keeps »", {"claim": ("role: position",)}),
     Hint("Phrase trees", "", {"metric": ("phrase_trees",)}),

@@ -290,8 +290,8 @@ def _exemplars_by_head(results: StackResults) -> Mapping[HeadName, Sequence[Exem
     found: dict[HeadName, list[ExemplarRow]] = {}
     for (layer, head, _), rows in sorted(grouped.items()):
         tokens: dict[str, list[tuple[str, float]]] = {}
-        for row in sorted(rows, key=lambda each: each["rank"]):
-            tokens.setdefault(str(row["kind"]), []).append((str(row["token"]), row["value"]))
+        for each in sorted(rows, key=lambda row: row["rank"]):
+            tokens.setdefault(str(each["kind"]), []).append((str(each["token"]), each["value"]))
         name = HeadName(results.stack.name, int(layer), int(head))
         found.setdefault(name, []).append(ExemplarRow(rows[0], tokens))
     return found
@@ -305,10 +305,11 @@ def promoted_by_head(results: StackResults) -> Mapping[HeadName, pd.DataFrame]:
 def _promoted_by_head(results: StackResults) -> Mapping[HeadName, pd.DataFrame]:
     table = circuits_of(results).promoted
     own = table[table["stack"] == results.stack.name]
-    return {
-        HeadName(results.stack.name, int(layer), int(head)): rows
-        for (layer, head), rows in own.groupby(["layer", "head"], sort=False)
-    }
+    found = {}
+    for place, rows in own.groupby(["layer", "head"], sort=False):
+        layer, head = np.array(place).tolist()
+        found[HeadName(results.stack.name, layer, head)] = rows
+    return found
 
 
 def exemplar_texts(results: StackResults) -> Mapping[int, StoredText]:

@@ -99,9 +99,9 @@ def _tokens_section(results: StackResults, head: HeadName) -> WritesSection:
     value, what = None, ""
     if not math.isnan(rank.value):
         value = head_row(results, report.ATTENDED, place, f"{rank.value:,.0f}")
-        ends = "" if math.isnan(rank.low) else f" [{rank.low:,.0f}, {rank.high:,.0f}]"
+        ends = "" if math.isnan(rank.low) else f"[{rank.low:,.0f}, {rank.high:,.0f}] "
         what = (
-            f"of {vocabulary:,}{ends}: median rank of the token that it attends to among the "
+            f"{ends}of {vocabulary:,}: median rank of the token that it attends to among the "
             "tokens that it promotes"
         )
     return WritesSection(
@@ -124,9 +124,9 @@ def _vector_section(results: StackResults, head: HeadName) -> WritesSection:
     value, what, facts = None, "", []
     if not math.isnan(rank.value):
         value = head_row(results, report.TOWARDS, place, f"{rank.value:,.0f}")
-        ends = "" if math.isnan(rank.low) else f" [{rank.low:,.0f}, {rank.high:,.0f}]"
+        ends = "" if math.isnan(rank.low) else f"[{rank.low:,.0f}, {rank.high:,.0f}] "
         what = (
-            f"of {words:,}{ends}: median rank of the word it attends to most among the words that "
+            f"{ends}of {words:,}: median rank of the word it attends to most among the words that "
             f"the sentence vector moves towards; chance: {words // 2:,}"
         )
         facts.append(
