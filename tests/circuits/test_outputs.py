@@ -20,7 +20,8 @@ from headbook.ablation.logit_targets import target_functions
 from headbook.ablation.sample import ablation_sample
 from headbook.circuits.outputs import measure_outputs
 from headbook.circuits.sample_outputs import SampleOutputs
-from headbook.circuits.unembedding import NORMED_BLOCKS, TRANSFORMED
+from headbook.circuits.token_directions import NORMED_BLOCKS
+from headbook.circuits.unembedding import TRANSFORM
 from headbook.config import Config
 from headbook.errors import ModelError
 from headbook.model.architecture import AttentionPlace
@@ -442,19 +443,19 @@ def test_heads_of_encoder_decoders_promote_by_the_unembedding_of_the_decoder(
 def test_the_transform_of_a_masked_head_is_its_mean_derivative(texts: Path, tmp_path: Path) -> None:
     folder = tiny.write("bert", tmp_path / "bert", head=True)
     with measured(folder, texts) as it:
-        assert it.results.remarks == (NORMED_BLOCKS, TRANSFORMED)
+        assert it.results.remarks == (NORMED_BLOCKS, TRANSFORM)
         network, batch = it.outputs.model.network, it.batches[0]
         prepared = it.outputs._functions.prepare_batch(batch).texts[it.outputs.side]
         with torch.no_grad():
             states = network.bert(prepared.ids, attention_mask=prepared.valid.long())
-        rows = states.last_hidden_state[prepared.valid][:32]
+        rows = states.last_hidden_state[prepared.valid][:64]
         transform = network.cls.predictions.transform
         found = torch.stack([torch.autograd.functional.jacobian(transform, row) for row in rows])
         directions = it.outputs.directions
         assert directions is not None
-        assert directions.transform is not None
-        expected = found.mean(0).T
-        assert (directions.transform - expected).abs().max() < 1e-3 * expected.abs().max()
+        expected = found.mean(0).T @ network.get_output_embeddings().weight.T
+        expected -= expected.mean(1, keepdim=True)
+        assert (directions.matrix - expected).abs().max() < 1e-3 * expected.abs().max()
 
 
 def test_permuted_heads_have_permuted_tables(texts: Path, tmp_path: Path) -> None:

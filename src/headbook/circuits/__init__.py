@@ -1,1 +1,1 @@
-"""Computation of what heads read and write, from their weights and from their outputs on the sample."""
+"""What heads read and write, from weights and from passes over texts."""

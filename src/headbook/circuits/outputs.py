@@ -1,7 +1,7 @@
 """Tokens that the outputs of heads promote and suppress on the sentences of the sample.
 
 The contribution of a head to the logits at a query is z W_O W_U / sigma, with the head's output z,
-the unembedding W_U of `headbook.circuits.unembedding` and the scale sigma of the final norm in the
+the unembedding W_U and the scale sigma of the final norm in the
 pass of the whole model (direct logit attribution, Elhage et al. 2021). The mean output over the
 other half of the sentences is subtracted first, so that contributions are the direct effects of
 mean replacement.

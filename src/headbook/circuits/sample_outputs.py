@@ -12,7 +12,7 @@ import torch
 from headbook.ablation.targets import TargetFunctions
 from headbook.analysis.arrays import Floats, Ints
 from headbook.attention.views import ViewMasks
-from headbook.circuits.unembedding import (
+from headbook.circuits.token_directions import (
     MAX_ERROR,
     NORMED_BLOCKS,
     TokenDirections,
@@ -130,7 +130,7 @@ class SampleOutputs:
         queries, true = self._true_tokens(batch, prepared)
         scale = torch.ones(int(queries.sum()), device=states.device)
         if self.lens is not None and len(scale):
-            scale = self.directions.scale(self.lens, states[queries])
+            scale = self.directions.scale(states[queries])
         by_query = torch.zeros(queries.shape, device=scale.device)
         by_query[queries] = 1 / scale
         row, position = queries.nonzero().T
@@ -213,7 +213,7 @@ class SampleOutputs:
         total, adds_up = self._summed_parts(calls, points, valid)
         if not adds_up:
             self.remarks = (NORMED_BLOCKS, *self.remarks)
-        elif directions.scaled:
+        elif not directions.remarks:
             self.error = residual_sum_error(directions, self.lens, total[valid], states[valid])
         return directions
 

@@ -1,210 +1,275 @@
-"""Vectors by which head outputs are read as tokens: the unembedding, or input embeddings.
+r"""Norms with their gain and scale, and the unembedding of a language-model head.
 
-No part of the path from the last layer to the logits is known by name. The last linear map is the
-model's output embedding; whatever lies before it is run as the logit lens runs it. A norm divides
-by the length of its input, so that the response to a long vector along one dimension is a row of
-the linear map behind the norm, the norm's gain and centring included. The scale of the norm at a
-position follows from the response to the state of that position. If real states do not respond as
-a linear map over a scale would, as in the transform of BERT's masked language-model head, the mean
-derivative at real states takes the place of the map, and scales are 1.
+No module is known by name. A norm is a module that divides each vector by one number: its gain and
+bias follow from its outputs for random vectors. The unembedding is the last linear map with an
+output for each entry of the vocabulary; the steps before it are a norm, nothing, or a transform
+(masked language models), of which the mean Jacobian over some states is used.
 """
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from headbook.model.block_match import first_states
 from headbook.model.devices import read_parameter
-from headbook.model.load import Model, word_embedding
+from headbook.model.intervention import skip_layers
 from headbook.model.logit_lens import LogitLens
 from headbook.model.output_projection import is_linear, matrix
-from headbook.study.circuits import OutputSpace
+from headbook.model.probe import model_errors, some_token, varied_texts
 
-LONG = 1e3  # length of a vector, beside which the constant in the divisor of a norm is nothing
-ROWS_PER_PASS = 4096  # states that pass through the head at a time
-ROWS_PER_CHECK = 64  # states whose logits are compared at a time
-MAX_DERIVATIVE_STATES = 32  # real states at which a derivative is taken
-STEP = 1e-2  # of a derivative, as a share of the root mean square of a state
-MAX_ERROR = 0.02  # difference from the linear map, relative to the response, by rounding
-NORMED_BLOCKS = (
-    "Norms follow attention blocks (post-norm, or a norm of its own for each block): contributions "
-    "leave out the gains and scales of the norms between a head and the last layer."
+PROBE_LENGTH = 16.0  # root mean square of random vectors: the epsilon of norms is rounding
+N_PROBES = 8  # random vectors by which a norm is recognised
+MAX_NORM_ERROR = 0.02  # of a norm's output, relative to the largest: rounding to half precision
+MAX_JACOBIAN_STATES = 64  # states over which the Jacobian of a transform is averaged
+TRANSFORM = (
+    "approximate: the head transforms states before the unembedding; the mean of the transform's "
+    "derivatives at some tokens is used"
 )
-TRANSFORMED = (
-    "The language-model head transforms states before the unembedding: contributions use the mean "
-    "derivative of this transform."
-)
-RESCALED = (
-    "Logits are scaled or capped after the unembedding: contributions are those before this step."
-)
-
-
-class _Reached(Exception):  # noqa: N818 - a signal, not a failure
-    """The pass has reached the output embedding."""
+SOFT_CAP = "approximate: the head's cap on logits is left out"
 
 
 @dataclass(frozen=True, eq=False)
-class TokenDirections:
-    """Linear map from the residual stream to one number for each token.
+class Norm:
+    """A norm that maps x to gain * (x, centred or not) / scale(x) + bias.
 
     Attributes:
-        space: vectors that the map consists of.
-        matrix: the map, centred over all entries. *Shape:* ``(width, entry)``.
-        constant: centred logits of a state of 0; 0 for input embeddings. *Shape:* ``(entry,)``.
-        transform: map from states to the input of the unembedding, up to a scale; None for input
-            embeddings. *Shape:* ``(width, input width)``.
-        offset: input of the unembedding for a state of 0. *Shape:* ``(input width,)``.
-        scaled: whether responses to states have a scale by position.
-        remarks: what is approximate, one sentence each.
+        module: the norm's module.
+        centres: whether the mean of each vector is subtracted.
+        gain, bias: *Shape:* ``(width,)``, in double precision on the CPU.
     """
 
-    space: OutputSpace
-    matrix: torch.Tensor
-    constant: torch.Tensor | float = 0.0
-    transform: torch.Tensor | None = None
-    offset: torch.Tensor | None = None
-    scaled: bool = False
-    remarks: tuple[str, ...] = ()
+    module: Any
+    centres: bool
+    gain: torch.Tensor
+    bias: torch.Tensor
 
-    def scale(self, lens: LogitLens, states: torch.Tensor) -> torch.Tensor:
-        """Return the scale of the final norm at states of the last layer. *Shape:* ``(row,)``."""
-        if not self.scaled or self.transform is None or self.offset is None:
-            return torch.ones(len(states), device=states.device)
-        return _scale(states.float(), _responses(lens, states) - self.offset, self.transform)
+    def fold(self, weight: torch.Tensor) -> torch.Tensor:
+        """Return a map of unscaled vectors that equals the map behind this norm, up to scale.
 
+        Args:
+            weight: the map behind the norm. *Shape:* ``(..., width, n)``.
+        """
+        folded = self.gain.to(weight)[:, None] * weight
+        return folded - folded.mean(-2, keepdim=True) if self.centres else folded
 
-def token_directions(
-    model: Model, lens: LogitLens | None, states: torch.Tensor
-) -> TokenDirections | str:
-    """Return the map that turns head outputs into tokens, or the reason why there is none.
+    def fold_behind(self, weight: torch.Tensor) -> torch.Tensor:
+        """Return a map in front of this norm with the norm's gain, up to scale.
 
-    Args:
-        model: the model.
-        lens: language-model head; None without one.
-        states: real states of the last layer. *Shape:* ``(row, width)``.
-    """
-    if lens is None:
-        return _input_embeddings(model, states.shape[-1])
-    module = _output_embedding(lens)
-    if module is None:
-        return "the output embedding of this architecture is not known"
-    long = LONG * torch.eye(states.shape[-1], device=states.device)
-    up, down = _responses(lens, long), _responses(lens, -long)
-    transform, offset = (up - down) / 2, ((up + down) / 2).mean(0)
-    response = _responses(lens, states) - offset
-    predicted = states.float() @ transform
-    predicted = predicted / _scale(states.float(), response, transform)[:, None]
-    scaled = bool((predicted - response).norm() <= MAX_ERROR * response.norm())
-    if not scaled:
-        transform = _mean_derivative(lens, states[:MAX_DERIVATIVE_STATES].float())
-    factor = _logit_factor(lens, module, states[:1])
-    remarks = ((TRANSFORMED, not scaled), (RESCALED, factor is None))
-    unembedding = matrix(module).to(states.device, torch.float32) * (factor or 1.0)
-    directions, constant = transform @ unembedding.T, unembedding @ offset
-    directions -= directions.mean(1, keepdim=True)
-    bias = read_parameter(module, "bias")
-    if bias is not None:
-        constant += bias.to(constant) * (factor or 1.0)
-    constant -= constant.mean()
-    notes = tuple(remark for remark, applies in remarks if applies)
-    space = OutputSpace.UNEMBEDDING
-    return TokenDirections(space, directions, constant, transform, offset, scaled, notes)
+        Args:
+            weight: the map in front of the norm. *Shape:* ``(..., n, width)``.
+        """
+        return self.centre(weight) * self.gain.to(weight)
+
+    def centre(self, states: torch.Tensor) -> torch.Tensor:
+        """Return the states, minus their mean over the width if the norm subtracts the mean."""
+        return states - states.mean(-1, keepdim=True) if self.centres else states
+
+    def scale(self, states: torch.Tensor) -> torch.Tensor:
+        """Return the number by which the norm divides each state. *Shape:* ``(..., 1)``."""
+        numerator = self.gain * self.centre(states.cpu().double())
+        output = _call(self.module, states) - self.bias
+        squares = numerator.square().sum(-1, keepdim=True)
+        return (squares / (numerator * output).sum(-1, keepdim=True)).to(states)
+
+    def direction(self, states: torch.Tensor) -> torch.Tensor:
+        """Return the norm's output for some states without gain and bias."""
+        return self.centre(states) / self.scale(states)
 
 
-def _input_embeddings(model: Model, width: int) -> TokenDirections | str:
-    """Return the input embeddings, minus their mean, of unit length."""
-    weight = word_embedding(model.base_model)
-    if weight is None or weight.shape[1] != width or model.config.is_encoder_decoder:
-        return "the model has neither an output vocabulary nor input embeddings of its states"
-    words = weight[: len(model.tokenizer)].float().to(model.device)
-    centred = torch.nn.functional.normalize(words - words.mean(0), dim=-1)
-    return TokenDirections(OutputSpace.INPUT_EMBEDDINGS, centred.T.contiguous())
+def _call(module: Any, states: torch.Tensor) -> torch.Tensor:
+    """Return a module's output for states of any shape, in double precision on the CPU."""
+    parameter = next(module.parameters(), None)
+    rows = states.reshape(1, -1, states.shape[-1])
+    rows = rows.float() if parameter is None else rows.to(parameter)
+    with torch.inference_mode():
+        output: torch.Tensor = module(rows)
+    return output.reshape(states.shape).cpu().double().clone()
 
 
-def _output_embedding(lens: LogitLens) -> Any:
-    """Return the linear map that gives the logits, or None."""
-    module = lens.model.network.get_output_embeddings()
-    return module if module is not None and is_linear(module) else None
-
-
-def _responses(lens: LogitLens, states: torch.Tensor) -> torch.Tensor:
-    """Return the input of the unembedding for states of the last layer.
-
-    *Shape:* ``(row, input width)``.
-    """
-    inputs: list[torch.Tensor] = []
-
-    def stop(_: Any, args: tuple[torch.Tensor, ...]) -> None:
-        inputs.append(args[0].flatten(0, -2).float())
-        raise _Reached
-
-    handle = _output_embedding(lens).register_forward_pre_hook(stop)
+def read_norm(module: Any, width: int) -> Norm | None:
+    """Return a module as a norm, or None if it is none."""
+    generator = torch.Generator().manual_seed(0)
+    x = PROBE_LENGTH * torch.randn(N_PROBES, width, generator=generator, dtype=torch.float64)
+    # Small numbers would leave only rounding in the ratio of output to input.
+    x = torch.where(x.abs() < 1, x.sign() + x, x)
     try:
-        for rows in states.split(ROWS_PER_PASS):
-            try:
-                lens.logits(rows)
-            except _Reached:
-                continue
-    finally:
-        handle.remove()
-    return torch.cat(inputs)
-
-
-def _scale(states: torch.Tensor, response: torch.Tensor, transform: torch.Tensor) -> torch.Tensor:
-    """Return the number by which to divide ``states @ transform`` to get the response."""
-    mapped = states @ transform
-    return (mapped * mapped).sum(-1) / (mapped * response).sum(-1)
-
-
-def _mean_derivative(lens: LogitLens, states: torch.Tensor) -> torch.Tensor:
-    """Return the mean derivative of the input of the unembedding, by central differences.
-
-    *Shape:* ``(width, input width)``.
-    """
-    total = torch.zeros(())
-    for state in states:
-        step = STEP * state.square().mean().sqrt()
-        steps = step * torch.eye(len(state), device=state.device)
-        change = _responses(lens, state + steps) - _responses(lens, state - steps)
-        total = total.to(change) + change / (2 * step)
-    return total / len(states)
-
-
-def _logit_factor(lens: LogitLens, module: Any, states: torch.Tensor) -> float | None:
-    """Return the factor from outputs of the unembedding to logits; None if it is not constant."""
-    outputs: list[torch.Tensor] = []
-    handle = module.register_forward_hook(lambda _, __, output: outputs.append(output))
-    try:
-        logits = lens.logits(torch.cat([states, -states]))
-    finally:
-        handle.remove()
-    own = outputs[-1].flatten(0, -2).to(logits)
-    change, own_change = logits[0] - logits[1], own[0] - own[1]
-    factor = float((change * own_change).sum() / (own_change * own_change).sum())
-    if (change - factor * own_change).norm() > MAX_ERROR * change.norm():
+        up, down, shifted = (_call(module, states) for states in (x, -x, x + PROBE_LENGTH))
+    except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
         return None
-    return 1.0 if abs(factor - 1) < MAX_ERROR**2 else factor
+    if up.shape != x.shape or not up.isfinite().all():
+        return None
+    odd, bias = (up - down) / 2, (up + down).mean(0) / 2
+    largest = odd.abs().max()
+    centres = bool((shifted - up).abs().max() <= MAX_NORM_ERROR * largest)
+    numerator = x - x.mean(-1, keepdim=True) if centres else x
+    unit = numerator / numerator.square().mean(-1, keepdim=True).sqrt()
+    gain = (unit * odd).sum(0) / unit.square().sum(0)
+    fits = (unit * gain - odd).abs().max() <= MAX_NORM_ERROR * largest
+    depends_on_length = (_call(module, 2 * x) - up).abs().max() > MAX_NORM_ERROR * largest
+    return Norm(module, centres, gain, bias) if fits and not depends_on_length else None
 
 
-def residual_sum_error(
-    directions: TokenDirections, lens: LogitLens, parts: torch.Tensor, states: torch.Tensor
-) -> float:
-    """Return the largest difference between summed contributions and centred logits.
+@dataclass(frozen=True, eq=False)
+class Unembedding:
+    """Unembedding of a language-model head.
+
+    Attributes:
+        columns: logits of a state over its scale, centred over the vocabulary; gain of the final
+            norm folded in. *Shape:* ``(width, entry)``, float32.
+        bias: centred logits that do not depend on the state. *Shape:* ``(entry,)``.
+        norm: the final norm; None without one.
+        remark: what is approximate; empty if nothing is.
+    """
+
+    columns: torch.Tensor
+    bias: torch.Tensor
+    norm: Norm | None
+    remark: str = ""
+
+    def scale(self, states: torch.Tensor) -> torch.Tensor:
+        """Return the final norm's scale at each position; 1 without a norm.
+
+        Args:
+            states: outputs of the last layer. *Shape:* ``(..., width)``.
+
+        Returns:
+            *Shape:* ``(..., 1)``.
+        """
+        return torch.ones_like(states[..., :1]) if self.norm is None else self.norm.scale(states)
+
+
+class RecordedCall(NamedTuple):
+    """A call of a module with one tensor.
+
+    Attributes:
+        module: the module.
+        input, output: first tensors of arguments and result, flat. *Shape:* ``(token, width)``.
+    """
+
+    module: Any
+    input: torch.Tensor
+    output: torch.Tensor
+
+
+def record_calls(network: Any, run: Callable[[], Any]) -> tuple[list[RecordedCall], Any]:
+    """Run a network, and return the calls of all its modules that map states, and the result."""
+    calls: list[RecordedCall] = []
+
+    def keep(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        states, result = first_states((args, kwargs)), first_states(output)
+        if states is not None and result is not None:
+            # Copies, because some models change these tensors in place.
+            flat = (x.detach().flatten(0, -2).clone() for x in (states, result))
+            calls.append(RecordedCall(module, *flat))
+
+    with ExitStack() as hooks, torch.inference_mode():
+        for module in network.modules():
+            hooks.callback(module.register_forward_hook(keep, with_kwargs=True).remove)
+        result = run()
+    return calls, result
+
+
+def find_unembedding(lens: LogitLens, states: torch.Tensor) -> Unembedding | str:
+    """Return the unembedding, or the reason why it is unknown.
 
     Args:
-        directions: map from the residual stream to tokens.
-        lens: language-model head.
-        parts: sum of the embedding and of the outputs of all heads and feed-forward blocks.
-            *Shape:* ``(row, width)``.
-        states: states of the last layer. *Shape:* ``(row, width)``.
+        lens: the logit lens.
+        states: outputs of the last layer for some tokens, at which a transform is linearised.
+            *Shape:* ``(token, width)``.
+
+    Raises:
+        ModelError: the model does not run.
     """
-    largest = 0.0
-    for part, state in zip(
-        parts.float().split(ROWS_PER_CHECK), states.split(ROWS_PER_CHECK), strict=True
-    ):
-        logits = lens.logits(state).float()
-        scale = directions.scale(lens, state)[:, None]
-        summed = part @ directions.matrix / scale + directions.constant
-        difference = summed - (logits - logits.mean(-1, keepdim=True))
-        largest = max(largest, float(difference.abs().max()))
-    return largest
+    model = lens.model
+    with model_errors(model):
+        calls, result = record_calls(model.network, lambda: model.network(**varied_texts(model)))
+    logits = result.logits.flatten(0, 1).cpu().double()
+    last = next(
+        call for call in reversed(calls) if call.module is lens.architecture.layers[lens.stack][-1]
+    )
+    linear = next(
+        (call for call in reversed(calls)
+         if is_linear(call.module) and call.output.shape == logits.shape), None,
+    )  # fmt: skip
+    if linear is None:
+        return "no linear map gives its logits"
+    own_bias = read_parameter(linear.module, "bias")
+    own_bias = 0.0 if own_bias is None else own_bias.detach().cpu().double()
+    output = linear.output.cpu().double() - own_bias
+    factor, offset, remark = _linear_part(logits, output)
+    columns = matrix(linear.module).float().cpu().T * factor
+    norm, multiple = _last_norm(calls, last.output, linear.input)
+    if multiple:
+        bias = offset if norm is None else offset + (norm.bias * multiple).float() @ columns
+        columns = multiple * columns if norm is None else norm.fold(multiple * columns)
+    else:
+        jacobian, constant = _transform(lens, linear.module, states[:MAX_JACOBIAN_STATES])
+        bias, columns, remark = offset + constant @ columns, jacobian @ columns, TRANSFORM
+    centred = columns - columns.mean(1, keepdim=True)
+    return Unembedding(centred, (bias - bias.mean()).float(), norm, remark)
+
+
+def _linear_part(logits: torch.Tensor, output: torch.Tensor) -> tuple[float, torch.Tensor, str]:
+    """Return factor and offset between a linear map without its bias and logits, and a remark."""
+    differences, map_differences = logits - logits[0], output - output[0]
+    factor = float((differences * map_differences).sum() / map_differences.square().sum())
+    error = (differences - factor * map_differences).abs().max() / differences.abs().max()
+    return factor, logits[0] - factor * output[0], "" if error <= MAX_NORM_ERROR else SOFT_CAP
+
+
+def _last_norm(
+    calls: list[RecordedCall], last: torch.Tensor, read: torch.Tensor
+) -> tuple[Norm | None, float]:
+    """Return the norm between the last layer and the unembedding, and the factor behind it.
+
+    The factor is 0 if another transform stands between both.
+    """
+    for call in calls:
+        if torch.equal(call.input, last) and (factor := _multiple(call.output, read)):
+            if (norm := read_norm(call.module, last.shape[-1])) is not None:
+                return norm, factor
+    return None, _multiple(last, read)
+
+
+def _multiple(vectors: torch.Tensor, read: torch.Tensor) -> float:
+    """Return the factor that maps vectors to others, or 0 if there is none."""
+    if vectors.shape != read.shape:
+        return 0.0
+    before, after = vectors.cpu().double(), read.cpu().double()
+    factor = float((before * after).sum() / before.square().sum())
+    fits = (factor * before - after).abs().max() <= MAX_NORM_ERROR * after.abs().max()
+    return factor if fits else 0.0
+
+
+def _transform(
+    lens: LogitLens, linear: Any, states: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the mean Jacobian of the steps before the unembedding, and what it leaves out.
+
+    Returns:
+        *Shapes:* ``(width, width of the linear map's input)``, ``(width of the input,)``.
+    """
+    model, read = lens.model, []
+    given = states.detach().clone().to(model.device, next(model.network.parameters()).dtype)
+    given = given.unsqueeze(1).requires_grad_()
+    ids = torch.full((len(states), 1), some_token(model), device=model.device)
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = ids
+    with ExitStack() as hooks, torch.enable_grad():
+        for name, slots in lens.slots.items():
+            hooks.enter_context(skip_layers(slots, given if name == lens.stack else None))
+        handle = linear.register_forward_pre_hook(lambda _, args: read.append(args[0]))
+        hooks.callback(handle.remove)
+        model.network(**inputs)
+        columns = [
+            torch.autograd.grad(column, given, retain_graph=True)[0].mean((0, 1))
+            for column in read[0].sum((0, 1)).unbind()
+        ]
+    jacobian = torch.stack(columns, 1).float().cpu()
+    means = read[0].detach().mean((0, 1)), given.detach().mean((0, 1))
+    output, mean = (x.float().cpu() for x in means)
+    return jacobian, output - mean @ jacobian

@@ -12,11 +12,8 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.costs import costs_of
 from headbook.ablation.importance import FAST, AblationPlan, NotEnoughMemory, parameters_of
-from headbook.ablation.logit_targets import target_functions
-from headbook.ablation.sample import ablation_sample
 from headbook.config import Config, read_notes
 from headbook.errors import ModelError
 from headbook.memory import trim_memory
@@ -29,7 +26,6 @@ from headbook.metrics import (
 )
 from headbook.metrics.base import Source
 from headbook.model.devices import isolated_random_state
-from headbook.model.intervention import make_patchable
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.model.tokenizer import MAX_RANDOM_TOKENS, random_sequences
 from headbook.passes.batch_sums import bucket_sums
@@ -41,6 +37,7 @@ from headbook.report.ablation import head_groups, layers_and_sinks
 from headbook.report.results import stack_results
 from headbook.report.tables import Study
 from headbook.run.arguments import check_arguments
+from headbook.run.circuits import head_ablator, measure_circuits, sample_of
 from headbook.run.manifest import make_manifest
 from headbook.run.missing import find_gaps
 from headbook.run.prepare import Run, RunLog, baseline_of, open_run, prepare, run_plan
@@ -98,7 +95,7 @@ def collect(
     notes = read_notes(config.notes)
     with prepare(names, config, progress or NoProgress(), work) as run:
         # No variable holds the study, so that its sums can leave memory while heads are ablated.
-        return measure_importance(run, measure_study(run, notes))
+        return measure_importance(run, measure_circuits(run, measure_study(run, notes)))
 
 
 def measure_study(run: Run, notes: str) -> Study:
@@ -345,24 +342,10 @@ def ablation_plan(run: Run, study: Study) -> AblationPlan:
     """
     if run.long.every:
         raise NotEnoughMemory(run.long.reason)
-    smallest = run.long.smallest(study.corpus_sums, run.config.importance_sentences)
-    items = [*run.sentences.reread(smallest)]
-    batch = run.sentences.batch
-    sample = ablation_sample(
-        items, run.config.batch_tokens, batch, alike=not run.architecture.padded
-    )
-    heads = make_patchable(
-        run.model, run.architecture, batch(sample.small[0].items[:TRIAL_SENTENCES])
-    )
+    sample = sample_of(run, study, run.config.importance_sentences)
     lens = make_logit_lens(run.model, run.architecture)
-    functions = target_functions(
-        lens if isinstance(lens, LogitLens) else None,
-        run.architecture.stacks[heads.read].queries,
-        run.model.tokenizer.mask_token_id,
-        logits=True,
-        pooling=run.model.pooling,
-    )
-    ablator, level = HeadAblator(heads, functions), run.config.importance
+    ablator = head_ablator(run, sample, lens if isinstance(lens, LogitLens) else None)
+    level = run.config.importance
     groups = head_groups(stack_results(study))
     if level == FAST:
         groups = layers_and_sinks(groups)

@@ -4,7 +4,7 @@ Numbers of single heads are rows of the table `heads`, where each is a metric of
 (`headbook.metrics.circuits`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -118,6 +118,10 @@ class CircuitResults:
         composition, promoted, exemplars: tables of the same names.
         sentences: texts of the exemplars, with the character offsets of their tokens as lists:
             columns of `SENTENCE_COLUMNS`.
+        error: largest difference between the summed contributions of embedding, heads and
+            feed-forward blocks and the centred logits, relative to the largest of these; NaN if not
+            measured.
+        missing: by stack, or the empty name for all stacks, why heads have no results.
     """
 
     space: OutputSpace = OutputSpace.NONE
@@ -131,6 +135,27 @@ class CircuitResults:
     sentences: pd.DataFrame = field(
         default_factory=lambda: pd.DataFrame(columns=[*SENTENCE_COLUMNS])
     )
+    error: float = float("nan")
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def join(cls, parts: Iterable["CircuitResults"]) -> "CircuitResults":
+        """Return the results of several measurements of one model as one."""
+        parts = list(parts)
+        tables = {
+            name: pd.concat(frames, ignore_index=True)
+            for name in ("numbers", "composition", "promoted", "exemplars", "sentences")
+            if (frames := [table for part in parts if len(table := getattr(part, name))])
+        }
+        return cls(
+            space=next((part.space for part in parts if part.space), OutputSpace.NONE),
+            vocabulary=max((part.vocabulary for part in parts), default=0),
+            types=max((part.types for part in parts), default=0),
+            remarks=tuple(dict.fromkeys(remark for part in parts for remark in part.remarks)),
+            error=float(np.fmax.reduce([part.error for part in parts])),
+            missing={stack: why for part in parts for stack, why in part.missing.items()},
+            **tables,
+        )
 
     def estimates(self, stack: AttentionStack) -> Mapping[HeadKey, Estimates]:
         """Return the numbers of the heads of a stack by metric and label.

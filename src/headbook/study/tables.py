@@ -67,6 +67,7 @@ MAX_PLAIN_CSV_BYTES = (
 # Columns of texts that come from inputs or tokenizers; a spreadsheet must not run their cells.
 TEXT_COLUMNS = (
     "token", "query", "key", "neighbour", "facet", "group", "first_member", "second_member",
+    "key_token", "true_token",
 )  # fmt: skip
 
 # Columns that several tables have.
