@@ -189,15 +189,25 @@ def test_an_encoder_shows_words_only_where_the_test_holds(
     assert "it moves the vector towards" in text
 
 
-def test_pages_without_results_say_why(encoder_site: Site, pair_site: Site) -> None:
+def test_pages_without_results_say_why(encoder_site: Site) -> None:
     nothing = replace(encoder_site.study, circuits=CircuitResults())
     (results,) = stack_results(nothing).values()
     assert missing_text(results) == "What it writes: --circuits on."
     assert writes_section(results, HeadName("self", 0, 0)) is None
+    known = CircuitResults(missing={"": "the unembedding is unknown"})
+    (results,) = with_circuits(encoder_site.study, known).values()
+    assert missing_text(results) == ""  # the list of missing numbers has the reason
+
+
+def test_encoder_heads_of_an_encoder_decoder_are_not_available(pair_site: Site) -> None:
     study = pair_site.study
-    empty = replace(study, circuits=CircuitResults())
-    decoder = study.manifest.stacks[1]
-    rows = head_rows(decoder.name, decoder.n_layers, decoder.n_heads)
-    circuits = circuit_results(empty, rows, pair_rows([], stack=decoder.name))
-    for name, each in with_circuits(study, circuits).items():
-        assert ("no output vocabulary" in missing_text(each)) is (name != decoder.name)
+    text = text_of(html_of(pair_site.folder / "heads/encoder-L00-H00.html"))
+    assert "encoder heads reach the logits through cross-attention alone" in text
+    assert "What it writes" not in text
+    assert "What it writes" in text_of(html_of(pair_site.folder / "heads/cross-L00-H00.html"))
+    (section,) = {
+        writes_section(each, HeadName(name, 0, 0)) is None
+        for name, each in stack_results(study).items()
+        if name != "encoder"
+    }
+    assert not section

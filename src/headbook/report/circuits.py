@@ -34,7 +34,6 @@ TOWARDS = HeadKey("towards_rank", SinkView.RAW, "")
 CONTROL = HeadKey("towards_control", SinkView.RAW, "")
 INDUCTION = HeadKey(ids.INDUCTION_SCORE, SinkView.RAW, "")
 PREVIOUS = HeadKey(ids.PREVIOUS_SCORE, SinkView.RAW, "")
-GAP = "circuits"  # key of the reason in the manifest
 TOP = 10  # rank, from either end, up to which a token counts as promoted or suppressed
 MIN_COPY_RATE = 0.1
 MIN_SCORE = 0.3  # of induction heads and previous-token heads, on repeated random tokens
@@ -115,7 +114,7 @@ def why_no_circuits(results: Mapping[str, StackResults]) -> str:
     if has_circuits(results):
         return ""
     study = next(iter(results.values())).study
-    if any(gap.key == GAP for gap in study.manifest.gaps):
+    if study.circuits.missing:
         return ""  # the list of gaps has the reason
     return {
         OutputSpace.NONE: "Circuits, and what heads write: --circuits on measures them",

@@ -78,15 +78,11 @@ def writes_section(results: StackResults, head: HeadName) -> WritesSection | Non
 
 def missing_text(results: StackResults) -> str:
     """Return why a stack has no section on what its heads write; empty if it has one."""
-    study = results.study
-    space = report.circuits_of(results).space
-    if space is not OutputSpace.NONE:
-        written = report.promoted_by_head(results) or report.exemplars_by_head(results)
-        return "" if written else (
-            "What it writes: not available, since the encoder has no output vocabulary."
-        )  # fmt: skip
-    gap = next((gap for gap in study.manifest.gaps if gap.key == report.GAP), None)
-    return f"What it writes: {gap.why}." if gap else OPTION
+    circuits = report.circuits_of(results)
+    if report.promoted_by_head(results) or report.exemplars_by_head(results):
+        return ""
+    reason = circuits.missing.get(results.stack.name, circuits.missing.get(""))
+    return "" if reason else OPTION  # the list of missing numbers has a reason
 
 
 def _tokens_section(results: StackResults, head: HeadName) -> WritesSection:
