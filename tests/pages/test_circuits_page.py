@@ -92,8 +92,10 @@ def test_the_map_runs_right_if_there_are_many_layers(decoder_site: Site) -> None
 
 def tall_page(study: Study, n_layers: int, n_heads: int) -> CircuitsPage:
     """Return the page of a model of another shape, in which every layer feeds the next one."""
-    size = {"n_layers": n_layers, "n_heads": n_heads, "attention_layers": tuple(range(n_layers))}
-    stack = replace(study.manifest.stacks[0], **size)
+    stack = replace(
+        study.manifest.stacks[0],
+        n_layers=n_layers, n_heads=n_heads, attention_layers=tuple(range(n_layers)),
+    )  # fmt: skip
     heads = head_rows(
         stack.name, n_layers, n_heads,
         copying_score={(n, 1): 0.5 for n in range(n_layers)},

@@ -1,6 +1,5 @@
 """What heads read and write: each role and claim with numbers that do and do not support it."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.pages.parts.page import plain_text
 from headbook.report.answers.circuits import (
     agreement_answer,
+    change_text,
     circuits_answer,
     circuits_evidence,
     copying_answer,
@@ -35,13 +35,13 @@ from headbook.study.circuits import CircuitResults, OutputSpace
 from headbook.study.sentence_data import HeadName
 
 INDUCTION, PREVIOUS = (HeadKey(f"{n}_score", SinkView.RAW, "") for n in ("induction", "previous"))
-SCORES: Mapping[HeadKey, Fake] = {
+SCORES: dict[HeadKey, Fake] = {
     PREVIOUS: Fake([[0.9, 0.6], [0.1, 0.1]]),
     INDUCTION: Fake([[0.0, 0.0], [0.8, 0.5]], 0.01),
 }
 # Heads without a single role, unless other numbers say more.
 MIXED = dict.fromkeys(PARTS, 0.05) | {"next": 0.3, "near": 0.15, "before": 0.2, "after": 0.15}
-TYPED: Mapping[HeadKey, Fake] = {
+TYPED: dict[HeadKey, Fake] = {
     HeadKey("sink_share", SinkView.RAW, ""): Fake([[0.1] * 2] * 2, 0.1),
     HeadKey("relative_entropy", SinkView.RENORM, ""): Fake([[0.6] * 2] * 2, 1.0),
     **{
@@ -60,10 +60,10 @@ PAIRS = [
 
 
 def studied(
-    pairs: Any = (), *, scores: Mapping[HeadKey, Fake] = SCORES, causal: bool = True, **heads: Any
+    pairs: Any = (), *, scores: dict[HeadKey, Fake] = SCORES, causal: bool = True, **heads: Any
 ) -> StackResults:
     """Two layers of two heads that do nothing but what numbers say."""
-    results = fake_results(TYPED | dict(scores), causal=causal, sentences=400)
+    results = fake_results(TYPED | scores, causal=causal, sentences=400)
     rows = head_rows("self", 2, 2, **heads)
     circuits = circuit_results(results.study, rows, pair_rows(pairs))
     return StackResults(replace(results.study, circuits=circuits), results.stack)
@@ -88,8 +88,8 @@ def test_an_induction_head_uses_what_lowers_its_score() -> None:
     )
     assert said(circuits_evidence({"self": results})) == (
         "Without L0·H0 in its keys, the induction score of L1·H0, 0.80, changes by −0.70 "
-        "[−0.72, −0.68] (20 sequences of repeated random tokens). K-composition: 0.12; random "
-        "matrices: 0.04."
+        "[−0.72, −0.68] (20 sequences of repeated random tokens). K-composition: 0.12, rank 3 "
+        "of all pairs of heads; random matrices: 0.04."
     )
 
 
@@ -103,9 +103,7 @@ def test_an_induction_head_uses_what_lowers_its_score() -> None:
         (((1, 0), (0, 0), 0.3, -0.4), SCORES | {INDUCTION: Fake([[0.0, 0.0], [0.29, 0.1]])}),
     ],
 )
-def test_without_a_loss_or_a_score_nothing_is_used(
-    pair: Any, scores: Mapping[HeadKey, Fake]
-) -> None:
+def test_without_a_loss_or_a_score_nothing_is_used(pair: Any, scores: dict[HeadKey, Fake]) -> None:
     results = studied([pair], scores=scores)
     assert not used_feeds(results)
     assert "circuit:" not in said(circuits_answer({"self": results}))
@@ -253,7 +251,22 @@ def test_a_study_without_the_page_says_why() -> None:
 
 @pytest.mark.parametrize(
     ("token", "shown"),
-    [(" door", "·door"), (" ", "·"), ("", "∅"), ("\ufffd", "▯"), ("\n", "↵"), ("a b", "a b")],
+    [
+        (" door", "␣door"),
+        ("␣door", "␣door"),
+        (" ", "␣"),
+        ("", "∅"),
+        ("\ufffd", "▯"),
+        ("\n", "↵"),
+        ("a b", "a b"),
+    ],
 )
 def test_spaces_and_breaks_of_tokens_are_visible(token: str, shown: str) -> None:
     assert shown_token(token) == shown
+
+
+def test_small_changes_are_bounds() -> None:
+    assert change_text(0.004) == "< +0.01"
+    assert change_text(-0.004) == "> −0.01"
+    assert change_text(-0.5) == "−0.50"
+    assert change_text(0.0) == "0.00"

@@ -265,7 +265,8 @@ def _walk(
     found = answers.circuit_exemplar(results)
     feed, exemplar = found or (used[0], None)
     if exemplar is None:
-        words, query, key = ["…", "A", "B", "…", "A", "(B)"], 4, 2
+        words = ["…", "token A", "token B", "other tokens", "token A", "token B"]
+        query, key = 4, 2
     else:
         words, query, key = _walk_words(results, exemplar)
     arcs = [
@@ -358,7 +359,8 @@ def _writers(results: Results) -> PageTable | None:
     if not rows:
         return None
     titles = (
-        "Head", "Rank of the token attended to", "Most promoted", "Most suppressed",
+        "Head", "Rank of the token attended to", "First token promoted at each exemplar",
+        "First token suppressed",
         "Strongest exemplar, and what it writes there",
     )  # fmt: skip
     return PageTable(titles, tuple(rows), style="numbers wrote ranked")

@@ -331,15 +331,21 @@ def _exemplar_texts(results: StackResults) -> Mapping[int, StoredText]:
 
 
 def shown_token(token: str) -> str:
-    """Return a token as pages print it: its leading space as a dot, control characters visible.
+    """Return a token as pages print it: its leading space and control characters visible.
 
     Examples:
         >>> shown_token(" door")
-        '·door'
+        '␣door'
     """
     if not token.strip("\N{REPLACEMENT CHARACTER}"):
         return "▯" if token else "∅"
     marked = token.replace("\r", "").replace("\n", "↵").replace("\t", "⇥")
     if marked.startswith(" ") or not marked.strip():
-        marked = "·" + marked[1:]
+        marked = "␣" + marked[1:]
     return visible(marked)
+
+
+def first_tokens(exemplars: Sequence[ExemplarRow], kind: str, most: int) -> list[str]:
+    """Return the first token of a kind at each exemplar, different ones, the strongest first."""
+    firsts = [exemplar.tokens[kind][0][0] for exemplar in exemplars if kind in exemplar.tokens]
+    return [*dict.fromkeys(firsts)][:most]

@@ -46,6 +46,7 @@ class WritesSection:
         facts: copying, and heads that feed the head, a sentence each.
         exemplars: exemplars with the tokens that the head writes there; None without any.
         listed: tokens of largest and smallest contribution; None without any.
+        unclear: why ``listed`` is closed; empty if the interval of some token excludes 0.
         note: how the numbers are made.
         read: tokens that the head reads, with the tokens that it writes there; None without any.
         closed: whether all tables are closed, and ``closed_title`` their heading.
@@ -60,6 +61,7 @@ class WritesSection:
     note: str
     read: PageTable | None
     closed_title: str = ""
+    unclear: str = ""
 
 
 def writes_section(results: StackResults, head: HeadName) -> WritesSection | None:
@@ -105,9 +107,12 @@ def _tokens_section(results: StackResults, head: HeadName) -> WritesSection:
         exemplars=_exemplar_table(results, head, shown),
         listed=_listed_table(results, head, ("promoted", "suppressed"), "logit"),
         note="Direct contribution to the centred logits, minus the head’s own mean output: at the "
-        "queries of its strongest exemplars (left), and on the tenth of all queries where its "
-        "output is longest (right). What later layers make of it is not in it.",
+        "queries of its strongest exemplars, and on the tenth of all queries where its output is "
+        "longest (chosen on one half of the sentences, measured on the other). What later layers "
+        "make of it is not in it.",
         read=_read_table(results, head),
+        unclear="" if _is_clear(results, head) else "Over the tenth of queries where its output is "
+        "longest: no token is clearly promoted or suppressed",
     )  # fmt: skip
 
 
@@ -257,6 +262,15 @@ def _listed_table(
     names = [titles.get(kind, kind) for kind in kinds]
     columns = tuple(title for name in names for title in (name, unit))
     return PageTable(columns, tuple(rows), style="numbers listed") if rows else None
+
+
+def _is_clear(results: StackResults, head: HeadName) -> bool:
+    """Check whether the interval of any listed token excludes 0 on the side of its kind."""
+    table = report.promoted_by_head(results).get(head)
+    if table is None:
+        return False
+    up, down = (table[table["kind"] == kind] for kind in ("promoted", "suppressed"))
+    return bool((up["low"] > 0).any() or (down["high"] < 0).any())
 
 
 def _read_table(results: StackResults, head: HeadName) -> PageTable | None:

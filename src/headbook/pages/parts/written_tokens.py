@@ -47,12 +47,10 @@ def token_parts(tokens: Sequence[str]) -> Iterator[Part]:
 def tokens_cell(
     results: StackResults, head: HeadName, kind: str, amount: int, style: str
 ) -> WordsCell:
-    """Return the cell with the tokens that a head promotes or suppresses most."""
-    rows = report.promoted_by_head(results).get(head)
-    if rows is None:
-        return DASH
-    tokens = rows[rows["kind"] == kind].sort_values("rank")["token"].head(amount)
-    return words_cell(*token_parts([*tokens]), style=style, foreign=True)
+    """Return the cell with the tokens that a head promotes or suppresses most at its exemplars."""
+    exemplars = report.exemplars_by_head(results).get(head, ())
+    tokens = report.first_tokens(exemplars, kind, amount)
+    return words_cell(*token_parts(tokens), style=style, foreign=True) if tokens else DASH
 
 
 def exemplar_cell(results: StackResults, head: HeadName, kind: str) -> WordsCell:

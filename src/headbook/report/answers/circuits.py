@@ -57,7 +57,11 @@ Results = Mapping[str, StackResults]
 
 def change_text(value: float) -> str:
     """Return a change of a score with its sign."""
-    return ("+" if value > 0 else "−" if value < 0 else "") + number(abs(value))
+    text = number(abs(value))
+    if text.startswith("<"):
+        least = text.removeprefix("<").strip()
+        return f"< +{least}" if value > 0 else f"> −{least}"
+    return ("+" if value > 0 else "−" if value < 0 else "") + text
 
 
 def change_parts(feed: Feed) -> Parts:
@@ -136,7 +140,7 @@ def circuits_evidence(results: Results) -> Parts:
         f" ({count_text(feed.change.sentences, 'sequence')} of repeated random tokens). "
         "K-composition: ",
         feed.number(number(feed.value)),
-        "; random matrices: ",
+        f", rank {feed.rank:,} of all pairs of heads; random matrices: ",
         feed.number(number(feed.random)),
         ".",
     )
