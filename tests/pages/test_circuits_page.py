@@ -167,6 +167,19 @@ def test_a_head_page_shows_what_the_head_writes(circuit_site: Site) -> None:
     assert "L1·H1 uses what it writes" in lower
 
 
+def test_tokens_over_all_queries_are_closed_if_none_is_clear(decoder_site: Site) -> None:
+    study, head = small_study(decoder_site.study), HeadName("self", 1, 1)
+    (results,) = stack_results(study).values()
+    clear = writes_section(results, head)
+    assert clear is not None
+    assert clear.unclear == ""
+    table = study.circuits.promoted.assign(low=np.nan, high=np.nan)
+    (results,) = with_circuits(study, replace(study.circuits, promoted=table)).values()
+    unclear = writes_section(results, head)
+    assert unclear is not None
+    assert unclear.unclear.endswith("no token is clearly promoted or suppressed")
+
+
 def test_an_encoder_shows_words_only_where_the_test_holds(
     encoder_site: Site, tmp_path: Path
 ) -> None:
