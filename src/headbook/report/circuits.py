@@ -1,4 +1,4 @@
-"""What heads read and write: heads that copy, promote or suppress, and heads that feed others.
+"""Rules on what heads read and write: heads that copy, promote or suppress, or feed others.
 
 Thresholds are those of the definitions: a head *copies* if its copying score lies above the band of
 permuted token types and it copies a tenth of the types; it *promotes* the token that it attends to

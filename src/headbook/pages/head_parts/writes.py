@@ -37,7 +37,7 @@ OPTION = "What it writes: --circuits on."
 
 @dataclass(frozen=True)
 class WritesSection:
-    """What a head writes.
+    """Tokens that a head promotes, or words that the sentence vector moves to.
 
     Attributes:
         aside: words beside the heading; empty for none.

@@ -1,4 +1,4 @@
-"""What the sentence on a head adds about its output: tokens, the sentence vector, other heads.
+"""Additions to the sentence on a head about its output: tokens, sentence vector, other heads.
 
 *Promotes* and *suppresses* rest on direct contributions to logits, *writes into the sentence
 vector* on the total effect of replacing the head, *uses* on an intervention on its keys.
