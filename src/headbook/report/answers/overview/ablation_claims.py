@@ -14,10 +14,13 @@ from headbook.report.answers.overview.claim_parts import (
     sentences_text,
 )
 from headbook.report.answers.overview.numbers import decisive_layer, sink_group_effect
+from headbook.report.circuits import writes_into_vector
 from headbook.report.findings.finding import Link
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, interval_text, number_word
 from headbook.schema import AblationTarget
+
+WRITING = " Lit: its heads that write the word they attend to into the sentence vector."
 
 
 def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
@@ -27,12 +30,14 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
         return
     stack, target, ratio = results.stack.name, AblationTarget(main_target(ablation)), found.ratio
     is_last = stack != "encoder" and ratio.first == results.stack.attention_layers[-1]
+    places = [(ratio.first, head) for head in range(results.stack.n_heads)]
+    writing = [place for place in places if writes_into_vector(results, place)]
     exact = layer_ratio_number(ratio, stack, target)._replace(text=f"{ratio.value:.1f}")
     yield OverviewClaim(
         "layer",
         stack,
         layer_sentence(ratio, stack, OF_STACK[stack], target, is_last=is_last),
-        heads_at(results, [(ratio.first, head) for head in range(results.stack.n_heads)]),
+        heads_at(results, writing or places),
         (
             f"{capital(TARGET_NAMES[target])}: ",
             *effect_parts(stack, f"{LAYER}{ratio.first}", target, found.effect),
@@ -42,7 +47,7 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
             exact,
             f" {interval_text(ratio.low, ratio.high)}, on all sentences. Each head is replaced by "
             f"its mean output.{by_construction(target, OF_STACK[stack], is_last=is_last)}"
-            f"{sentences_text(found.effect)} ",
+            f"{WRITING if writing else ''}{sentences_text(found.effect)} ",
             Link("All layers", "importance.html"),
         ),
     )
