@@ -20,11 +20,7 @@ from headbook.study.ablation.effect_tests import (
     head_effects,
     removable_share,
 )
-from headbook.study.ablation.results import (
-    AttributionKey,
-    HeadSet,
-    HeadSetKind,
-)
+from headbook.study.ablation.results import AttributionKey, HeadSet, HeadSetKind
 from headbook.study.ablation.tables import head_groups_table, importance_table
 
 
