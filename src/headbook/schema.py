@@ -323,6 +323,20 @@ class AttentionStack:
         return SinkView.NOSINK if self.causal else SinkView.RAW
 
 
+class HeadName(NamedTuple):
+    """A head of a model; layer and head are counted from 0."""
+
+    stack: str
+    layer: int
+    head: int
+
+
+def heads_of(stack: AttentionStack) -> list[HeadName]:
+    """Return the heads of a stack, layer by layer; layers without attention have none."""
+    heads = range(stack.n_heads)
+    return [HeadName(stack.name, layer, head) for layer in stack.attention_layers for head in heads]
+
+
 class HeadKey(NamedTuple):
     """Key of one number of a head: metric, sink view and label."""
 

@@ -30,7 +30,7 @@ from headbook.errors import StudyError
 from headbook.run.collect import collect
 from headbook.run.models import model_drift
 from headbook.schema import HeadCorrespondence, SinkView
-from headbook.study.ablation.tables import EFFECT
+from headbook.study.ablation_tables import EFFECT
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import MappedSentence
 from headbook.study.study import Study

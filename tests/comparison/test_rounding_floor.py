@@ -19,7 +19,7 @@ from headbook.pages.comparison.metricpair_heads import compared_metric, head_met
 from headbook.pages.comparison.parts import both_stacks
 from headbook.run.collect import collect
 from headbook.run.models import FLOOR_SENTENCES, CollectedPair, collect_pair
-from headbook.study.ablation.tables import EFFECT
+from headbook.study.ablation_tables import EFFECT
 from headbook.study.study import Study
 
 METRICS = "sink_share,attention_distance,attention_to,relative_entropy,cosine_to_input"

@@ -15,11 +15,10 @@ from headbook.pages.head_parts.writes import missing_text, writes_section
 from headbook.pages.parts.page import plain_text
 from headbook.report.circuits import has_circuits
 from headbook.report.results import StackResults, stack_results
-from headbook.schema import HeadKey, SinkView
+from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.site.sites import StudySite
 from headbook.site.writer import page_writer
 from headbook.study.circuits import CircuitResults
-from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 from html_pages import elements, html_of, text_of
 from sites import Site, data_of

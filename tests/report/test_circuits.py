@@ -30,9 +30,8 @@ from headbook.report.circuits import (
     written_tokens,
 )
 from headbook.report.results import StackResults
-from headbook.schema import HeadKey, SinkView
+from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.circuits import CircuitResults, OutputSpace
-from headbook.study.sentence_data import HeadName
 
 INDUCTION, PREVIOUS = (HeadKey(f"{n}_score", SinkView.RAW, "") for n in ("induction", "previous"))
 SCORES: dict[HeadKey, Fake] = {

@@ -49,7 +49,7 @@ from headbook.report.quantities import (
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import MISSING
 from headbook.schema import HeadKey, SinkView
-from headbook.study.ablation.tables import HEAD_IMPORTANCE, PRUNING
+from headbook.study.ablation_tables import HEAD_IMPORTANCE, PRUNING
 from headbook.study.study import Study
 from html_pages import data_file, elements, html_of, lines, text_of
 from single_head import HeadAttention, Viewed

@@ -21,7 +21,7 @@ from headbook.study.ablation.effect_tests import (
     removable_share,
 )
 from headbook.study.ablation.results import AttributionKey, HeadSet, HeadSetKind
-from headbook.study.ablation.tables import head_groups_table, importance_table
+from headbook.study.ablation_tables import head_groups_table, importance_table
 
 
 def naive_verdict(own: list[float], margin: float, heads: int) -> tuple[int, float, float, str]:

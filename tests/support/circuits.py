@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from chosen_results import Fake, head_table
-from headbook.schema import HeadKey, SinkView
+from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.circuits import (
     COMPOSITION,
     EXEMPLAR_TOKENS,
@@ -17,7 +17,7 @@ from headbook.study.circuits import (
     CircuitResults,
     OutputSpace,
 )
-from headbook.study.sentence_data import Exemplar, HeadName, Ranking, StoredText
+from headbook.study.sentence_data import Exemplar, Ranking, StoredText
 from headbook.study.study import Study
 
 VOCABULARY, BAND, SEQUENCES = 504, 0.06, 20

@@ -36,8 +36,7 @@ from headbook.model.intervention import (
     PatchableModel,
     ReplaceOutput,
 )
-from headbook.schema import AblationTarget, AttentionStack, Replacement, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AblationTarget, AttentionStack, HeadName, Replacement, SinkView
 from headbook.text.batch import Batch
 
 MAX_PASS_TOKENS = 2048  # tokens of a pass over copies of a batch, padding included

@@ -31,8 +31,7 @@ from headbook.model.devices import read_parameter
 from headbook.model.forward import model_inputs
 from headbook.model.intervention import PatchableModel
 from headbook.model.probe import hidden_states_of
-from headbook.schema import AblationTarget, Replacement, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AblationTarget, HeadName, Replacement, SinkView
 from headbook.text.batch import Batch
 
 EstimateKey = tuple[AblationTarget, Replacement]

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.attribution import has_direct_path
-from headbook.schema import AblationTarget
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AblationTarget, HeadName
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,8 @@ from itertools import combinations
 import numpy as np
 
 from headbook.analysis.arrays import Floats
-from headbook.schema import Replacement
+from headbook.schema import HeadName, Replacement
 from headbook.study.ablation.results import REVERSED, HeadSet, HeadSetKind
-from headbook.study.sentence_data import HeadName
 
 N_RANDOM_ORDERS = 20  # random pruning orders
 STEP_PERCENT = 5  # per cent of the heads that one pruning step adds

@@ -39,7 +39,7 @@ from headbook.analysis.accumulators import SELECTION, RatioSums
 from headbook.analysis.arrays import Floats, Ints
 from headbook.errors import is_out_of_memory
 from headbook.model.load import Model, word_embedding
-from headbook.schema import AblationTarget, Replacement
+from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation.effect_tests import ATTRIBUTION, COSINE_TARGETS
 from headbook.study.ablation.results import (
     AblationReason,
@@ -47,8 +47,7 @@ from headbook.study.ablation.results import (
     AttributionKey,
     HeadSetKind,
 )
-from headbook.study.ablation.tables import GRADIENT
-from headbook.study.sentence_data import HeadName
+from headbook.study.ablation_tables import GRADIENT
 from headbook.text.batch import Batch
 
 FAST, FULL = "fast", "full"

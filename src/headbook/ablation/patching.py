@@ -18,10 +18,9 @@ from headbook.model.architecture import AttentionPlace
 from headbook.model.attention_hook import AttentionCall
 from headbook.model.forward import run_forward
 from headbook.model.intervention import HeadAblation, LayerStates, PatchableModel
-from headbook.schema import AblationTarget, Side
+from headbook.schema import AblationTarget, HeadName, Side
 from headbook.study.ablation.results import AblationReason, AblationResults, HeadSet, HeadSetKind
 from headbook.study.ablation.tasks import CLEAN, CORRUPT, DENOISING, PATCHES, PATCHING_LAST
-from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 
 MAX_PATCHED_TOKENS = 2048  # tokens of a pass over copies of a batch, padding included

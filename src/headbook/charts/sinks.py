@@ -35,12 +35,11 @@ from headbook.report.linked_rows import LinkedNumber, head_row, layer_row
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, interval_text, number
 from headbook.report.wording import percent as share_text
-from headbook.schema import Replacement
+from headbook.schema import HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION
 from headbook.study.ablation.results import AblationResults
-from headbook.study.ablation.tables import EFFECT, ESTIMATED, EXACT
-from headbook.study.sentence_data import HeadName
+from headbook.study.ablation_tables import EFFECT, ESTIMATED, EXACT
 
 SINK_HEIGHT = 380  # pixels
 MAX_LINKED_HEADS = 150  # heads of a stack that are drawn one by one

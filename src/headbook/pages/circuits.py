@@ -38,7 +38,7 @@ from headbook.report.findings.finding import head_link
 from headbook.report.linked_rows import head_row
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, capital, count_text, number
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 
 TITLE = "What do heads write, and which heads read it?"
 MAX_LINKED = 400  # heads beyond which cells of the map are no links, to keep the page small

@@ -43,8 +43,8 @@ from headbook.report.wording import (
     head_page,
     whole_percent,
 )
-from headbook.schema import SinkView
-from headbook.study.sentence_data import Exemplar, HeadName, heads_of
+from headbook.schema import HeadName, SinkView, heads_of
+from headbook.study.sentence_data import Exemplar
 
 STYLE = "numbers all"  # classes of the tables of all numbers
 

@@ -16,12 +16,11 @@ from headbook.report.head_types import head_types
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, interval_text, number, number_word, percent
-from headbook.schema import LAYER_RATIO, AblationTarget, Replacement
+from headbook.schema import LAYER_RATIO, AblationTarget, HeadName, Replacement, heads_of
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION, COSINE_TARGETS, AblationVerdict
 from headbook.study.ablation.results import AblationReason, AblationResults, HeadSetKind
-from headbook.study.ablation.tables import EFFECT, ESTIMATED, EXACT, INTERACTION
-from headbook.study.sentence_data import HeadName, heads_of
+from headbook.study.ablation_tables import EFFECT, ESTIMATED, EXACT, INTERACTION
 
 TARGET_NAMES = {
     AblationTarget.LOSS: "loss of the next token",

@@ -20,9 +20,9 @@ from headbook.report.head_types import Place, share_of_head
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import visible
-from headbook.schema import HeadKey, SinkView
+from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.circuits import CircuitResults, OutputSpace
-from headbook.study.sentence_data import HeadName, StoredText
+from headbook.study.sentence_data import StoredText
 
 COPYING = HeadKey("copying_score", SinkView.RAW, "")
 LOW_END, HIGH_END = (COPYING._replace(label=f"permuted {end}") for end in ("low", "high"))

@@ -24,7 +24,7 @@ from headbook.report.quantities import (
 )
 from headbook.schema import HeadKey, SinkView
 from headbook.study.ablation.effect_tests import TOP_TOKENS_LABEL
-from headbook.study.ablation.tables import DIRECT, EFFECT, GRADIENT, REPAIR
+from headbook.study.ablation_tables import DIRECT, EFFECT, GRADIENT, REPAIR
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from headbook.metrics import all_metrics
 from headbook.report.relation_counts import best_offsets
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, is_share, number, percent, with_unit
-from headbook.schema import UPOS, AblationTarget, HeadKey, Replacement, SinkView
+from headbook.schema import UPOS, AblationTarget, HeadKey, HeadName, Replacement, SinkView
 from headbook.study.ablation import effect_tests
-from headbook.study.ablation.tables import DIRECT, EFFECT, REPAIR
-from headbook.study.sentence_data import HeadName
+from headbook.study.ablation_tables import DIRECT, EFFECT, REPAIR
 from headbook.study.tables import RowKey, row_of_head
 
 TableRow = tuple[str, RowKey]  # name of a table, and what identifies a row

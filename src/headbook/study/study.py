@@ -11,9 +11,8 @@ import pandas as pd
 
 from headbook.errors import StudyError
 from headbook.output_folder import OutputKind, replace_folder
-from headbook.schema import BaselineRun
-from headbook.study import storage, tables, token_tables
-from headbook.study.ablation import tables as ablation_tables
+from headbook.schema import BaselineRun, HeadName
+from headbook.study import ablation_tables, storage, tables, token_tables
 from headbook.study.circuits import COMPOSITION, EXEMPLAR_TOKENS, PROMOTED_TOKENS, CircuitResults
 from headbook.study.compatibility import check_compatible
 from headbook.study.contrasts import PairDifferences, pair_differences
@@ -26,7 +25,7 @@ from headbook.study.corpus_sums import (
 )
 from headbook.study.exemplars import choose_exemplars
 from headbook.study.manifest import Check, Manifest, NotAvailable, Rounding
-from headbook.study.sentence_data import Exemplar, HeadName, MapSample, SentenceData
+from headbook.study.sentence_data import Exemplar, MapSample, SentenceData
 
 MERGED_CIRCUITS = NotAvailable(
     "what heads read and write", "",

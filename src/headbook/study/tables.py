@@ -1,7 +1,7 @@
 """Tables of heads and layers, and the class `Table`: name, description, columns and builder.
 
 Each entry stands directly above the builder of its table. Tables of tokens and states are in
-`headbook.study.token_tables`, those of ablation in `headbook.study.ablation.tables`, the table of
+`headbook.study.token_tables`, those of ablation in `headbook.study.ablation_tables`, the table of
 claims in `headbook.report.claims.table`, and that of alignments in `headbook.report.alignment`.
 `headbook.report.tables.STUDY_TABLES` lists all tables of a study. Tables of two models and of a
 film are in `headbook.comparison`.
@@ -18,10 +18,9 @@ from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import Floats, divide
 from headbook.analysis.intervals import UNBOUNDED
 from headbook.metrics import all_metrics
-from headbook.schema import MAIN_METRICS, BaselineRun, HeadKey, IntervalRule, TokenKey
+from headbook.schema import MAIN_METRICS, BaselineRun, HeadKey, HeadName, IntervalRule, TokenKey
 from headbook.study.contrasts import PairDifferences
 from headbook.study.corpus_sums import HeadDistances, HeadSums, HeadTable, TokenSums
-from headbook.study.sentence_data import HeadName
 
 if TYPE_CHECKING:
     from headbook.study.study import Study

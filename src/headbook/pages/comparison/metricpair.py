@@ -31,7 +31,7 @@ from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import PageTable, Row, layer_frame
 from headbook.report.wording import SPACES, STATES, TOKEN_CLASSES, unbroken
 from headbook.schema import COMPARED_CLASSES, ResidualPoint, TokenKey
-from headbook.study.ablation.tables import EFFECT
+from headbook.study.ablation_tables import EFFECT
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,10 @@ from headbook.report.wording import (
     percent,
     sentence_page,
 )
-from headbook.schema import AblationTarget, Replacement
+from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation.effect_tests import COSINE_TARGETS, token_target
 from headbook.study.ablation.results import AblationResults, MissedToken
-from headbook.study.ablation.tables import DIRECT, EFFECT, EXACT, REPAIR
-from headbook.study.sentence_data import HeadName
+from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, REPAIR
 
 LISTED = 5  # ranks of tokens that are listed, with the median one in addition
 

@@ -26,8 +26,8 @@ from headbook.report.head_types import share_of_head
 from headbook.report.linked_rows import LinkedNumber, head_row
 from headbook.report.results import StackResults
 from headbook.report.wording import MISSING, count_text, number, shortened
+from headbook.schema import HeadName
 from headbook.study.circuits import OutputSpace
-from headbook.study.sentence_data import HeadName
 
 LISTED = 5  # exemplars of the table
 CHARACTERS = 48  # of the text around an exemplar

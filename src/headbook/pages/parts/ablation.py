@@ -22,12 +22,11 @@ from headbook.report.head_types import OffSinkType
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import MISSING, STACKS, count_text, head_name, interval_text, number
-from headbook.schema import Replacement
+from headbook.schema import HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import equivalence_margin, ranked_target
 from headbook.study.ablation.results import AblationReason, AblationResults
-from headbook.study.ablation.tables import DIRECT, EFFECT, EXACT, GROUP
-from headbook.study.sentence_data import HeadName
+from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, GROUP
 
 RANDOM = "random order"
 ORDERS = {  # names of pruning orders, with the class of their line

@@ -20,7 +20,7 @@ from headbook.report.head_types import share_of_head
 from headbook.report.linked_rows import head_row
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 
 TOKENS = 24  # of the text around an exemplar
 

@@ -48,7 +48,7 @@ from headbook.report.wording import (
     percent,
     shortened,
 )
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 
 CLEAR_LOSS = 0.3  # loss of an induction score from which on the answer names a head
 MAX_NAMED = 2

@@ -44,8 +44,7 @@ from headbook.report.wording import (
     percent,
     rule_phrase,
 )
-from headbook.schema import HeadKey, SinkView
-from headbook.study.sentence_data import HeadName, heads_of
+from headbook.schema import HeadKey, HeadName, SinkView, heads_of
 
 MIN_ENCES = 20  # sentences below which no role is told
 MIN_QUERIES = 200  # query tokens below which no role is told

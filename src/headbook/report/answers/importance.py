@@ -33,7 +33,7 @@ from headbook.schema import ABLATION, HELD_OUT_SPLIT, AblationTarget, Replacemen
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION, AblationVerdict
 from headbook.study.ablation.results import AblationResults
-from headbook.study.ablation.tables import EFFECT
+from headbook.study.ablation_tables import EFFECT
 
 MAX_RANDOM_P = 0.05  # two-sided p of a rank among random sets from which on it is clear
 MAX_NAMED_HEADS = 5  # in one sentence

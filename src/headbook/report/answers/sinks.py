@@ -23,11 +23,10 @@ from headbook.report.wording import (
     tie_note,
     tied_places,
 )
-from headbook.schema import HeadKey, Replacement, SinkView
+from headbook.schema import HeadKey, HeadName, Replacement, SinkView
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION, AblationVerdict
-from headbook.study.ablation.tables import EFFECT
-from headbook.study.sentence_data import HeadName
+from headbook.study.ablation_tables import EFFECT
 
 SINK = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
 SINK_OUTPUT = HeadKey(ids.SINK_NORM_SHARE, SinkView.RAW, "")

@@ -19,8 +19,8 @@ from headbook.study.ablation.effect_tests import (
     removable_shares,
 )
 from headbook.study.ablation.results import AblationResults
-from headbook.study.ablation.tables import EFFECT, EXACT, GROUP, INTERACTION, measured
 from headbook.study.ablation.tasks import success, success_without
+from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION, measured
 from headbook.study.study import Study
 
 NAN = math.nan

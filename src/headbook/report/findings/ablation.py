@@ -23,11 +23,10 @@ from headbook.report.ablation import (
 )
 from headbook.report.findings.finding import Finding, Link, Part, Parts, head_link
 from headbook.report.wording import STACKS, count_text, number, number_word, percent
-from headbook.schema import AblationTarget, Replacement
+from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import AblationVerdict, head_names
 from headbook.study.ablation.results import AblationResults
-from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 
 SINK_GROUPS = (HEAVY_NAME, "sink")  # names of groups of sink heads, the strictest first

@@ -7,7 +7,7 @@ of claims is entered in `headbook.study.tables.TABLES_OF_REPORT` here; `headbook
 
 from headbook.report.alignment import ALIGNMENTS
 from headbook.report.claims.table import TESTS
-from headbook.study.ablation.tables import (
+from headbook.study.ablation_tables import (
     EFFECT_TOKENS,
     HEAD_GROUPS,
     HEAD_IMPORTANCE,

@@ -20,7 +20,7 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION, RatioSums
 from headbook.analysis.arrays import MIN_NUMERATOR, Floats, divide, mean_ranks
 from headbook.analysis.intervals import share_bounds, share_upper_bound
 from headbook.analysis.multiple_testing import ALPHA, bootstrap_p_above, bootstrap_t
-from headbook.schema import AblationTarget, Replacement
+from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation.results import (
     CHANGE_LIMITS,
     HEAD_FIELDS,
@@ -31,7 +31,6 @@ from headbook.study.ablation.results import (
     limits_of,
 )
 from headbook.study.ablation.tasks import is_task, task_margin
-from headbook.study.sentence_data import HeadName
 
 ATTRIBUTION = "attribution_estimate"
 LOSS_MARGIN = 0.005  # margin of losses, as a share of the unablated model's loss

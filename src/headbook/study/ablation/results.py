@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import HELD_OUT, RatioSums, split_of
 from headbook.analysis.arrays import Floats, Ints
-from headbook.schema import AblationTarget
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AblationTarget, HeadName
 
 Flags = NDArray[np.bool_]
 HEAD_FIELDS = HeadName._fields  # columns of tables of heads: stack, layer and head

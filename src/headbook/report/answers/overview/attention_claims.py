@@ -32,8 +32,7 @@ from headbook.report.findings.finding import Parts, metric_link
 from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, count_text, number, number_word, percent, whole_percent
-from headbook.schema import HeadKey, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadKey, HeadName, SinkView
 
 # Claims in the table of tests.
 SINK, SAME_KEYS, OTHER_HEADS, INDUCED, RANDOM = (
