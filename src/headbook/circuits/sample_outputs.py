@@ -288,8 +288,8 @@ class SampleOutputs:
             ids: vocabulary entries of the keys, -1 for keys that do not count.
         """
         assert call.value is not None
-        entries = torch.from_numpy(self.key_tokens[place]).to(ids.device)
-        n_heads = call.weights.shape[1]
+        n_heads = call.weights.shape[1]  # may be fewer than in other layers of the stack
+        entries = torch.from_numpy(self.key_tokens[place][:n_heads]).to(ids.device)
         value = call.value.repeat_interleave(n_heads // call.value.shape[1], 1).float()
         weights = call.weights.float() * (by_query > 0)[:, None, :, None]
         factor = by_query[:, :, None, None]

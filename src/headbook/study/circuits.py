@@ -1,4 +1,4 @@
-"""What heads read and write: results of `headbook.circuits`, and their tables.
+"""Results of `headbook.circuits` on what heads read and write, and their tables.
 
 Numbers of single heads are rows of the table `heads`, where each is a metric of its own
 (`headbook.metrics.circuits`).
@@ -107,7 +107,7 @@ SENTENCE_COLUMNS = ("sentence", "text", "starts", "ends")
 
 @dataclass(frozen=True, eq=False)
 class CircuitResults:
-    """What the heads of a model read and write.
+    """Results on what the heads of a model read and write.
 
     Attributes:
         space: vectors by which outputs are read as tokens.
