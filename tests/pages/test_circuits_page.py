@@ -13,7 +13,7 @@ from circuits import circuit_results, head_rows, pair_rows, small_study, towards
 from headbook.pages.circuits import CircuitsPage, circuits_page
 from headbook.pages.head_parts.writes import missing_text, writes_section
 from headbook.pages.parts.page import plain_text
-from headbook.report.circuits import has_circuits
+from headbook.report.answers.circuit_rules import has_circuits
 from headbook.report.results import StackResults, stack_results
 from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.site.sites import StudySite
@@ -190,8 +190,8 @@ def test_an_encoder_shows_words_only_where_the_test_holds(
     writes, chance = (writes_section(of_stack, HeadName("self", 1, head)) for head in (1, 0))
     assert writes is not None
     assert chance is not None
-    assert (writes.aside, writes.closed_title) == ("", "")
-    assert chance.aside == "nothing that single words can express"
+    assert (writes.remark, writes.closed_title) == ("", "")
+    assert chance.remark == "nothing that single words can express"
     assert chance.closed_title
     site = StudySite(replace(study, circuits=circuits))
     writer = page_writer(site, tmp_path, "")

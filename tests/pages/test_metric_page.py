@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from chosen_results import Fake, fake_results
-from headbook.charts.metric import MAX_LAYERS, heads_plot
+from headbook.charts.heads import MAX_LAYERS, heads_plot
 from headbook.charts.plots import PlotMark
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import AttentionMetric, HeadMetric, LayerwiseMetric

@@ -10,6 +10,15 @@ from chosen_results import Fake, fake_results
 from circuits import VOCABULARY, WORDS, circuit_results, head_rows, number_rows, pair_rows
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.pages.parts.page import plain_text
+from headbook.report.answers.circuit_rules import (
+    copying_heads,
+    main_feeder,
+    used_feeds,
+    visible_token,
+    why_no_circuits,
+    writes_into_vector,
+    written_tokens,
+)
 from headbook.report.answers.circuits import (
     agreement_answer,
     change_text,
@@ -20,15 +29,6 @@ from headbook.report.answers.circuits import (
 )
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.overview.attention_claims import induction_claim
-from headbook.report.circuits import (
-    copying_heads,
-    main_feeder,
-    shown_token,
-    used_feeds,
-    why_no_circuits,
-    writes_into_vector,
-    written_tokens,
-)
 from headbook.report.results import StackResults
 from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.circuits import CircuitResults, OutputSpace
@@ -72,7 +72,7 @@ def heads(*places: tuple[int, int]) -> list[HeadName]:
     return [HeadName("self", *place) for place in places]
 
 
-def said(parts: Any) -> str:
+def plain(parts: Any) -> str:
     return plain_text(parts).replace("\u202f", " ")
 
 
@@ -81,11 +81,11 @@ def test_an_induction_head_uses_what_lowers_its_score() -> None:
     used = used_feeds(results)
     assert [feed.lower for feed in used] == heads((0, 0), (0, 0), (0, 1))
     assert main_feeder(used) == HeadName("self", 0, 0)
-    assert said(circuits_answer({"self": results})) == (
+    assert plain(circuits_answer({"self": results})) == (
         "An induction circuit: L0·H0 attends to the previous token, and L1·H0 and L1·H1 use what "
         "it writes to attend to what followed."
     )
-    assert said(circuits_evidence({"self": results})) == (
+    assert plain(circuits_evidence({"self": results})) == (
         "Without L0·H0 in its keys, the induction score of L1·H0, 0.80, changes by −0.70 "
         "[−0.72, −0.68] (20 sequences of repeated random tokens). K-composition: 0.12, rank 3 "
         "of all pairs of heads; random matrices: 0.04."
@@ -105,7 +105,7 @@ def test_an_induction_head_uses_what_lowers_its_score() -> None:
 def test_without_a_loss_or_a_score_nothing_is_used(pair: Any, scores: dict[HeadKey, Fake]) -> None:
     results = studied([pair], scores=scores)
     assert not used_feeds(results)
-    assert "circuit:" not in said(circuits_answer({"self": results}))
+    assert "circuit:" not in plain(circuits_answer({"self": results}))
     assert circuits_evidence({"self": results}) == ()
     assert "uses what" not in head_roles(results)[HeadName("self", 1, 0)].plain.lower()
 
@@ -145,7 +145,7 @@ def test_copying_takes_score_and_rate(
         copying_score={place: score}, copy_rate={place: rate}, copy_rate_negative={place: negative}
     )
     assert copying_heads(results) == ({place: sign} if sign else {})
-    text = said(copying_answer({"self": results}))
+    text = plain(copying_answer({"self": results}))
     expected = {
         1: "One of 4 heads copies the token that it reads.",
         -1: "None of 4 heads copy the token that they read; one lowers the logit of the token it "
@@ -176,17 +176,17 @@ def test_a_head_promotes_what_is_among_its_ten_highest_tokens(rank: float, verb:
     }
     heads_measured = "3" if np.isnan(rank) else "4"
     expected = counted[verb].replace("of 4", f"of {heads_measured}")
-    assert said(writers_answer({"self": results})) == expected
+    assert plain(writers_answer({"self": results})) == expected
 
 
 def test_disagreements_of_weights_and_interventions_come_first() -> None:
-    text = said(agreement_answer(studied(PAIRS)))
+    text = plain(agreement_answer(studied(PAIRS)))
     assert text == (
         "Not always: for one of 1 induction head they differ. In L1·H0, taking out L0·H0 costs "
         "most (−0.70); K-composition is highest with L0·H1 (−0.10)."
     )
     agreed = [PAIRS[0], ((1, 0), (0, 1), 0.05, -0.1)]
-    assert said(agreement_answer(studied(agreed))) == (
+    assert plain(agreement_answer(studied(agreed))) == (
         "For one of 1 induction head, the lower head of highest K-composition is also the one "
         "whose removal costs most."
     )
@@ -209,10 +209,10 @@ def test_the_sentence_on_an_induction_head_names_the_head_that_it_uses() -> None
 def test_the_claim_on_induction_lights_the_heads_that_are_needed() -> None:
     (claim,) = induction_claim(studied(PAIRS))
     assert claim.heads == {*heads((0, 0), (0, 1), (1, 0), (1, 1))}
-    assert "previous-token heads without which in their keys it falls" in said(claim.evidence)
+    assert "previous-token heads without which in their keys it falls" in plain(claim.evidence)
     (alone,) = induction_claim(studied())
     assert alone.heads == {*heads((1, 0), (1, 1))}
-    assert "in their keys" not in said(alone.evidence)
+    assert "in their keys" not in plain(alone.evidence)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_a_study_without_the_page_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "shown"),
+    ("token", "printed"),
     [
         (" door", "␣door"),
         ("␣door", "␣door"),
@@ -260,8 +260,8 @@ def test_a_study_without_the_page_says_why() -> None:
         ("a b", "a b"),
     ],
 )
-def test_spaces_and_breaks_of_tokens_are_visible(token: str, shown: str) -> None:
-    assert shown_token(token) == shown
+def test_spaces_and_breaks_of_tokens_are_visible(token: str, printed: str) -> None:
+    assert visible_token(token) == printed
 
 
 def test_small_changes_are_bounds() -> None:

@@ -31,9 +31,9 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.pages.parts.written_tokens import exemplar_cell, rank_cell, tokens_cell
-from headbook.report import circuits as report
+from headbook.report.answers import circuit_rules as report
 from headbook.report.answers import circuits as answers
-from headbook.report.circuits import Feed, Written
+from headbook.report.answers.circuit_rules import Feed, Written
 from headbook.report.findings.finding import head_link
 from headbook.report.linked_rows import head_row
 from headbook.report.results import StackResults, study_of
@@ -290,11 +290,11 @@ def _walk_words(results: StackResults, exemplar: report.ExemplarRow) -> tuple[li
     query, key = int(exemplar.row["query"]), int(exemplar.row["key"])
     first = max(0, key - 1 - WALK_BEFORE)
     last = min(len(pieces), query + 2 + WALK_AFTER)
-    shown = [*range(first, last)]
-    if len(shown) > WALK_SPAN:
-        shown = [*range(first, key + 3), -1, *range(query - 2, last)]
-    words = ["…" if n < 0 else pieces[n].strip() or pieces[n] for n in shown]
-    return words, shown.index(query), shown.index(key)
+    positions = [*range(first, last)]
+    if len(positions) > WALK_SPAN:
+        positions = [*range(first, key + 3), -1, *range(query - 2, last)]
+    words = ["…" if n < 0 else pieces[n].strip() or pieces[n] for n in positions]
+    return words, positions.index(query), positions.index(key)
 
 
 def _maps(results: Results) -> Iterator[CopyingMap]:
@@ -370,7 +370,7 @@ def _writer(results: StackResults, head: HeadName) -> Row:
     """Return the row of a head: rank of the token attended to, its tokens, and an exemplar."""
     place = head.layer, head.head
     kind = report.written_tokens(results).get(place)
-    shown = "suppressed" if kind is Written.SUPPRESSES else "promoted"
+    side = "suppressed" if kind is Written.SUPPRESSES else "promoted"
     note: tuple[Part, ...] = ()
     for key, name in ((report.INDUCTION, "induction"), (report.PREVIOUS, "previous-token")):
         value = float(report.values_of(results, key)[place])
@@ -382,7 +382,7 @@ def _writer(results: StackResults, head: HeadName) -> Row:
             rank_cell(results, place),
             tokens_cell(results, head, "promoted", 6, "ups"),
             tokens_cell(results, head, "suppressed", 4, "downs"),
-            exemplar_cell(results, head, shown),
+            exemplar_cell(results, head, side),
         ),
     )
 

@@ -10,7 +10,7 @@ from headbook.metrics.base import Metric
 from headbook.pages.metric import is_measured
 from headbook.pages.parts.page import Page, gap_texts
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Part, Row, words_cell
-from headbook.report.circuits import why_no_circuits
+from headbook.report.answers.circuit_rules import why_no_circuits
 from headbook.report.findings.finding import metric_link
 from headbook.report.published import GROUPS, PaperFigures, PublishedFigure
 from headbook.report.results import StackResults, study_of

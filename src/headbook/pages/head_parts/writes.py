@@ -19,9 +19,9 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.pages.parts.written_tokens import exemplar_parts, token_parts
-from headbook.report import circuits as report
+from headbook.report.answers import circuit_rules as report
+from headbook.report.answers.circuit_rules import ExemplarRow, Written
 from headbook.report.answers.circuits import change_text, output_facts
-from headbook.report.circuits import ExemplarRow, Written
 from headbook.report.head_types import share_of_head
 from headbook.report.linked_rows import LinkedNumber, head_row
 from headbook.report.results import StackResults
@@ -40,7 +40,7 @@ class WritesSection:
     """Tokens that a head promotes, or words that the sentence vector moves to.
 
     Attributes:
-        aside: words beside the heading; empty for none.
+        remark: words beside the heading; empty for none.
         value: rank of the token attended to; None if unknown.
         what: meaning of that rank, in words.
         facts: copying, and heads that feed the head, a sentence each.
@@ -52,7 +52,7 @@ class WritesSection:
         closed: whether all tables are closed, and ``closed_title`` their heading.
     """
 
-    aside: str
+    remark: str
     value: LinkedNumber | None
     what: str
     facts: tuple[Sentence, ...]
@@ -92,8 +92,8 @@ def _tokens_section(results: StackResults, head: HeadName) -> WritesSection:
     place, vocabulary = (head.layer, head.head), report.circuits_of(results).vocabulary
     rank = share_of_head(results, *report.ATTENDED, place)
     kind = report.written_tokens(results).get(place)
-    aside = f"{kind} the token that it attends to" if kind else ""
-    shown = "suppressed" if kind is Written.SUPPRESSES else "promoted"
+    remark = f"{kind} the token that it attends to" if kind else ""
+    side = "suppressed" if kind is Written.SUPPRESSES else "promoted"
     value, what = None, ""
     if not math.isnan(rank.value):
         value = head_row(results, report.ATTENDED, place, f"{rank.value:,.0f}")
@@ -103,8 +103,8 @@ def _tokens_section(results: StackResults, head: HeadName) -> WritesSection:
             "tokens that it promotes"
         )
     return WritesSection(
-        aside=aside, value=value, what=what, facts=tuple(output_facts(results, head, kind)),
-        exemplars=_exemplar_table(results, head, shown),
+        remark=remark, value=value, what=what, facts=tuple(output_facts(results, head, kind)),
+        exemplars=_exemplar_table(results, head, side),
         listed=_listed_table(results, head, ("promoted", "suppressed"), "logit"),
         note="Direct contribution to the centred logits, minus the head’s own mean output: at the "
         "queries of its strongest exemplars, and on the tenth of all queries where its output is "
@@ -143,7 +143,7 @@ def _vector_section(results: StackResults, head: HeadName) -> WritesSection:
         results, head, ("to", "from"), "cosine"
     )  # fmt: skip
     return WritesSection(
-        aside="" if writes else "nothing that single words can express",
+        remark="" if writes else "nothing that single words can express",
         value=value, what=what, facts=tuple(facts), exemplars=exemplars, listed=listed, note=note,
         read=None,
         closed_title="" if writes else "Words that the sentence vector moves to, no better than "
@@ -156,7 +156,7 @@ def _embedding_section(results: StackResults, head: HeadName) -> WritesSection:
     kinds = tuple(report.promoted_by_head(results)[head]["kind"].unique()[:2])
     pair = kinds if len(kinds) == 2 else ("promoted", "suppressed")
     return WritesSection(
-        aside="the model has no output vocabulary", value=None, what="", facts=(),
+        remark="the model has no output vocabulary", value=None, what="", facts=(),
         exemplars=_exemplar_table(results, head, pair[0]),
         listed=_listed_table(results, head, pair, "value"),
         note="Nearest input embeddings of the head’s output: near chance for most heads.",
@@ -194,7 +194,7 @@ def _true_token(exemplar: ExemplarRow) -> WordsCell:
         return DASH
     probability = exemplar.number(number(float(row["true_probability"])))
     contribution = exemplar.number(change_text(float(row["true_contribution"])))
-    token = MarkedText(report.shown_token(str(row["true_token"])), "code")
+    token = MarkedText(report.visible_token(str(row["true_token"])), "code")
     return words_cell(token, " ", probability, ", ", contribution, foreign=True)
 
 
@@ -248,7 +248,7 @@ def _listed_table(
                 cells += [DASH, DASH]
                 continue
             row = side[n]
-            token = MarkedText(report.shown_token(str(row["token"])), "code")
+            token = MarkedText(report.visible_token(str(row["token"])), "code")
             text = change_text(float(row["value"]))
             ends = "" if math.isnan(row["low"]) else (
                 f"[{change_text(row['low'])}, {change_text(row['high'])}]"
@@ -284,10 +284,10 @@ def _read_table(results: StackResults, head: HeadName) -> PageTable | None:
         cells: list[Part] = []
         for row in each.sort_values("rank").to_dict("records"):
             cells += [
-                " " if cells else "", MarkedText(report.shown_token(str(row["token"])), "code"),
+                " " if cells else "", MarkedText(report.visible_token(str(row["token"])), "code"),
                 " ", _token_row(head, row, change_text(float(row["value"]))),
             ]  # fmt: skip
         behind = count_text(int(each["n_sentences"].iloc[0]), "sentence")
-        name = words_cell(MarkedText(report.shown_token(str(key)), "code"), foreign=True)
+        name = words_cell(MarkedText(report.visible_token(str(key)), "code"), foreign=True)
         rows.append(Row(name, (words_cell(*cells, style="ups", foreign=True), words_cell(behind))))
     return PageTable(("reads", "promotes there, logits", "in"), tuple(rows), style="numbers wrote")

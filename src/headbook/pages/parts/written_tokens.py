@@ -14,8 +14,8 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.pages.parts.text import running_text
-from headbook.report import circuits as report
-from headbook.report.circuits import ExemplarRow
+from headbook.report.answers import circuit_rules as report
+from headbook.report.answers.circuit_rules import ExemplarRow
 from headbook.report.head_types import share_of_head
 from headbook.report.linked_rows import head_row
 from headbook.report.results import StackResults
@@ -41,7 +41,7 @@ def token_parts(tokens: Sequence[str]) -> Iterator[Part]:
     """Yield tokens as marked words with spaces between them."""
     for n, token in enumerate(tokens):
         yield " " if n else ""
-        yield MarkedText(report.shown_token(token), "code")
+        yield MarkedText(report.visible_token(token), "code")
 
 
 def tokens_cell(

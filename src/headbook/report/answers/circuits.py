@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from headbook.report.circuits import (
+from headbook.report.answers.circuit_rules import (
     ATTENDED,
     COPY_RATE,
     COPYING,

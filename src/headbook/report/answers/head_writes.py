@@ -7,14 +7,7 @@ vector* on the total effect of replacing the head, *uses* on an intervention on 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from headbook.report.answers.circuits import change_parts, change_text
-from headbook.report.answers.head_numbers import (
-    Evidence,
-    HeadNumbers,
-    RoleSentence,
-    evidence_number,
-)
-from headbook.report.circuits import (
+from headbook.report.answers.circuit_rules import (
     ATTENDED,
     CONTROL,
     TOWARDS,
@@ -22,6 +15,13 @@ from headbook.report.circuits import (
     feeders_of,
     writes_into_vector,
     written_tokens,
+)
+from headbook.report.answers.circuits import change_parts, change_text
+from headbook.report.answers.head_numbers import (
+    Evidence,
+    HeadNumbers,
+    RoleSentence,
+    evidence_number,
 )
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.linked_rows import LinkedNumber

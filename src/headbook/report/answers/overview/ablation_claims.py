@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from headbook.report.ablation import LAYER, SINK, TARGET_NAMES, layer_ratio_number, main_target
+from headbook.report.answers.circuit_rules import writes_into_vector
 from headbook.report.answers.layers import CHANGES, by_construction, layer_sentence
 from headbook.report.answers.overview.claim_parts import (
     OF_STACK,
@@ -14,7 +15,6 @@ from headbook.report.answers.overview.claim_parts import (
     sentences_text,
 )
 from headbook.report.answers.overview.numbers import decisive_layer, sink_group_effect
-from headbook.report.circuits import writes_into_vector
 from headbook.report.findings.finding import Link
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, interval_text, number_word

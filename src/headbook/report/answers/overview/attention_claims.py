@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from headbook.analysis.accumulators import Estimate
 from headbook.metrics import ids
+from headbook.report.answers.circuit_rules import used_feeds
 from headbook.report.answers.overview.claim_parts import (
     OF_HEADS,
     OF_STACK,
@@ -26,7 +27,6 @@ from headbook.report.answers.overview.numbers import (
     sink_run,
 )
 from headbook.report.answers.sinks import sink_heads, sink_heads_text
-from headbook.report.circuits import used_feeds
 from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import Parts, metric_link
 from headbook.report.linked_rows import claim_number

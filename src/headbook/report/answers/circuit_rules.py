@@ -330,11 +330,11 @@ def _exemplar_texts(results: StackResults) -> Mapping[int, StoredText]:
     return found
 
 
-def shown_token(token: str) -> str:
+def visible_token(token: str) -> str:
     """Return a token as pages print it: its leading space and control characters visible.
 
     Examples:
-        >>> shown_token(" door")
+        >>> visible_token(" door")
         '␣door'
     """
     if not token.strip("\N{REPLACEMENT CHARACTER}"):
