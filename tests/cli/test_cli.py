@@ -337,6 +337,6 @@ def test_the_program_works_as_a_process(small_site: Site, tmp_path: Path) -> Non
     assert re.match(r"Built \d+ pages \(.*MB\) in .* s: ", line)
     stages = {line.partition(":")[0] for line in good.stderr.splitlines()}
     assert stages == {
-        "corpus", "sample", "sentences", "importance", "importance, fast",
+        "corpus", "sample", "sentences", "what heads write", "importance", "importance, fast",
         "overview, while the rest is made", "pages",
     }  # fmt: skip

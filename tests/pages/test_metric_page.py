@@ -60,7 +60,7 @@ def test_questions_and_variants_are_of_one_metric_each() -> None:
     questions = [metric.question for metric in METRICS.values()]
     assert len({*questions}) == len(questions)
     variants = {metric.id: metric.variant_of for metric in METRICS.values() if metric.variant_of}
-    assert len(variants) == 8
+    assert len(variants) == 10
     assert {*variants.values()} <= METRICS.keys()
     assert not {*variants.values()} & variants.keys()
 

@@ -105,6 +105,12 @@ NUMBER_COLUMNS = (*HEAD_COLUMNS, "metric", "label", *ESTIMATE_COLUMNS)
 SENTENCE_COLUMNS = ("sentence", "text", "starts", "ends")
 
 
+def _without_none(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with empty texts for missing texts, and NaN for missing numbers."""
+    texts = [name for name in table if table[name].map(lambda value: isinstance(value, str)).any()]
+    return table.fillna(dict.fromkeys(texts, "")).infer_objects()
+
+
 @dataclass(frozen=True, eq=False)
 class CircuitResults:
     """Results on what the heads of a model read and write.
@@ -143,7 +149,7 @@ class CircuitResults:
         """Return the results of several measurements of one model as one."""
         parts = list(parts)
         tables = {
-            name: pd.concat(frames, ignore_index=True)
+            name: _without_none(pd.concat(frames, ignore_index=True))
             for name in ("numbers", "composition", "promoted", "exemplars", "sentences")
             if (frames := [table for part in parts if len(table := getattr(part, name))])
         }

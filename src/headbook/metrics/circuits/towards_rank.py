@@ -32,7 +32,7 @@ def measure(ranks: "Floats") -> float:
 
 METRIC = CircuitMetric(
     title="Rank of the attended word in the sentence vector",
-    question="Which heads move the sentence vector to the word that they attend to?",
+    question="Which heads move the sentence vector to their word?",
     formula=r"\operatorname{median}_{x}\ \mathrm{rank}_{w}\,\cos(s - s'_{lh},\ v_w - \bar v)",
     reference="Headbook",
     bounds=lambda _: (1, math.inf),
