@@ -102,13 +102,24 @@ EXEMPLAR_TOKENS: "Table[Study]" = Table(
     optional=True,
 )
 NUMBER_COLUMNS = (*HEAD_COLUMNS, "metric", "label", *ESTIMATE_COLUMNS)
+TEXT_COLUMNS = (
+    "stack", "metric", "label", "kind", "measure", "key_token", "true_token", "token", "text",
+)  # fmt: skip
+LIST_COLUMNS = ("starts", "ends")
 SENTENCE_COLUMNS = ("sentence", "text", "starts", "ends")
 
 
 def _without_none(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table with empty texts for missing texts, and NaN for missing numbers."""
-    texts = [name for name in table if table[name].map(lambda value: isinstance(value, str)).any()]
-    return table.fillna(dict.fromkeys(texts, "")).infer_objects()
+    return table.assign(
+        **{
+            name: table[name].astype(object).fillna("")
+            if name in TEXT_COLUMNS
+            else pd.to_numeric(table[name])
+            for name in table
+            if name not in LIST_COLUMNS
+        }
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,10 +41,11 @@ def measure(ranks: "Ints", n_tokens: int) -> dict[str, float]:
 
 METRIC = CircuitMetric(
     title="Rank of the attended token",
+    unit="ranks",
     question="Which heads promote the token that they attend to?",
     formula=r"\operatorname{median}_{x}\ "
     r"\mathrm{rank}_{t_j}\!\left[\frac{(z_i - \bar z)\,W_O W_U}{\sigma_i}\right],"
-    r"\quad (i, j) = \arg\max A",
+    r"\quad (i, j) = \operatorname{argmax} A",
     reference="Elhage et al. (2021); Wang et al. (2022), arXiv:2211.00593",
     bounds=lambda _: (0, math.inf),
     section=Section.CIRCUITS,

@@ -24,6 +24,7 @@ def measure(ranks: "Floats") -> float:
 
 METRIC = CircuitMetric(
     title="Control: other content words",
+    unit="ranks",
     question="Does it move to any word, or to the attended one?",
     variant_of="towards_rank",
     formula=r"\operatorname{median}_{x,\,w' \ne w}\ "

@@ -32,6 +32,7 @@ def measure(ranks: "Floats") -> float:
 
 METRIC = CircuitMetric(
     title="Rank of the attended word in the sentence vector",
+    unit="ranks",
     question="Which heads move the sentence vector to their word?",
     formula=r"\operatorname{median}_{x}\ \mathrm{rank}_{w}\,\cos(s - s'_{lh},\ v_w - \bar v)",
     reference="Headbook",
