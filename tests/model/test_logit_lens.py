@@ -250,7 +250,7 @@ def test_averages_leave_out_the_token_that_has_no_next(
 def test_the_last_layer_reproduces_the_logits_and_diverges_from_nothing(
     name: str, study: Callable[[str], Study]
 ) -> None:
-    (check,) = [c for c in study(name).manifest.checks if "logits" in c.name]
+    (check,) = [c for c in study(name).manifest.checks if "last layer" in c.name]
     assert check.error <= 1e-12
     tokens = study(name).tokens
     last = tokens[(tokens["metric"] == "logit_lens_kl") & (tokens["layer"] == tiny.LAYERS - 1)]

@@ -103,7 +103,7 @@ def test_stages_take_about_as_much_as_they_announce(
     )
     assert [*reported.stages] == [
         "corpus", "random sequences", "sample", "sample again", "sentences", "shuffled 0",
-        "importance",
+        "what heads write", "importance",
     ]  # fmt: skip
     for name in ("sample", "sample again", "sentences"):
         expected, done = reported.stages[name]

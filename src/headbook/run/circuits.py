@@ -49,10 +49,11 @@ def measure_circuits(run: Run, study: "Study") -> "Study":
     if run.config.circuits == OFF:
         return study
     name = f"{run.name}/circuits"
-    results = run.store.load(name, CircuitResults)
-    if results is None:
+    stored = run.store.load(name, CircuitResults)
+    if stored is None:
         with isolated_random_state(run.config.seed, run.model.device):
-            results = run.store.save(name, CircuitResults, CircuitResults.join(parts(run, study)))
+            stored = run.store.save(name, CircuitResults, CircuitResults.join(parts(run, study)))
+    results = CircuitResults.join([stored])  # columns of the same types, stored or not
     manifest, checks = study.manifest, study.manifest.checks
     gaps = (NotAvailable(WHAT, stack, why) for stack, why in results.missing.items())
     if np.isfinite(results.error):

@@ -111,15 +111,14 @@ SENTENCE_COLUMNS = ("sentence", "text", "starts", "ends")
 
 def _without_none(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table with empty texts for missing texts, and NaN for missing numbers."""
-    return table.assign(
-        **{
-            name: table[name].astype(object).fillna("")
-            if name in TEXT_COLUMNS
-            else pd.to_numeric(table[name])
-            for name in table
-            if name not in LIST_COLUMNS
-        }
-    )
+    columns = {
+        str(name): table[name].astype(object).fillna("")
+        if name in TEXT_COLUMNS
+        else pd.to_numeric(table[name])
+        for name in table
+        if name not in LIST_COLUMNS
+    }
+    return table.assign(**columns)
 
 
 @dataclass(frozen=True, eq=False)
