@@ -37,7 +37,7 @@ NOT_RECOMPUTED = "passes with an unchanged input do not give this model's own at
 NORM_BEHIND = "a norm follows the output projection of heads, so that their outputs do not add up"
 
 
-class _Done(BaseException):
+class _Done(Exception):  # noqa: N818 - a signal, not a failure; hooks of modules still run
     """Ends a pass behind an attention call; no error, so that nothing explains it as one."""
 
 

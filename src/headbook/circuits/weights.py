@@ -213,7 +213,7 @@ class StackWeights:
         return {"input_ids": empty, "decoder_input_ids": ids}
 
 
-class _Done(BaseException):
+class _Done(Exception):  # noqa: N818 - a signal, not a failure; hooks of modules still run
     """Ends a pass; no error, so that nothing explains it as one."""
 
 
