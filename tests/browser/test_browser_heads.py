@@ -288,6 +288,7 @@ def test_a_family_filters_the_list_and_a_map_leads_to_its_line(
     assert names(page) == wanted
     expect(page.locator('select[data-filter="class"]')).to_have_value(word)
     page.locator(".minis a").last.click()
+    expect(page.locator(".finding tbody th")).to_have_count(len(facts))
     assert names(page) == [f.name for f in facts]
     expect(page.locator(".finding tr.named")).to_be_in_viewport()
     href = page.locator(".finding tr.named th a").get_attribute("href") or ""
