@@ -112,7 +112,7 @@ SENTENCE_COLUMNS = ("sentence", "text", "starts", "ends")
 def _without_none(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table with empty texts for missing texts, and NaN for missing numbers."""
     columns = {
-        str(name): table[name].astype(object).fillna("")
+        str(name): table[name].astype(object).fillna("").astype("str")
         if name in TEXT_COLUMNS
         else pd.to_numeric(table[name])
         for name in table

@@ -153,7 +153,8 @@ def _vector_section(results: StackResults, head: HeadName) -> WritesSection:
 
 def _embedding_section(results: StackResults, head: HeadName) -> WritesSection:
     """Return the input embeddings nearest to a head's output, closed."""
-    kinds = tuple(report.promoted_by_head(results)[head]["kind"].unique()[:2])
+    rows = report.promoted_by_head(results).get(head)
+    kinds = () if rows is None else tuple(rows["kind"].unique()[:2])
     pair = kinds if len(kinds) == 2 else ("promoted", "suppressed")
     return WritesSection(
         remark="the model has no output vocabulary", value=None, what="", facts=(),

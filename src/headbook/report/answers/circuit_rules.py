@@ -24,14 +24,14 @@ from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.circuits import CircuitResults, OutputSpace
 from headbook.study.sentence_data import StoredText
 
-COPYING = HeadKey("copying_score", SinkView.RAW, "")
+COPYING = HeadKey(ids.COPYING_SCORE, SinkView.RAW, "")
 LOW_END, HIGH_END = (COPYING._replace(label=f"permuted {end}") for end in ("low", "high"))
-COPY_RATE = HeadKey("copy_rate", SinkView.RAW, "")
-NEGATIVE_RATE = HeadKey("copy_rate_negative", SinkView.RAW, "")
-ATTENDED = HeadKey("attended_rank", SinkView.RAW, "")
+COPY_RATE = HeadKey(ids.COPY_RATE, SinkView.RAW, "")
+NEGATIVE_RATE = HeadKey(ids.COPY_RATE_NEGATIVE, SinkView.RAW, "")
+ATTENDED = HeadKey(ids.ATTENDED_RANK, SinkView.RAW, "")
 IN_TOP, IN_BOTTOM = (ATTENDED._replace(label=f"in {end} 10") for end in ("top", "bottom"))
-TOWARDS = HeadKey("towards_rank", SinkView.RAW, "")
-CONTROL = HeadKey("towards_control", SinkView.RAW, "")
+TOWARDS = HeadKey(ids.TOWARDS_RANK, SinkView.RAW, "")
+CONTROL = HeadKey(ids.TOWARDS_CONTROL, SinkView.RAW, "")
 INDUCTION = HeadKey(ids.INDUCTION_SCORE, SinkView.RAW, "")
 PREVIOUS = HeadKey(ids.PREVIOUS_SCORE, SinkView.RAW, "")
 TOP = 10  # rank, from either end, up to which a token counts as promoted or suppressed
