@@ -45,6 +45,13 @@ MAX_LINKED = 400  # heads beyond which cells of the map are no links, to keep th
 MAX_NUMBERED = 14  # columns of a map whose cells bear numbers
 MAX_PAIRS = 24  # rows of the table of pairs
 WALK_BEFORE, WALK_AFTER, WALK_SPAN = 2, 1, 16  # tokens around a circuit, and between its ends
+# Approximations of every model.
+ALWAYS = (
+    "Composition and copying take weights alone: scales of norms, and feed-forward blocks between "
+    "two heads, are left out.",
+    "Contributions to logits are direct: what later heads and feed-forward blocks make of an "
+    "output is not in them.",
+)
 Results = Mapping[str, StackResults]
 
 
@@ -119,7 +126,7 @@ def circuits_page(results: Results) -> CircuitsPage:
         maps=maps,
         writers=_writers(results),
         scatter=_scatter(first),
-        remarks=circuits.remarks,
+        remarks=(*(f"{capital(each.rstrip('.'))}." for each in circuits.remarks), *ALWAYS),
         facts={
             "types": circuits.types,
             "vocabulary": circuits.vocabulary,
