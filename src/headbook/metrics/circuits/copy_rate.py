@@ -37,7 +37,7 @@ METRIC = CircuitMetric(
     r"\left(E'_t W_V W_O W_U\right) \right]",
     reference="Wang et al. (2022), appendix A, arXiv:2211.00593",
     bounds=lambda _: (0, 1),
-    section=Section.CONTRIBUTIONS,
+    section=Section.CIRCUITS,
     chart=ChartKind.HEATMAP,
     measure=measure,
 )

@@ -33,7 +33,7 @@ METRIC = CircuitMetric(
     r"\left(-E'_t W_V W_O W_U\right) \right]",
     reference="McDougall et al. (2023), arXiv:2310.04625",
     bounds=lambda _: (0, 1),
-    section=Section.CONTRIBUTIONS,
+    section=Section.CIRCUITS,
     chart=ChartKind.HEATMAP,
     measure=measure,
 )

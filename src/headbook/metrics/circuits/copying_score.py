@@ -54,7 +54,7 @@ METRIC = CircuitMetric(
     reference="Elhage et al. (2021), A Mathematical Framework for Transformer Circuits; band and "
     "effective embedding: own",
     bounds=lambda _: (-1, 1),
-    section=Section.CONTRIBUTIONS,
+    section=Section.CIRCUITS,
     chart=ChartKind.HEATMAP,
     labels=("", PERMUTED_LOW, PERMUTED_HIGH),
     baselines=frozenset({PERMUTED_LOW, PERMUTED_HIGH}),
