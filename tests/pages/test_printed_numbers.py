@@ -104,6 +104,8 @@ HINTS = (
     Hint("", r"the mean of all heads »", {"role": ("baseline",)}),
     Hint("What the model loses", "^[≈ ]*»", {"table": ("importance",)}),
     Hint("xemplars", "", {"table": ("exemplars",)}),
+    # Those of head outputs are chosen on the sample.
+    Hint("What it writes / .*xemplars", "", {"table": ("exemplar_tokens",)}),
     Hint(
         "xemplars",
         "^(?:strongest|top tenth|top quarter|median)",

@@ -37,7 +37,7 @@ from headbook.report.answers.circuit_rules import Feed, Written
 from headbook.report.findings.finding import head_link
 from headbook.report.linked_rows import head_row
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import STACKS, capital, count_text, number
+from headbook.report.wording import STACKS, capital, count_text, head_name, number
 from headbook.schema import HeadName
 
 TITLE = "What do heads write, and which heads read it?"
@@ -350,7 +350,7 @@ def _copying_cell(
     text = answers.change_text(value)
     note = answers.copying_note(results, place)
     row = head_row(results, report.COPYING, place, text)
-    head = _short(HeadName(results.stack.name, *place))
+    head = head_name(HeadName(results.stack.name, *place))
     return HeatCell(
         text, f"d{step}{frame}{f' {kind}' if kind else ''}", row if linked else None,
         f"{head}: {text}; {note}",
