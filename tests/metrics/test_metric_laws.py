@@ -26,7 +26,6 @@ from headbook.metrics.base import (
     AnchorMetric,
     CircuitMetric,
     ContextMetric,
-    Example,
     FlowMetric,
     HeadMetric,
     LayerMetric,
@@ -36,6 +35,7 @@ from headbook.metrics.base import (
     PairMetric,
     TokenMetric,
 )
+from headbook.metrics.examples import Example
 from headbook.run.collect import collect
 from headbook.schema import UPOS, ModelKind, SinkView
 from headbook.study.study import Study

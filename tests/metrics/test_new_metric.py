@@ -16,7 +16,8 @@ from headbook.attention.maps import AttentionMaps, ConcatenatedMaps
 from headbook.attention.masks import ViewMask
 from headbook.attention.views import layer_views
 from headbook.metrics import all_metrics, head_metrics
-from headbook.metrics.base import AttentionMetric, Example
+from headbook.metrics.base import AttentionMetric
+from headbook.metrics.examples import Example
 from headbook.model.attention_hook import AttentionCall
 from headbook.run.collect import collect
 from headbook.schema import SinkView

@@ -10,7 +10,7 @@ from headbook.attention.maps import AttentionMaps
 from headbook.attention.masks import BatchMask, ViewMask
 from headbook.attention.views import LayerAttention, layer_views
 from headbook.inputs import NO_HEAD, Word
-from headbook.metrics.base import Example
+from headbook.metrics.examples import Example
 from headbook.model.attention_hook import AttentionCall
 from headbook.model.output_projection import OutputProjection
 from headbook.schema import AttentionStack, Side, SinkView

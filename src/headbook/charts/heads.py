@@ -274,7 +274,7 @@ def _legible_names(rows: pd.DataFrame, width: int, named: Bools) -> Bools:
     return named
 
 
-HEIGHT, PANEL_HEIGHT = 400, 240  # pixels of the only panel, and of one of several
+MAP_HEIGHT, PANEL_HEIGHT = 400, 240  # pixels of the only panel, and of one of several
 PANEL_TOP, PANEL_BOTTOM = 26, 30  # pixels above and below the values of a panel
 MAX_LAYERS = 12  # layers of a panel
 MANY_HEADS = 24  # heads of a layer from which on marks are small and without names
@@ -314,7 +314,7 @@ def heads_plot(
     """
     ends = _ends([values[[*layers]], means[[*layers]], uniform[[*layers]]], least)
     n_panels = math.ceil(len(layers) / MAX_LAYERS)
-    height = HEIGHT if n_panels == 1 else PANEL_HEIGHT
+    height = MAP_HEIGHT if n_panels == 1 else PANEL_HEIGHT
     size = math.ceil(len(layers) / n_panels)
     scale = Scale(*ends, height, top=PANEL_TOP, bottom=PANEL_BOTTOM)
     ticks = even_ticks(*ends, lambda value: f"{value:,.10g}")

@@ -91,34 +91,27 @@ def measure_towards(
         sample: sentences, at least `N_EXEMPLARS` different ones.
         advanced: progress callback; its argument is the number of heads ablated on one batch.
     """
-    model = ablator.heads.model
-    words = single_words(model)
-    vectors = _word_vectors(ablator, words)
+    vectors = _word_vectors(ablator, words := single_words(ablator.heads.model))
     items, hashes, received, moved = _moved(ablator, sample, advanced)
     different = np.unique(hashes, return_index=True)[1]
-    row_of_word = {word: row for row, word in enumerate(words)}
-    spoken = {row: _content_words(model, items[row], row_of_word) for row in different}
+    row_of, model = {word: row for row, word in enumerate(words)}, ablator.heads.model
+    spoken = {row: _content_words(model, items[row], row_of) for row in different}
     tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for number, head in enumerate(ablator.head_names):
         length = np.linalg.norm(moved[:, number].astype(np.float64), axis=1)
-        rows = different[np.argsort(-length[different].round(ROUNDED), kind="stable")]
-        rows = rows[:N_EXEMPLARS]
+        order = np.argsort(-length[different].round(ROUNDED), kind="stable")
+        rows = different[order[:N_EXEMPLARS]]
         if length[rows[-1]] < 10**-ROUNDED:  # rounding has no direction
             continue
         cosines = (moved[rows, number] / length[rows, None]) @ vectors.T
-        attended = [
-            max(spoken[row], key=received[head.layer][row][head.head].__getitem__, default=None)
-            for row in rows
-        ]
-        sentences = zip(rows, attended, cosines, strict=True)
-        exemplars = [
-            {"sentence": items[row].sentence.index + 1, "weight": length[row], "key": key}
-            | _ranks([*words], spoken[row], key, scores)
-            for row, key, scores in sentences
-        ]
-        name = {"stack": head.stack, "layer": head.layer, "head": head.head}
+        exemplars = []
+        for row, scores in zip(rows, cosines, strict=True):
+            weights = received[head.layer][row][head.head]
+            key = max(spoken[row], key=weights.__getitem__, default=None)
+            place = {"sentence": items[row].sentence.index + 1, "weight": length[row], "key": key}
+            exemplars.append(place | _ranks([*words], spoken[row], key, scores))
         for table, table_row in _head_rows([*words], exemplars, cosines):
-            tables[table].append(name | table_row)
+            tables[table].append(head._asdict() | table_row)
     frames = circuit_tables(tables)
     return CircuitResults(
         space=OutputSpace.SENTENCE_VECTORS,

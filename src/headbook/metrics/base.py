@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from headbook import schema
+from headbook.metrics.examples import Examples
 
 if TYPE_CHECKING:
     import torch
@@ -94,42 +95,6 @@ class Ratio(NamedTuple):
     denominator: "torch.Tensor"
     events: "torch.Tensor | None" = None
     labels: "Sequence[int] | None" = None
-
-
-@dataclass(frozen=True)
-class Example:
-    """A small attention map with its answer worked by hand.
-
-    Attributes:
-        weights: attention weights; rows are queries, columns are keys, and each row sums to 1.
-        tags, heads, relations: part of speech of each word, its head and the relation to the head;
-            every token is a word.
-        special: positions of special tokens.
-        separator: positions of separators, the special tokens that end a sentence.
-        ids: vocabulary id of each token; empty if all tokens differ.
-        rarest: position of the rarest word; -1 if there is none.
-        norms: norm of each key's value after the output projection; empty if not known.
-        values: value of each key before the output projection; empty if not known.
-        stops: positions of full stops, exclamation marks and question marks.
-        sentences: sentence of a passage to which each token belongs; empty for a single sentence.
-    """
-
-    weights: tuple[tuple[float, ...], ...]
-    tags: tuple[str, ...] = ()
-    heads: tuple[int, ...] = ()
-    relations: tuple[str, ...] = ()
-    special: tuple[int, ...] = ()
-    separator: tuple[int, ...] = ()
-    ids: tuple[int, ...] = ()
-    rarest: int = -1
-    norms: tuple[float, ...] = ()
-    values: tuple[tuple[float, ...], ...] = ()
-    stops: tuple[int, ...] = ()
-    sentences: tuple[int, ...] = ()
-
-
-# Examples of one sentence or, for metrics that need several, of several sentences, by name.
-Examples = Mapping[str, tuple[Example | tuple[Example, ...], float | Mapping[str, float]]]
 
 
 @dataclass(frozen=True, kw_only=True)

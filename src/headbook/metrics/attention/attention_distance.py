@@ -10,8 +10,8 @@ divides that effect out.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
-from headbook.metrics.examples import identity, previous_token, to_token
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.examples import Example, identity, previous_token, to_token
 
 if TYPE_CHECKING:
     from headbook.attention.views import LayerAttention

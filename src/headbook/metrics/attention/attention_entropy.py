@@ -11,8 +11,8 @@ mostly noise. Entropy grows with the number of keys; the normalised entropy divi
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Ratio, Section
-from headbook.metrics.examples import causal_uniform, identity, uniform
+from headbook.metrics.base import AttentionMetric, ChartKind, Ratio, Section
+from headbook.metrics.examples import Example, causal_uniform, identity, uniform
 
 if TYPE_CHECKING:
     from headbook.attention.views import LayerAttention

@@ -11,8 +11,8 @@ et al. leave out the end-of-sentence token alone.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Ratio, Section
-from headbook.metrics.examples import identity, uniform
+from headbook.metrics.base import AttentionMetric, ChartKind, Ratio, Section
+from headbook.metrics.examples import Example, identity, uniform
 
 if TYPE_CHECKING:
     from headbook.attention.views import LayerAttention

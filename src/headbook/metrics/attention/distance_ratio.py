@@ -10,8 +10,8 @@ measured row, so that both sides of the ratio have the same weight.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
-from headbook.metrics.examples import identity, to_token, uniform
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.examples import Example, identity, to_token, uniform
 
 if TYPE_CHECKING:
     import torch

@@ -7,8 +7,8 @@ decides; a flat profile: something else does.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
-from headbook.metrics.examples import identity, previous_token
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.examples import Example, identity, previous_token
 
 if TYPE_CHECKING:
     from headbook.attention.views import LayerAttention

@@ -11,8 +11,8 @@ not count. The baseline chooses one of the visible keys at random.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
-from headbook.metrics.examples import identity, previous_token, to_token
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.examples import Example, identity, previous_token, to_token
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ the first and the last tokens of a causal model.
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Ratio, Section
-from headbook.metrics.examples import identity, uniform
+from headbook.metrics.base import AttentionMetric, ChartKind, Ratio, Section
+from headbook.metrics.examples import Example, identity, uniform
 
 if TYPE_CHECKING:
     from headbook.attention.views import LayerAttention

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
-from headbook.metrics.examples import identity, previous_token, to_token
+from headbook.metrics.base import ChartKind, FinishedRatios, Need, SampledMetric, Section
+from headbook.metrics.examples import Example, identity, previous_token, to_token
 
 if TYPE_CHECKING:
     import torch

@@ -12,8 +12,8 @@ Compare attention to the previous and the next token.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
-from headbook.metrics.examples import previous_token, to_token
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.examples import Example, previous_token, to_token
 from headbook.text.tokens import NO_WORD
 
 if TYPE_CHECKING:

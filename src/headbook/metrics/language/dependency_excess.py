@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headbook.attention.surface_rules import pairs_by_surface
-from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
-from headbook.metrics.examples import previous_token, uniform
+from headbook.metrics.base import ChartKind, FinishedRatios, Need, SampledMetric, Section
+from headbook.metrics.examples import Example, previous_token, uniform
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ import numpy as np
 
 from headbook.analysis.trees import NO_HEAD, chain, spanning_trees, undirected_matches
 from headbook.attention.word_pairs import attention_parts, word_trees
-from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
-from headbook.metrics.examples import previous_token, uniform
+from headbook.metrics.base import ChartKind, FinishedRatios, Need, SampledMetric, Section
+from headbook.metrics.examples import Example, previous_token, uniform
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ from headbook.analysis.trees import (
     right_branching,
 )
 from headbook.attention.word_pairs import attention_parts, word_trees
-from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
-from headbook.metrics.examples import identity, previous_token
+from headbook.metrics.base import ChartKind, FinishedRatios, Need, SampledMetric, Section
+from headbook.metrics.examples import Example, identity, previous_token
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

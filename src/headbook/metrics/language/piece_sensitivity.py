@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
-from headbook.metrics.examples import previous_token, to_token
+from headbook.metrics.base import ChartKind, FinishedRatios, Need, SampledMetric, Section
+from headbook.metrics.examples import Example, previous_token, to_token
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ sink. Compare uniform attention, which gives that share, except for its attentio
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
-from headbook.metrics.examples import uniform
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.examples import Example, uniform
 from headbook.schema import UPOS, SinkView
 
 if TYPE_CHECKING:

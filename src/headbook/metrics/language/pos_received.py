@@ -9,8 +9,8 @@ the ratio of the two.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
-from headbook.metrics.examples import to_token, uniform
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.examples import Example, to_token, uniform
 from headbook.schema import UPOS
 
 if TYPE_CHECKING:

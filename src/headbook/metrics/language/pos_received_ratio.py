@@ -6,8 +6,8 @@ renormalising, each row of uniform attention has the mass of the measured row.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
-from headbook.metrics.examples import to_token, uniform
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.examples import Example, to_token, uniform
 from headbook.metrics.language.pos_received import on_tags, words_that_see
 from headbook.schema import UPOS
 

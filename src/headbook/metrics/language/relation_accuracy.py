@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from headbook.attention.word_pairs import LABELS, relation_hits, relation_queries
 from headbook.attention.word_pairs import relation_chance as even
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
-from headbook.metrics.examples import previous_token
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.examples import Example, previous_token
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from headbook.attention.word_pairs import LABELS, far_hits, relation_queries
 from headbook.attention.word_pairs import relation_chance as even
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
-from headbook.metrics.examples import identity, previous_token
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.examples import Example, identity, previous_token
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

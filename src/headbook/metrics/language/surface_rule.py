@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from headbook.attention.surface_rules import RULES, rule_agreements, rule_names, words_named
 from headbook.attention.surface_rules import rule_chance as even
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
-from headbook.metrics.examples import previous_token
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.examples import Example, previous_token
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ From a sample of sentences. Uniform attention has no values and therefore no num
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import ChartKind, ContextMetric, Example, Need, Ratio, Section
-from headbook.metrics.examples import identity, to_token
+from headbook.metrics.base import ChartKind, ContextMetric, Need, Ratio, Section
+from headbook.metrics.examples import Example, identity, to_token
 from headbook.schema import DISTANCES
 
 if TYPE_CHECKING:

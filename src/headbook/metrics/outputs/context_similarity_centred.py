@@ -11,8 +11,8 @@ head with the same rows of attention for every query has no number. From a sampl
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import ChartKind, ContextMetric, Example, Need, Ratio, Section
-from headbook.metrics.examples import identity, to_token
+from headbook.metrics.base import ChartKind, ContextMetric, Need, Ratio, Section
+from headbook.metrics.examples import Example, identity, to_token
 from headbook.schema import DISTANCES
 
 if TYPE_CHECKING:

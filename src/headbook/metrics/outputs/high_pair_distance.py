@@ -13,8 +13,8 @@ the limits stay those of each part. From a sample of sentences.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import ChartKind, ContextMetric, Example, Need, Ratio, Section
-from headbook.metrics.examples import identity, to_token
+from headbook.metrics.base import ChartKind, ContextMetric, Need, Ratio, Section
+from headbook.metrics.examples import Example, identity, to_token
 from headbook.schema import SIMILARITY_LABELS, IntervalRule
 
 if TYPE_CHECKING:

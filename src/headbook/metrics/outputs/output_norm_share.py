@@ -13,8 +13,8 @@ sentences. Uniform attention has no values and therefore no number.
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
-from headbook.metrics.examples import identity, uniform
+from headbook.metrics.base import ChartKind, FinishedRatios, Need, SampledMetric, Section
+from headbook.metrics.examples import Example, identity, uniform
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

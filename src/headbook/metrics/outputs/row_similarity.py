@@ -11,8 +11,8 @@ similarity of head outputs.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import ChartKind, ContextMetric, Example, Ratio, Section
-from headbook.metrics.examples import identity, to_token
+from headbook.metrics.base import ChartKind, ContextMetric, Ratio, Section
+from headbook.metrics.examples import Example, identity, to_token
 from headbook.schema import DISTANCES
 
 if TYPE_CHECKING:

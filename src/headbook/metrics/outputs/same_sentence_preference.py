@@ -14,8 +14,8 @@ passage with denominator 0 still adds its numerator.
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import ChartKind, ContextMetric, Example, Need, Ratio, Section
-from headbook.metrics.examples import identity
+from headbook.metrics.base import ChartKind, ContextMetric, Need, Ratio, Section
+from headbook.metrics.examples import Example, identity
 from headbook.schema import SIMILARITY_LABELS, IntervalRule
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ Only passages of several sentences take part (`--pack`), of the sample.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import ChartKind, ContextMetric, Example, Need, Ratio, Section
-from headbook.metrics.examples import identity
+from headbook.metrics.base import ChartKind, ContextMetric, Need, Ratio, Section
+from headbook.metrics.examples import Example, identity
 from headbook.schema import SEGMENTATION_RULES
 
 if TYPE_CHECKING:

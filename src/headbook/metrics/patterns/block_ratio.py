@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headbook.analysis.pattern_fits import block_sums
-from headbook.metrics.base import ChartKind, Example, FinishedRatios, Need, SampledMetric, Section
-from headbook.metrics.examples import uniform
+from headbook.metrics.base import ChartKind, FinishedRatios, Need, SampledMetric, Section
+from headbook.metrics.examples import Example, uniform
 from headbook.metrics.patterns.pattern import sentences
 from headbook.schema import SinkView
 

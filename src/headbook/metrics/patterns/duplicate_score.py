@@ -10,8 +10,8 @@ The sequences are the same for every corpus; intervals are over sequences.
 from typing import TYPE_CHECKING
 
 from headbook.attention.word_pairs import on_pairs, pairs_of, same_token
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section, Source
-from headbook.metrics.examples import identity
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section, Source
+from headbook.metrics.examples import Example, identity
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ Causal attention only. The sequences are the same for every corpus; intervals ar
 from typing import TYPE_CHECKING
 
 from headbook.attention.word_pairs import after_same_token, on_pairs, pairs_of
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section, Source
-from headbook.metrics.examples import identity
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section, Source
+from headbook.metrics.examples import Example, identity
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

@@ -34,8 +34,8 @@ import numpy as np
 
 from headbook.analysis.pattern_fits import OffsetSums, column_residual, fit_offsets, offset_sums
 from headbook.analysis.pattern_mixture import mixture
-from headbook.metrics.base import ChartKind, Example, FinishedRatios, SampledMetric, Section
-from headbook.metrics.examples import previous_token, to_token, uniform
+from headbook.metrics.base import ChartKind, FinishedRatios, SampledMetric, Section
+from headbook.metrics.examples import Example, previous_token, to_token, uniform
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

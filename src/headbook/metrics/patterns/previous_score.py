@@ -10,8 +10,8 @@ Causal attention only. The sequences are the same for every corpus; intervals ar
 from typing import TYPE_CHECKING
 
 from headbook.attention.word_pairs import on_pairs, pairs_of, previous_token_pairs
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section, Source
-from headbook.metrics.examples import identity, previous_token
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section, Source
+from headbook.metrics.examples import Example, identity, previous_token
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headbook.analysis.pattern_fits import column_residual
-from headbook.metrics.base import ChartKind, Example, FinishedRatios, SampledMetric, Section
-from headbook.metrics.examples import identity, previous_token, to_token, uniform
+from headbook.metrics.base import ChartKind, FinishedRatios, SampledMetric, Section
+from headbook.metrics.examples import Example, identity, previous_token, to_token, uniform
 from headbook.metrics.patterns.block_ratio import by_sentence
 from headbook.metrics.patterns.pattern import LONGEST
 from headbook.schema import CONTENT, FUNCTION, SinkView

@@ -18,8 +18,8 @@ positions or tokens: first, special, separator and punctuation.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Ratio, Section
-from headbook.metrics.examples import previous_token, to_token, uniform
+from headbook.metrics.base import AttentionMetric, ChartKind, Ratio, Section
+from headbook.metrics.examples import Example, previous_token, to_token, uniform
 from headbook.schema import IntervalRule
 from headbook.text.tokens import NO_WORD
 

@@ -15,8 +15,8 @@ rarest word of the source.
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
-from headbook.metrics.examples import to_token, uniform
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.examples import Example, to_token, uniform
 from headbook.schema import SinkView
 from headbook.text.tokens import NO_WORD
 

@@ -12,8 +12,8 @@ out. On a sample of the sentences.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import ChartKind, Example, FinishedRatios, SampledMetric, Section
-from headbook.metrics.examples import to_token, uniform
+from headbook.metrics.base import ChartKind, FinishedRatios, SampledMetric, Section
+from headbook.metrics.examples import Example, to_token, uniform
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

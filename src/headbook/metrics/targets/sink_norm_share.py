@@ -14,8 +14,8 @@ number. Models whose values or output projection are out of reach have no number
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Need, Ratio, Section
-from headbook.metrics.examples import identity, uniform
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.examples import Example, identity, uniform
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:

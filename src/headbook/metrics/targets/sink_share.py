@@ -7,8 +7,8 @@ masked leave this share out.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Example, Ratio, Section
-from headbook.metrics.examples import identity, to_token, uniform
+from headbook.metrics.base import AttentionMetric, ChartKind, Ratio, Section
+from headbook.metrics.examples import Example, identity, to_token, uniform
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:
