@@ -7,13 +7,15 @@ is 1 if all are positive (each direction of tokens raises itself), and -1 if all
 
 What the head reads of a token is the residual stream after layer 0 of the token alone, behind the
 start token if the model has one; heads of layer 0 read the stream that enters it. The input
-embedding itself says nothing where it is also the unembedding. Up to 5,000 token types of the
-corpus count, the most frequent first.
+embedding itself says nothing where it is also the unembedding. The most frequent token types of the
+corpus count, filled with random ordinary tokens up to 5,000, since few types give noisy scores.
 
-The labels *permuted low* and *permuted high* are the 95 % band of 200 random permutations of the
-types: a score inside it is no evidence. The sum of absolute eigenvalues hardly depends on the
-permutation; its mean over six of them serves for all. A score above the band does not show that the
-head copies in texts: `copy_rate` compares single tokens.
+The labels *permuted low* and *permuted high* are the 95 % band of the score if the types are
+permuted at random: a score inside it is no evidence. The band follows from the variance of the
+trace over all permutations, which has a closed form (Hoeffding 1951); the sum of absolute
+eigenvalues hardly depends on the permutation, and its mean over four of them serves for all. A
+score above the band does not show that the head copies in texts: `copy_rate` compares single
+tokens.
 """
 
 from typing import TYPE_CHECKING
