@@ -117,7 +117,7 @@ def study_of(folder: Path, file: Path, language: str = "en") -> Study:
     return collect(
         file, model=str(folder), dtype="float64", annotator="none",
         metrics="rare_word_focus", sentence_pages="0", exemplars=1, language=language,
-        importance="off",
+        importance="off", circuits="off",
     )  # fmt: skip
 
 
