@@ -34,7 +34,7 @@ from site_tables import Tables, missing_numbers, rounds_to
 from sites import EPOCH, Once, Site
 
 SAMPLE = Path(__file__).parents[2] / "sample_inputs/sentences.conllu"
-PAGES = ("index.html", "syntax.html", "importance.html", "circuits.html")
+PAGES = ("index.html", "syntax.html", "importance.html")
 HEADS = ("L02-H08", "L05-H05", "L00-H02")  # the best of a relation, the most needed, positional
 
 LAYERS = "names of layers and heads"
