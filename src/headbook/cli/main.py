@@ -58,7 +58,7 @@ from headbook.schema import HeadCorrespondence
 
 if TYPE_CHECKING:
     from headbook.comparison.film import Film
-    from headbook.site.writer import WrittenSite
+    from headbook.site.writer import Site
     from headbook.study.study import Study
 
 EXIT_DONE, EXIT_BUG, EXIT_WRONG_USE, EXIT_INCOMPLETE = 0, 1, 2, 3
@@ -379,7 +379,7 @@ def _config(options: dict[str, Any]) -> Config:
     return Config.of(file, **set_options)
 
 
-def _finish(config: Config, summary: "WrittenSite", start: float) -> None:
+def _finish(config: Config, summary: "Site", start: float) -> None:
     """Print which site was written, and open it if requested."""
     from headbook.report.wording import size_text  # noqa: PLC0415
     from headbook.site.archive import VENUE_LIMITS  # noqa: PLC0415

@@ -1,9 +1,9 @@
 """Loading of a model with its tokenizer, its length limits, and untrained copies."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import StringIO
 from typing import Any
@@ -98,6 +98,7 @@ class Model:
             checkpoints.
         positions: length of the table of positions, in tokens; None without a table, as with
             rotary positions.
+        configuration: configuration of a caller's model object; empty for a model of a name.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Model:
     headless: str = ""
     pooling: str = ""
     positions: int | None = None
+    configuration: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def base_model(self) -> Any:
@@ -165,7 +167,7 @@ def load_model(
     """
     attention_hook.register()
     device_found = pick_device(device)
-    with _quiet(verbose):
+    with quiet(verbose):
         files = find_model_files(name, revision)
         if files.gguf is None:
             check_folder(files.folder, files.name)
@@ -176,21 +178,35 @@ def load_model(
             )
             network.set_attn_implementation(attention_hook.NAME)  # stays "eager" if not supported
     if tokenizer is not None:
-        _check_ids(files.name, network, loaded_tokenizer)
+        check_ids(files.name, network, loaded_tokenizer)
     network.eval().requires_grad_(requires_grad=False)
     if offload is None:
         network.to(device_found)
-    positions = _positions(network)
-    return Model(
-        name=files.name,
-        revision=files.revision,
-        network=network,
-        tokenizer=loaded_tokenizer,
-        max_length=_limit(positions, loaded_tokenizer),
-        device=device_found,
-        weights=weights,
+    return replace(
+        from_network(network, loaded_tokenizer, files.name, files.revision, device_found, weights),
         headless=headless,
         pooling=read_pooling(files.folder) if files.gguf is None else "",
+    )
+
+
+def from_network(
+    network: Any,
+    tokenizer: Any,
+    name: str,
+    revision: str,
+    device: torch.device,
+    weights: WeightFacts,
+) -> Model:
+    """Return a network with its tokenizer and its length limits as a model."""
+    positions = _positions(network)
+    return Model(
+        name=name,
+        revision=revision,
+        network=network,
+        tokenizer=tokenizer,
+        max_length=_limit(positions, tokenizer),
+        device=device,
+        weights=weights,
         positions=positions if _has_position_table(network) else None,
     )
 
@@ -230,7 +246,7 @@ def _network(
     return network, WeightFacts((), unused, gguf.stored, gguf.bits), headless
 
 
-def _check_ids(name: str, network: Any, tokenizer: Any) -> None:
+def check_ids(name: str, network: Any, tokenizer: Any) -> None:
     """Raise an error if the tokenizer has more entries than the model's embedding."""
     weight = word_embedding(network)
     entries, rows = len(tokenizer), len(tokenizer) if weight is None else len(weight)
@@ -253,8 +269,11 @@ def word_embedding(network: Any) -> torch.Tensor | None:
 def untrained_copy(model: Model, seed: int) -> Model:
     """Return the architecture with random weights, as its authors' code initialises them."""
     loader: Any = AutoModelForSeq2SeqLM if model.config.is_encoder_decoder else AutoModel
+    make = loader.from_config
+    if model.configuration:  # a caller's class may be in no table of transformers
+        make = type(model.network)._from_config  # noqa: SLF001 - what from_config calls
     with isolated_random_state(seed):  # weights are initialised on the CPU
-        network = loader.from_config(model.config, attn_implementation="eager")
+        network = make(model.config, attn_implementation="eager")
     network.set_attn_implementation(attention_hook.NAME)
     network.eval().requires_grad_(requires_grad=False)
     network = network.to(model.device, model.network.dtype)
@@ -288,7 +307,7 @@ def _explained(name: str, *, gguf: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet(verbose: bool) -> Iterator[None]:
+def quiet(verbose: bool) -> Iterator[None]:
     """Keep transformers' reports off the terminal; the overview page lists their content."""
     if verbose:
         yield

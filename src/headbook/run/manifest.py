@@ -173,4 +173,5 @@ def _model_facts(run: Run) -> ModelFacts:
         bits=model.weights.bits,
         pooling=model.pooling,
         width=int(getattr(model.config, "hidden_size", 0)),
+        configuration=model.configuration,
     )

@@ -18,21 +18,22 @@ from headbook.comparison.drift import QUERY_KEY, VALUE_OUTPUT, ModelDrift
 from headbook.comparison.study_pair import pair_studies, same_ids
 from headbook.config import Config
 from headbook.errors import StudyError
-from headbook.inputs import Sentence
+from headbook.inputs import InputSource, Sentence
 from headbook.metrics import ids
 from headbook.model import attention_hook, checkpoint
 from headbook.model.architecture import Architecture, AttentionPlace, probe_architecture
 from headbook.model.checkpoint import is_local
 from headbook.model.forward import run_forward
 from headbook.model.head_weights import weight_drift
-from headbook.model.load import Model, load_model, untrained_copy
+from headbook.model.load import Model, untrained_copy
+from headbook.model.loaders.objects import ModelObject, open_model
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts
 from headbook.output_folder import MANIFEST
 from headbook.passes.model_checks import verify_attention
-from headbook.progress import Progress
+from headbook.progress import NoProgress, Progress
 from headbook.report.wording import STACKS
 from headbook.run.arguments import ModelCheckpoint
-from headbook.run.collect import collect
+from headbook.run.collect import collect_study
 from headbook.study.sentence_data import MappedSentence
 from headbook.study.study import Study
 from headbook.text.annotate import Annotator
@@ -62,7 +63,7 @@ def study_of_checkpoint(
 
     Raises:
         StudyError: the stored study is of other weights.
-        HeadbookError: an error of `headbook.collect`.
+        HeadbookError: an error of `collect_study`.
     """
     study_folder = None if studies is None else studies / source.folder
     if study_folder is not None and (study_folder / MANIFEST).is_file():
@@ -73,7 +74,7 @@ def study_of_checkpoint(
     cached_before = checkpoint.cached_commits(source.model) if deletes else frozenset()
     try:
         own_config = replace(config, model=source.model, revision=source.revision)
-        study = collect(inputs, own_config, progress=progress)
+        study = collect_study(inputs, own_config, progress=progress)
     finally:
         if deletes:
             checkpoint.delete_cached(
@@ -158,6 +159,7 @@ def _cosine_distances(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.where(equal, 0.0, (1 - cosine).clamp(0, 2))
 
 
+ModelSource = str | ModelObject  # a name, or a caller's model
 UNTRAINED = "untrained"  # name of the second model if it is the first with random weights
 MAPS_METRIC = ids.ATTENTION_DISTANCE  # one metric is enough for a study with maps
 ROUNDED_DTYPE, EXACT_DTYPE = "bfloat16", "float32"  # number formats that rounding floors compare
@@ -186,10 +188,10 @@ class CollectedPair(NamedTuple):
 
 
 def collect_pair(
-    inputs: Sequence[str | Path],
+    inputs: Sequence[str | InputSource],
     config: Config,
     *,
-    models: tuple[str, str],
+    models: tuple[ModelSource, ModelSource],
     dtypes: tuple[str, str],
     folder: Path,
     trained: bool = False,
@@ -199,39 +201,39 @@ def collect_pair(
     """Run two models over the same sentences, and others that show how much a difference means.
 
     Args:
-        inputs: files, folders and ids of datasets.
+        inputs: files, folders and ids of datasets, or sources in memory.
         config: options; model and number format are replaced.
-        models: names as for `headbook.collect`; the second may be `UNTRAINED`.
+        models: names as for `headbook.collect`, or model objects; the second may be `UNTRAINED`.
         dtypes: number formats of the models' weights.
         folder: empty folder for the weights of untrained models.
         trained: whether the second model was trained from the first.
         floor: whether the first model is run twice more, for rounding floors.
         progress: reporter of the runs' progress.
     """
-    second_name = models[1]
-    if second_name == UNTRAINED:
-        second_name = str(write_untrained(models[0], config, folder))
+    first, second = models
+    if second == UNTRAINED:
+        second = make_untrained(first, config, folder)
     study_a, study_b = (
-        collect(inputs, _with_model(config, model, dtype), progress=progress)
-        for model, dtype in zip((models[0], second_name), dtypes, strict=True)
+        _collect(inputs, config, model, dtype, progress)
+        for model, dtype in zip((first, second), dtypes, strict=True)
     )
     rounded = null = None
     if dtypes[0] != ROUNDED_DTYPE:
-        rounded = collect_maps(inputs, config, models[0], ROUNDED_DTYPE, progress)
+        rounded = collect_maps(inputs, config, first, ROUNDED_DTYPE, progress)
     if models[1] != UNTRAINED:
-        untrained_name = str(write_untrained(second_name, config, folder))
-        null = collect_maps(inputs, config, untrained_name, dtypes[1], progress)
-    drift = model_drift(study_a, study_b, (models[0], second_name), config, trained=trained)
+        untrained = make_untrained(second, config, folder)
+        null = collect_maps(inputs, config, untrained, dtypes[1], progress)
+    drift = model_drift(study_a, study_b, (first, second), config, trained=trained)
     twice = None
     if floor and pair_studies(study_a, study_b).same_heads:
-        twice = collect_twice(inputs, config, models[0], dtypes[0], progress)
+        twice = collect_twice(inputs, config, first, dtypes[0], progress)
     return CollectedPair(study_a, study_b, rounded, null, drift, twice)
 
 
 def collect_twice(
-    inputs: Sequence[str | Path],
+    inputs: Sequence[str | InputSource],
     config: Config,
-    model: str,
+    model: ModelSource,
     dtype: str,
     progress: Progress | None = None,
 ) -> tuple[Study, Study]:
@@ -239,28 +241,33 @@ def collect_twice(
 
     A model in bfloat16 is run in float32 instead: the difference is the same rounding.
     """
-    config = replace(config, model=model, sentence_pages="0", control="none", exemplars=1)
+    config = replace(config, sentence_pages="0", control="none", exemplars=1)
     if config.limit is not None:
         config = replace(config, limit=min(config.limit, FLOOR_SENTENCES))
     else:
         config = replace(config, sample=min(config.sample or FLOOR_SENTENCES, FLOOR_SENTENCES))
     other_dtype = ROUNDED_DTYPE if dtype != ROUNDED_DTYPE else EXACT_DTYPE
     exact, rounded = (
-        collect(inputs, replace(config, dtype=number_format), progress=progress)
+        _collect(inputs, config, model, number_format, progress)
         for number_format in (dtype, other_dtype)
     )
     return exact, rounded
 
 
 def model_drift(
-    study_a: Study, study_b: Study, models: tuple[str, str], config: Config, *, trained: bool
+    study_a: Study,
+    study_b: Study,
+    models: tuple[ModelSource, ModelSource],
+    config: Config,
+    *,
+    trained: bool,
 ) -> ModelDrift:
     """Measure the drift between two models; it is empty for models of different shapes.
 
     Args:
         study_a: study of the first model.
         study_b: study of the second model.
-        models: names of the models.
+        models: the models.
         config: options that both models are loaded with.
         trained: whether the second model was trained from the first, so that outputs compare.
     """
@@ -280,15 +287,9 @@ def model_drift(
 LoadedModel = tuple[Model, Architecture]
 
 
-def _load_model(name: str, dtype: str, config: Config) -> LoadedModel:
+def _load_model(source: ModelSource, dtype: str, config: Config) -> LoadedModel:
     """Load a model and probe its architecture."""
-    model = load_model(
-        name,
-        revision=config.revision,
-        device=config.device,
-        dtype=dtype,
-        tokenizer=config.tokenizer,
-    )
+    model = _open_model(source, config, dtype)
     encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
     return model, verify_attention(model, probe_architecture(model), probe_texts(encoder))
 
@@ -311,34 +312,71 @@ def _measure_drift(
     )
 
 
-def _with_model(config: Config, model: str, dtype: str) -> Config:
+def _open_model(source: ModelSource, config: Config, dtype: str) -> Model:
+    """Return a model with its weights in a number format."""
+    return open_model(
+        source if isinstance(source, ModelObject) else None,
+        _with_model(config, source, dtype),
+        device=config.device,
+        dtype=dtype,
+        offload=None,
+        progress=NoProgress(),
+    )
+
+
+def _with_model(config: Config, source: ModelSource, dtype: str) -> Config:
     """Return the options of one of two models; only hub models have a revision."""
-    revision = None if is_local(model) else config.revision
-    return replace(config, model=model, dtype=dtype, revision=revision)
+    config = replace(config, dtype=dtype)
+    if isinstance(source, ModelObject):
+        return source.checked(replace(config, revision=None))
+    return replace(config, model=source, revision=None if is_local(source) else config.revision)
+
+
+def _collect(
+    inputs: Sequence[str | InputSource],
+    config: Config,
+    model: ModelSource,
+    dtype: str,
+    progress: Progress | None,
+) -> Study:
+    """Return the study of one of two models."""
+    source = model if isinstance(model, ModelObject) else None
+    own_config = _with_model(config, model, dtype)
+    return collect_study(inputs, own_config, source=source, progress=progress)
 
 
 def collect_maps(
-    inputs: Sequence[str | Path],
+    inputs: Sequence[str | InputSource],
     config: Config,
-    model: str,
+    model: ModelSource,
     dtype: str,
     progress: Progress | None = None,
 ) -> Study:
     """Return a study with little more than maps, for the effect of rounding or random weights."""
     few_metrics = replace(
-        _with_model(config, model, dtype),
+        config,
         metrics=MAPS_METRIC,
         importance="off",
         sentence_pages="0",
         control="none",
     )
-    return collect(inputs, few_metrics, progress=progress)
+    return _collect(inputs, few_metrics, model, dtype, progress)
 
 
-def write_untrained(name: str, config: Config, folder: Path) -> Path:
-    """Write a model with the architecture of another and random weights to a new folder."""
-    model = load_model(name, revision=config.revision, tokenizer=config.tokenizer)
-    model_folder = folder / f"{model.name.rpartition('/')[2]}-{UNTRAINED}"
-    untrained_copy(model, config.seed).network.save_pretrained(model_folder)
-    model.tokenizer.save_pretrained(model_folder)
-    return model_folder
+def make_untrained(source: ModelSource, config: Config, folder: Path) -> ModelSource:
+    """Return a model with the architecture of another and random weights.
+
+    Args:
+        source: the other model.
+        config: options of the other model.
+        folder: folder in which the weights are written, unless the other model is an object.
+    """
+    model = _open_model(source, config, EXACT_DTYPE)
+    name = f"{model.name.rpartition('/')[2]}-{UNTRAINED}"
+    untrained = untrained_copy(model, config.seed).network
+    if isinstance(source, ModelObject):
+        untrained.config.name_or_path = name
+        return replace(source, network=untrained)
+    untrained.save_pretrained(folder / name)
+    model.tokenizer.save_pretrained(folder / name)
+    return str(folder / name)

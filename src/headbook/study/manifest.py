@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
@@ -168,6 +168,8 @@ class ModelFacts:
         bits: bits of most weights in a quantised GGUF file; else 0.
         pooling: pooling of a sentence encoder, such as ``mean``; empty for other models.
         width: numbers in the state of a token; 0 if not known.
+        configuration: configuration of a model that a program held in memory; empty for a model
+            that was loaded by its name.
     """
 
     name: str
@@ -188,6 +190,7 @@ class ModelFacts:
     bits: int = 0
     pooling: str = ""
     width: int = 0
+    configuration: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

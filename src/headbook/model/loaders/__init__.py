@@ -1,0 +1,1 @@
+"""Models that do not come from a checkpoint by its name."""
