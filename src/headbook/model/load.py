@@ -182,32 +182,18 @@ def load_model(
     network.eval().requires_grad_(requires_grad=False)
     if offload is None:
         network.to(device_found)
-    return replace(
-        from_network(network, loaded_tokenizer, files.name, files.revision, device_found, weights),
+    max_length, positions = length_limits(network, loaded_tokenizer)
+    return Model(
+        name=files.name,
+        revision=files.revision,
+        network=network,
+        tokenizer=loaded_tokenizer,
+        max_length=max_length,
+        device=device_found,
+        weights=weights,
         headless=headless,
         pooling=read_pooling(files.folder) if files.gguf is None else "",
-    )
-
-
-def from_network(
-    network: Any,
-    tokenizer: Any,
-    name: str,
-    revision: str,
-    device: torch.device,
-    weights: WeightFacts,
-) -> Model:
-    """Return a network with its tokenizer and its length limits as a model."""
-    positions = _positions(network)
-    return Model(
-        name=name,
-        revision=revision,
-        network=network,
-        tokenizer=tokenizer,
-        max_length=_limit(positions, tokenizer),
-        device=device,
-        weights=weights,
-        positions=positions if _has_position_table(network) else None,
+        positions=positions,
     )
 
 
@@ -358,11 +344,11 @@ def _has_position_table(network: Any) -> bool:
     )
 
 
-def _limit(positions: int | None, tokenizer: Any) -> int:
-    """Return the longest sequence for positions and tokenizer, at most the default limit."""
-    limits = [DEFAULT_MAX_TOKENS]
+def length_limits(network: Any, tokenizer: Any) -> tuple[int, int | None]:
+    """Return the longest sequence by default, and the length of a table of positions, if any."""
+    limits, positions = [DEFAULT_MAX_TOKENS], _positions(network)
     if tokenizer.model_max_length < MIN_UNLIMITED_TOKENS:
         limits.append(tokenizer.model_max_length)
     if positions is not None:
         limits.append(positions)
-    return int(min(limits))
+    return int(min(limits)), positions if _has_position_table(network) else None

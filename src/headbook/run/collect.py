@@ -18,7 +18,7 @@ from headbook.ablation.importance import FAST, AblationPlan, NotEnoughMemory, pa
 from headbook.ablation.logit_targets import target_functions
 from headbook.ablation.sample import ablation_sample
 from headbook.config import Config, read_notes
-from headbook.errors import ModelError
+from headbook.errors import ConfigError, ModelError
 from headbook.inputs import InputLayout, InputSource, input_sources
 from headbook.memory import trim_memory
 from headbook.metrics import (
@@ -106,9 +106,12 @@ def collect(
     """
     if config is None:
         source, config = model_and_options(model, tokenizer, options)
-    else:
+    elif isinstance(config, Config):
         source = None if model is None else ModelObject.of(model, tokenizer)
         config = config if source is None else source.checked(config)
+    else:
+        kind = type(config).__name__
+        raise ConfigError(f"config: got a {kind}, expected options by name, such as model=")
     sources = input_sources(inputs, InputLayout.of(config))
     return collect_study(sources, config, source=source, progress=progress, work=work)
 

@@ -89,7 +89,7 @@ def compare(
         tokenizers: tokenizers of model objects; None for names.
         heads: heads to compare, a value of `headbook.schema.HeadCorrespondence`.
         dtypes: number formats of the weights; by default an object's own, or float32.
-        trained_from: compare head outputs, too, because the second model was trained from the first.
+        trained_from: compare head outputs, too: the second model was trained from the first.
         rounding_floor: run the first model twice more, for the effect of rounding alone.
         progress: reporter of progress.
         options: options of `headbook.collect`, and ``base_url`` and ``force``.
@@ -161,7 +161,9 @@ def _two_models(
     """
     for name, values in (("models", models), ("tokenizers", tokenizers or (None, None))):
         if not isinstance(values, tuple | list) or len(values) != 2:
-            raise ConfigError(f"{name}: got {values!r:.100}, expected two")
+            kind = type(values).__name__
+            found = f"{len(values)} in a {kind}" if isinstance(values, tuple | list) else kind
+            raise ConfigError(f"{name}: got {found}, expected a tuple of two")
     sources: list[ModelSource] = []
     for model, tokenizer in zip(models, tokenizers or (None, None), strict=True):
         if not isinstance(model, str | Path):

@@ -1,7 +1,7 @@
 """The writer of sites: assets, pages, tables, figures, manifest and files for search engines.
 
-`SiteContents` declares the contents in which sites differ; `headbook.site.sites` has the sites of one
-study, of two studies, and of many checkpoints. Pages are drawn in one process or in several.
+`SiteContents` declares the contents in which sites differ; `headbook.site.sites` has the sites of
+one study, of two studies, and of many checkpoints. Pages are drawn in one process or in several.
 """
 
 import os

@@ -22,7 +22,7 @@ from headbook.errors import ConfigError, ModelError
 from headbook.model import attention_hook
 from headbook.model.checkpoint import CLS, LAST, MAX, MEAN, WEIGHTED
 from headbook.model.devices import OffloadPlace, pick_device, read_parameter
-from headbook.model.load import Model, WeightFacts, check_ids, from_network, load_model, quiet
+from headbook.model.load import Model, WeightFacts, check_ids, length_limits, load_model, quiet
 from headbook.progress import Progress
 
 UNNAMED = "in-memory model"  # name of a model whose configuration names no checkpoint
@@ -143,29 +143,34 @@ class ModelObject:
         Raises:
             ModelError: the object cannot be read; the message says why and what to do.
         """
-        attention_hook.register()
         if any(module.training for module in self.network.modules()):
             progress.message(
                 f"{self.name}: the model is in training mode; it is read in evaluation mode, "
                 "without dropout, and stays in training mode itself"
             )
-        with quiet(verbose=False):
-            network = _merged(_shared_copy(self.network), self.name)
-            revision = f"sha256:{weights_hash(network, progress)}"
-            network.set_attn_implementation("eager")
-            network.set_attn_implementation(attention_hook.NAME)  # stays "eager" if not supported
-        network.eval()
-        check_ids(self.name, network, self.tokenizer)
+        check_ids(self.name, self.network, self.tokenizer)
         place = pick_device(self.device if device == "auto" else device)
+        with quiet(verbose=False):
+            network = _merged(_shared_copy(self.network), self.name).eval()
+            attention_hook.register()
+            for implementation in ("eager", attention_hook.NAME):  # "eager" if not supported
+                network.set_attn_implementation(implementation)
+        revision = f"sha256:{weights_hash(network, progress)}"
         _convert(network, getattr(torch, dtype), place)
-        tokenizer = copy.deepcopy(self.tokenizer)
-        headless = ""
-        if network.get_output_embeddings() is None:
-            headless = f"the model is a {type(network).__name__} without a language-model head"
-        return replace(
-            from_network(network, tokenizer, self.name, revision, place, WeightFacts((), ())),
-            headless=headless,
+        tokenizer, has_head = copy.deepcopy(self.tokenizer), network.get_output_embeddings()
+        max_length, positions = length_limits(network, tokenizer)
+        reason = f"the model is a {type(network).__name__} without a language-model head"
+        return Model(
+            name=self.name,
+            revision=revision,
+            network=network,
+            tokenizer=tokenizer,
+            max_length=max_length,
+            device=place,
+            weights=WeightFacts((), ()),
+            headless=reason if has_head is None else "",
             pooling=self.pooling,
+            positions=positions,
             configuration=_configuration(self.network),
         )
 
