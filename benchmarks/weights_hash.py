@@ -40,7 +40,7 @@ def main() -> None:
             "megabytes at a time": HASH_BYTES >> 20,
             "seconds a gigabyte": round(min(seconds) / size * 1e9, 2),
         }
-        print(json.dumps(row))
+        print(json.dumps(row))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 ```python
 import headbook
 
-study = headbook.collect(["The cat sees a dog."], model=model, tokenizer=tokenizer)
-study.heads                             # a pandas frame: a row per head, metric, view and label
-headbook.render(study, "site").show()   # pages that open with a double click
+study = headbook.collect(["sentences.txt"], model="bert-base-uncased")
+study.heads                      # a pandas frame: one row per head, metric, view and label
+headbook.render(study, "site")   # pages that open with a double click
 ```
 """
 

@@ -69,11 +69,13 @@ class Messages(NoProgress):
         self.failing, self.lines, self.stages = failing, list[str](), list[str]()
 
     def stage(self, name: str, amount: int) -> None:
+        """Note the stage, or fail."""
         self.stages.append(name)
         if name == self.failing:
             raise RuntimeError(name)
 
     def message(self, text: str) -> None:
+        """Note the line."""
         self.lines.append(text)
 
 
@@ -171,16 +173,16 @@ def test_rotary_frequencies_keep_their_precision_in_another_dtype(
 
 def test_a_model_in_training_mode_is_told_and_read_without_dropout(make: Make) -> None:
     model, tokenizer = make("bert")
-    quiet, told = Messages(), Messages()
+    quiet, training = Messages(), Messages()
     first = headbook.collect(TEXTS, model=model, tokenizer=tokenizer, progress=quiet, **QUICK)
     model.train()
-    second = headbook.collect(TEXTS, model=model, tokenizer=tokenizer, progress=told, **QUICK)
+    second = headbook.collect(TEXTS, model=model, tokenizer=tokenizer, progress=training, **QUICK)
     assert quiet.lines == []
-    assert told.lines == [
+    assert training.lines == [
         f"{first.manifest.model.name}: the model is in training mode; it is read in evaluation "
         "mode, without dropout, and stays in training mode itself"
     ]
-    assert "hash of the weights" in told.stages
+    assert "hash of the weights" in training.stages
     assert first.heads.equals(second.heads)
 
 
@@ -343,7 +345,7 @@ LINES: dict[str, tuple[Callable[[Any, Any], dict[str, Any]], str]] = {
     ),
     "a state that cannot be copied": (
         lambda model, tokenizer: {
-            "model": (setattr(model, "kept", [2 * next(model.parameters())]), model)[1],
+            "model": (vars(model).update(kept=[2 * next(model.parameters())]), model)[1],
             "tokenizer": tokenizer,
         },
         "model 'gpt2': the object cannot be copied without its weights (Only Tensors created "

@@ -58,7 +58,7 @@ def test_from_a_model_and_a_table_to_a_site(model: Any, tokenizer: Any) -> None:
     table = pd.DataFrame({"words": TEXTS, "label": ["x", "y", "x"]})
     study = headbook.collect(table, model=model, tokenizer=tokenizer, text_column="words", **QUICK)
     assert [file.name for file in study.manifest.inputs] == ["in-memory table"]
-    assert {group for group in study.groups["group"]} >= {"x", "y"}
+    assert set(study.groups["group"]) >= {"x", "y"}
     assert not [*Path().iterdir()]
     site = headbook.render(study, "site")
     assert isinstance(site, headbook.Site)
@@ -95,7 +95,7 @@ def test_texts_of_a_file_give_the_numbers_of_texts_in_memory(model: Any, tokeniz
 
 
 def test_two_objects_are_compared(model: Any, tokenizer: Any, folder: Path) -> None:
-    other = AutoModelForCausalLM.from_pretrained(folder)
+    other: Any = AutoModelForCausalLM.from_pretrained(folder)
     with torch.no_grad():
         other.transformer.h[1].attn.c_attn.weight.mul_(1.5)
     both = {"tokenizers": (tokenizer, tokenizer), "rounding_floor": False, **QUICK}
@@ -149,11 +149,11 @@ def test_a_site_is_shown_in_a_frame_of_a_notebook(
     assert isinstance(ipython, ModuleType)
     shell = ipython.core.interactiveshell.InteractiveShell.instance()
     monkeypatch.setattr(shell, "kernel", object(), raising=False)
-    shown: list[Any] = []
-    monkeypatch.setattr(ipython.display, "display", shown.append)
+    frames: list[Any] = []
+    monkeypatch.setattr(ipython.display, "display", frames.append)
     site = headbook.build(TEXTS, "site", model=model, tokenizer=tokenizer, **QUICK)
     site.show()
-    assert [frame.src for frame in shown] == ["site/index.html"]
+    assert [frame.src for frame in frames] == ["site/index.html"]
     assert "IPython" in sys.modules
 
 

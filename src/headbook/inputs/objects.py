@@ -63,7 +63,7 @@ class ObjectSource:
         Raises:
             InputError: the column of the text is missing, or a value is no text.
         """
-        rows = map(_row_of, self.items)
+        rows: Iterator[Mapping[str, Any]] = map(_row_of, self.items)
         if self.name == TABLE:
             check_header([*map(str, self.items.columns)], self.name, self.column)
             rows = _table_rows(self.items)

@@ -70,7 +70,7 @@ TRIAL_SENTENCES = 2  # sentences on which it is tested whether a pass can begin 
 
 def collect(
     inputs: Any,
-    config: Config | None = None,
+    config: Any = None,
     *,
     model: Any = None,
     tokenizer: Any = None,
@@ -92,7 +92,7 @@ def collect(
         inputs: a list of texts, of (source, target) pairs or of dicts; a `pandas.DataFrame`; a
             dataset of Hugging Face; or files, folders and ids of datasets, where ``-`` is standard
             input. See `headbook.inputs.input_sources` for a list of `str`.
-        config: options as one value; or give them by name.
+        config: options as one `headbook.config.Config`; or give them by name.
         model: a `transformers.PreTrainedModel`, a `peft.PeftModel`, or a name.
         tokenizer: the tokenizer of a model object; a name replaces the tokenizer of a name.
         progress: reporter of the run's progress.

@@ -150,9 +150,7 @@ def _two_studies(inputs: Any) -> tuple[Study, Study]:
     return a, b
 
 
-def _two_models(
-    models: tuple[Any, Any], tokenizers: tuple[Any, Any] | None
-) -> tuple[ModelSource, ModelSource]:
+def _two_models(models: Any, tokenizers: Any) -> tuple[ModelSource, ModelSource]:
     """Return two models as names or as objects with their tokenizers.
 
     Raises:
