@@ -35,8 +35,7 @@ from headbook.model.load import Model, load_model
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts, random_sequences
 from headbook.passes.model_checks import verify_attention
-from headbook.schema import Replacement, SinkView
-from headbook.study.sentence_data import HeadName, heads_of
+from headbook.schema import HeadName, Replacement, SinkView, heads_of
 from headbook.text.annotate import NO_ANNOTATOR, Annotator
 from headbook.text.batch import Batch, batches_by_tokens
 

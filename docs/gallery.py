@@ -19,7 +19,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from headbook.report.wording import head_name, head_page
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 
 Theme = Literal["light", "dark"]
 

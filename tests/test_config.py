@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import headbook
-from headbook.config import Config, flag, read_notes
+from headbook.config import Config, flag
 from headbook.errors import ConfigError, HeadbookError
+from headbook.option_values import read_notes
 
 
 def written(folder: Path, text: str) -> Path:

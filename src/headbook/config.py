@@ -6,11 +6,10 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from headbook import option_values
 from headbook.errors import ConfigError
-from headbook.option_values import DEVICES, DTYPES, OFFLOADS, PRECISIONS
+from headbook.option_values import DEVICES, DTYPES, OFFLOADS, PRECISIONS, TASKS
 from headbook.schema import Baseline
 
 FACETS = ("label", "language", "genre", "split")  # columns that group sentences by default
@@ -157,7 +156,19 @@ class Config:
         "Smallest change by an ablation for which a sentence counts as changed, in the target's "
         "unit: 1 minus a cosine, or nats per token. Default: 1 % of the mean distance between two "
         "sentences or 0.5 % of the whole model's loss, but at least 10 times the change by "
-        "rounding weights to bfloat16.",
+        "rounding weights to bfloat16. Tasks keep their default margins.",
+    )
+    task: str = option(
+        "auto",
+        "Tasks on which heads are ablated as well, separated by commas: "
+        f"{', '.join(TASKS)}; 'auto': those that the model has a head for and the "
+        "input has columns for; or 'none'.",
+    )
+    label_column: str = option("label", "Column with the true labels of texts or tokens.")
+    acceptable: str | None = option(
+        None,
+        "Value of the acceptable sentence of a minimal pair, in the column 'acceptable' or else "
+        f"that of labels. Default: {', '.join(option_values.ACCEPTABLE)}.",
     )
     metrics: str = option("all", "Metrics to compute, separated by commas, or 'all'.")
     facet: str = option(
@@ -252,6 +263,7 @@ class Config:
             self._check(letters.isalnum(), name, "a language code such as 'en', or 'none'")
         self._check_sample()
         self._check_controls()
+        self._check_tasks()
         self._check_devices()
         self._check_base_url()
         in_range = self.margin is None or 0 < self.margin < float("inf")
@@ -289,6 +301,13 @@ class Config:
         expected = "off beside --control untrained, whose weights are in memory"
         self._check(in_memory, "offload", expected)
 
+    def _check_tasks(self) -> None:
+        """Refuse unknown tasks, and tasks without the ablation of heads."""
+        is_known = option_values.is_list_of_tasks(self.task)
+        self._check(is_known, "task", f"'auto', 'none' or some of {', '.join(TASKS)}")
+        can_ablate = self.importance != "off" or not option_values.named_tasks(self.task)
+        self._check(can_ablate, "task", "auto or none beside --importance off")
+
     def _check_devices(self) -> None:
         """Refuse unknown devices, and the address of a cluster without the engine ray."""
         are_devices = all(option_values.DEVICE_PATTERN.fullmatch(device) for device in self.devices)
@@ -298,11 +317,8 @@ class Config:
 
     def _check_base_url(self) -> None:
         """Refuse an address that is not one of a folder on the web."""
-        web = urlsplit(self.base_url or "https://localhost/")
-        is_web = web.scheme in {"http", "https"} and bool(web.netloc)
-        is_folder = not (web.query or web.fragment)
-        expected = "an address such as 'https://somebody.github.io/heads/'"
-        self._check(is_web and is_folder, "base_url", expected)
+        fits = self.base_url is None or option_values.is_web_folder(self.base_url)
+        self._check(fits, "base_url", "an address such as 'https://somebody.github.io/heads/'")
 
     def _check_letters(self, name: str) -> None:
         """Refuse text that UTF-8 cannot encode, and blank text except as the title."""
@@ -384,30 +400,9 @@ def read_toml(file: Path) -> dict[str, Any]:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{file.name}: {_read_failure(error)}; expected a TOML file of options"
+            f"{file.name}: {option_values.read_failure(error)}; expected a TOML file of options"
         ) from error
     return dict(_option_of_key(file, key, value) for key, value in table.items())
-
-
-def read_notes(file: Path | None) -> str:
-    """Return the text of the file given with ``--notes``; empty without a file.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    try:
-        return "" if file is None else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"--notes: {file}: {_read_failure(error)}; expected a Markdown file in UTF-8"
-        ) from error
-
-
-def _read_failure(error: Exception) -> str:
-    """Return the reason why a file cannot be read, without its name and without Python's words."""
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    return str(getattr(error, "strerror", None) or error)
 
 
 def _option_of_key(file: Path, key: str, value: object) -> tuple[str, object]:

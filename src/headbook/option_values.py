@@ -7,6 +7,7 @@ import re
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 from headbook.errors import ConfigError
 
@@ -15,6 +16,9 @@ DEVICE_PATTERN = re.compile(rf"{'|'.join(DEVICES)}|cuda:\d+")
 DTYPES = ("float32", "float64", "float16", "bfloat16")  # number formats of weights
 PRECISIONS = ("float32", "bfloat16")  # number formats of vocabulary products
 OFFLOADS = ("off", "auto", "disk")
+# Tasks in the order of pages, and values of --task that name none.
+TASKS, AUTO_TASKS, NO_TASKS = ("label", "preference", "answer", "patching"), "auto", "none"
+ACCEPTABLE = ("acceptable", "grammatical", "1", "true")  # values of acceptable sentences
 CHOICES = {  # options with a fixed set of values
     "dtype": DTYPES,
     "offload": OFFLOADS,
@@ -42,7 +46,13 @@ RANGES = {  # smallest and largest value
     "control_seeds": (1, 5),
     "seed": (0, MAX_SEED),
 }
-LIST_OPTIONS = {"metrics", "facet", "control", "device"}  # accept several values with commas
+LIST_OPTIONS = {
+    "metrics",
+    "facet",
+    "control",
+    "device",
+    "task",
+}  # accept several values with commas
 NUMBER_OR_WORD_OPTIONS = {"sentence_pages"}
 UNIT_BYTES = {"kb": 1e3, "mb": 1e6, "gb": 1e9}
 SIZE_PATTERN = re.compile(r"(\d+(?:\.\d+)?) ?([kmg]b)", re.IGNORECASE)
@@ -128,3 +138,44 @@ def creation_date() -> str:
             f"SOURCE_DATE_EPOCH: got {epoch!a}, expected whole seconds since 1970, up to the "
             "year 9999, or no such variable"
         ) from None
+
+
+def named_tasks(value: str) -> tuple[str, ...]:
+    """Return the tasks that a value of ``--task`` names, in the order of `TASKS`."""
+    names = {name.strip() for name in value.split(",")}
+    return tuple(task for task in TASKS if task in names)
+
+
+def is_list_of_tasks(value: str) -> bool:
+    """Whether a value of ``--task`` is 'auto', 'none' or a list of tasks."""
+    return value in {AUTO_TASKS, NO_TASKS} or {name.strip() for name in value.split(",")} <= {
+        *TASKS
+    }
+
+
+def is_web_folder(address: str) -> bool:
+    """Whether an address is one of a folder on the web."""
+    web = urlsplit(address)
+    has_place = web.scheme in {"http", "https"} and bool(web.netloc)
+    return has_place and not (web.query or web.fragment)
+
+
+def read_notes(file: Path | None) -> str:
+    """Return the text of the file given with ``--notes``; empty without a file.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        return "" if file is None else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"--notes: {file}: {read_failure(error)}; expected a Markdown file in UTF-8"
+        ) from error
+
+
+def read_failure(error: Exception) -> str:
+    """Return the reason why a file cannot be read, without its name and without Python's words."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return str(getattr(error, "strerror", None) or error)

@@ -250,6 +250,19 @@ class AblationTarget(StrEnum):
     """1 minus the cosine of a token's final states with and without the head."""
     EMBEDDING = "embedding"
     """1 minus the cosine of a text's embeddings with and without the head."""
+    LABEL = "label"
+    """Minus the log probability of the true label of a text or token, in nats."""
+    ACCURACY = "accuracy"
+    """Share of the labels that are right; the change is the whole model's share minus the other."""
+    PREFERENCE = "preference"
+    """Log probability of the acceptable sentence of a pair minus that of the other; lower is worse.
+
+    Changes are those of the whole model minus the ablated one, as for `ANSWER`.
+    """
+    ANSWER = "answer"
+    """Logit of the answer minus the logit of the wrong answer; lower is worse."""
+    PATCHING = "patching"
+    """Difference of the two logits in a run with the head output of another run."""
 
 
 class HeadCorrespondence(StrEnum):
@@ -308,6 +321,20 @@ class AttentionStack:
     def default_view(self) -> SinkView:
         """The view that pages show first."""
         return SinkView.NOSINK if self.causal else SinkView.RAW
+
+
+class HeadName(NamedTuple):
+    """A head of a model; layer and head are counted from 0."""
+
+    stack: str
+    layer: int
+    head: int
+
+
+def heads_of(stack: AttentionStack) -> list[HeadName]:
+    """Return the heads of a stack, layer by layer; layers without attention have none."""
+    heads = range(stack.n_heads)
+    return [HeadName(stack.name, layer, head) for layer in stack.attention_layers for head in heads]
 
 
 class HeadKey(NamedTuple):

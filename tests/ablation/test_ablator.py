@@ -23,8 +23,7 @@ from headbook.model.architecture import AttentionPlace, probe_architecture
 from headbook.model.intervention import make_patchable
 from headbook.model.load import load_model
 from headbook.model.logit_lens import LogitLens, make_logit_lens
-from headbook.schema import AblationTarget, AttentionStack, Replacement, Side
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AblationTarget, AttentionStack, HeadName, Replacement, Side
 from headbook.text.batch import Batch, PaddedTexts
 from headbook.text.tokens import TokenizedSentence
 from layers import Marks

@@ -16,8 +16,7 @@ from headbook.attention.views import ViewMasks
 from headbook.model.architecture import AttentionPlace
 from headbook.model.attention_hook import AttentionCall
 from headbook.model.intervention import HeadAblation
-from headbook.schema import AblationTarget, Replacement, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AblationTarget, HeadName, Replacement, SinkView
 
 __all__ = ["case"]
 

@@ -15,9 +15,8 @@ from headbook.ablation.attribution import direct_effects_by_token, has_direct_pa
 from headbook.ablation.importance import FULL
 from headbook.ablation.logit_targets import LogitTargets
 from headbook.ablation.missed_tokens import top_token_sums
-from headbook.schema import AblationTarget, Replacement
+from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation_tables import importance_table
-from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 
 __all__ = ["case"]

@@ -22,10 +22,9 @@ from headbook.ablation.head_sets import HeadGroup, matched_random_sets
 from headbook.ablation.importance import FAST, FULL, AblationPlan, NotEnoughMemory
 from headbook.ablation.replacements import OutputSums
 from headbook.ablation.sample import AblationSample
-from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import AblationReason, AblationResults, HeadSetKind
+from headbook.schema import AblationTarget, HeadName, Replacement
+from headbook.study.ablation.results import AblationReason, AblationResults, HeadSetKind
 from headbook.study.ablation_tables import head_groups_table, importance_table, pruning_table
-from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 
 __all__ = ["case"]

@@ -13,7 +13,7 @@ import headbook
 from headbook.errors import ConfigError
 from headbook.report.tables import STUDY_TABLES
 from headbook.site.export import write_tables
-from headbook.study.ablation import HeadSetKind
+from headbook.study.ablation.results import HeadSetKind
 from headbook.study.study import Study
 from machine import Lines
 

@@ -14,7 +14,7 @@ from headbook.pages.head_parts.tokens import top_tokens
 from headbook.passes import token_affinities
 from headbook.report.results import stack_results
 from headbook.run.collect import collect
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 from headbook.study.study import Study
 from headbook.study.token_sums import ANY_TOKEN, MIN_SENTENCES, Affinities
 from headbook.study.token_tables import TOP_TOKENS

@@ -8,7 +8,7 @@ from test_browser_maps import check_canvas
 
 from browser import Open
 from browser_views import cells, strength, switch
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 from sites import Site
 
 pytest_plugins = ["browser_windows"]

@@ -53,6 +53,14 @@ PARTS = {
     ("encoder", "data.html"): (".origin-row", "tr .number", "main details"),
     ("encoder", "about.html"): ("pre",),
     ("encoder", "404.html"): ("main a",),
+    ("circuit", "circuits.html"): (
+        ".feeds .plot svg",
+        "svg.walk",
+        "table.copymap",
+        "table.wrote",
+        "figure.lead svg.pl",
+    ),
+    ("circuit", "heads/L01-H01.html"): (".writes table.wrote", ".writes table.listed"),
     ("pair", "index.html"): (".claims", "table.wall", "ul.who svg", "ul.later"),
     ("pair", "alignment.html"): ("table.aligned", "figure.alignment svg", "figure.alignment img"),
     ("pair", "heads/cross-L00-H01.html"): (

@@ -26,8 +26,8 @@ from browser_views import (
 from headbook.charts.theme import LAYERS
 from headbook.report.head_facts import head_facts
 from headbook.report.results import stack_results
+from headbook.schema import HeadName
 from headbook.site.markup import script
-from headbook.study.sentence_data import HeadName
 from html_pages import data_file
 from sites import Site
 

@@ -17,7 +17,7 @@ from browser_views import cells, choose, map_of, pair, picture, ranked, ready, s
 from headbook.charts.theme import coarse, ink_steps, rgba_ramp
 from headbook.pages.parts import sentence_maps
 from headbook.report.wording import head_name
-from headbook.study.sentence_data import HeadName, heads_of
+from headbook.schema import HeadName, heads_of
 from naive_sentences import written
 from sites import Site, make_study
 

@@ -85,6 +85,11 @@ def test_help_of_the_program_names_every_command(run: Run) -> None:
         (["build", "x.txt"], "--out: got nothing, expected a folder to write"),
         (["build", "x.txt", "-o", "s", "--device=tpu"], "--device: got 'tpu', expected one of"),
         (["build", "x.txt", "-o", "s", "--metrics=depth"], "depth"),
+        (["build", "x.txt", "-o", "s", "--task=tagging"], "--task: got 'tagging', expected 'auto'"),
+        (
+            ["build", "x.txt", "-o", "s", "--task=label", "--importance=off"],
+            "--task: got 'label', expected auto or none beside --importance off",
+        ),
         (["build", "none.txt", "-o", "s"], "none.txt"),
         (["build", "x.txt", "-o", "."], r"\.: holds the input x\.txt"),
         (["build", "x.txt", "-o", "foreign"], "foreign: holds something that Headbook did not"),
@@ -332,6 +337,6 @@ def test_the_program_works_as_a_process(small_site: Site, tmp_path: Path) -> Non
     assert re.match(r"Built \d+ pages \(.*MB\) in .* s: ", line)
     stages = {line.partition(":")[0] for line in good.stderr.splitlines()}
     assert stages == {
-        "corpus", "sample", "sentences", "importance", "importance, fast",
+        "corpus", "sample", "sentences", "what heads write", "importance", "importance, fast",
         "overview, while the rest is made", "pages",
     }  # fmt: skip

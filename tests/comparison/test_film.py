@@ -34,9 +34,9 @@ from headbook.report.wording import head_name
 from headbook.run import models
 from headbook.run.arguments import list_checkpoints
 from headbook.run.models import study_of_checkpoint
+from headbook.schema import HeadName
 from headbook.site.sites import render_film
 from headbook.study.manifest import Check
-from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 from sites import Site
 

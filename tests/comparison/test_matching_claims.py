@@ -22,8 +22,7 @@ from headbook.comparison.matching_claims import (
 )
 from headbook.comparison.study_pair import StackPair, StudyPair
 from headbook.pages.parts.page import plain_text
-from headbook.schema import HeadKey, SinkView
-from headbook.study.sentence_data import heads_of
+from headbook.schema import HeadKey, SinkView, heads_of
 
 MAX_WORDS = 18
 THRESHOLD = 0.8

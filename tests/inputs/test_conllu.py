@@ -13,8 +13,7 @@ from headbook.pages.parts.page import gap_texts
 from headbook.pages.speech import speech_page
 from headbook.pages.syntax import syntax_page
 from headbook.report.results import StackResults
-from headbook.schema import MAX_OWN_NAMES, OTHER, RELATIONS, UPOS, AnnotationScheme
-from headbook.study.sentence_data import HeadName
+from headbook.schema import MAX_OWN_NAMES, OTHER, RELATIONS, UPOS, AnnotationScheme, HeadName
 
 
 def row(i: int | str, form: str, head: int | str = "_", **other: str) -> str:

@@ -39,7 +39,12 @@ def test_scores_equal_the_naive_computation(name: str, tiny_folder: Folder, tmp_
     (tmp_path / "some.txt").write_text("the cat sees\nthe dog runs\n")
     metrics = "duplicate_score,induction_score,previous_score"
     study = collect(
-        tmp_path / "some.txt", model=str(folder), dtype="float64", metrics=metrics, importance="off"
+        tmp_path / "some.txt",
+        model=str(folder),
+        dtype="float64",
+        metrics=metrics,
+        importance="off",
+        circuits="off",
     )
     bare = Bare.load(folder, pairs=tiny.ALL[name].pairs)
     special = set(bare.tokenizer.all_special_ids)

@@ -37,13 +37,12 @@ from headbook.pages.parts.page import plain_text
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import heads_by_value
 from headbook.report.wording import head_name, head_page, percent
-from headbook.schema import ResidualPoint, Side, SinkView
+from headbook.schema import HeadName, ResidualPoint, Side, SinkView
 from headbook.site.archive import pack_site
 from headbook.site.figures import write_comparison_figures
 from headbook.site.single_file import single_file_text
 from headbook.site.sites import render_comparison
 from headbook.study.buckets import MAX_BUCKETS
-from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 from headbook.text.batch import text_hash
 from html_pages import broken_links, data_file, digest, elements, html_of

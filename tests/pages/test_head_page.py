@@ -16,9 +16,9 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import stack_results
 from headbook.report.wording import interval_text, number, number_word, ordinal, percent
-from headbook.schema import Side
+from headbook.schema import HeadName, Side
 from headbook.study.exemplars import rank_by_weight
-from headbook.study.sentence_data import HeadName, Ranking
+from headbook.study.sentence_data import Ranking
 from html_pages import elements, html_of, text_of, written_html
 from printed_numbers import tree_of
 from sites import Site

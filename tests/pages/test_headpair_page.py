@@ -14,8 +14,8 @@ from headbook.comparison.drift import PATTERN_DRIFT, divergence_text
 from headbook.comparison.head_pairs import listed_sentences, paired_stacks
 from headbook.pages.comparison.sentencepair import sentencepair_pages, sentencepairs_page
 from headbook.report.wording import head_file, head_page
-from headbook.schema import SinkView
-from headbook.study.sentence_data import HeadName, MappedSentence, MapSample, heads_of
+from headbook.schema import HeadName, SinkView, heads_of
+from headbook.study.sentence_data import MappedSentence, MapSample
 from headbook.study.study import Study
 from html_pages import broken_links, data_file, elements, html_of, text_of
 from naive_comparison import divergence

@@ -32,9 +32,8 @@ from headbook.report.head_facts import (
 )
 from headbook.report.head_types import head_types, share_of_head
 from headbook.report.results import StackResults, stack_results
-from headbook.schema import SinkView
+from headbook.schema import SinkView, heads_of
 from headbook.study.ablation_tables import EFFECT
-from headbook.study.sentence_data import heads_of
 from html_pages import data_file
 from sites import Site
 

@@ -54,14 +54,13 @@ from headbook.report.findings.ablation import ablation_summary, answer
 from headbook.report.findings.finding import Link
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import stack_results
-from headbook.schema import AblationTarget
+from headbook.schema import AblationTarget, heads_of
 from headbook.site.sites import StudySite
 from headbook.site.writer import page_writer
-from headbook.study import ablation_tests
-from headbook.study.ablation import AblationReason, AblationResults, HeadSet, HeadSetKind
+from headbook.study.ablation import effect_tests
+from headbook.study.ablation.effect_tests import AblationVerdict
+from headbook.study.ablation.results import AblationReason, AblationResults, HeadSet, HeadSetKind
 from headbook.study.ablation_tables import HEAD_GROUPS, PRUNING, head_groups_table, pruning_table
-from headbook.study.ablation_tests import AblationVerdict
-from headbook.study.sentence_data import heads_of
 from headbook.study.study import Study
 from html_pages import elements, html_of, text_of
 from sites import Site
@@ -73,7 +72,7 @@ def plain(parts: Sentence) -> str:
 
 def with_layers(given: AblationResults, effects: np.ndarray) -> AblationResults:
     """Add one group for each layer. *Shape* of the effects: ``(sentence, layer)``."""
-    target = ablation_tests.ranked_target(given)
+    target = effect_tests.ranked_target(given)
     groups = tuple(
         HeadSet(HeadSetKind.GROUP, "self", f"layer {n}", 0, "mean") for n in range(effects.shape[1])
     )

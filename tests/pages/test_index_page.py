@@ -29,10 +29,9 @@ from headbook.report.families import families, in_page_words
 from headbook.report.findings import findings_of
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, stack_results
-from headbook.schema import AblationTarget, HeadKey, SinkView
+from headbook.schema import AblationTarget, HeadKey, HeadName, SinkView, heads_of
 from headbook.site.page_writer import PageWriter
 from headbook.site.registry import study_menu
-from headbook.study.sentence_data import HeadName, heads_of
 from headbook.study.study import Study
 from html_pages import data_file, elements, html_of, text_of
 from sites import Site

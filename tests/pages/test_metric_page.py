@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from chosen_results import Fake, fake_results
-from headbook.charts.metric import MAX_LAYERS, heads_plot
+from headbook.charts.heads import MAX_LAYERS, heads_plot
 from headbook.charts.plots import PlotMark
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import AttentionMetric, HeadMetric, LayerwiseMetric
@@ -60,7 +60,7 @@ def test_questions_and_variants_are_of_one_metric_each() -> None:
     questions = [metric.question for metric in METRICS.values()]
     assert len({*questions}) == len(questions)
     variants = {metric.id: metric.variant_of for metric in METRICS.values() if metric.variant_of}
-    assert len(variants) == 8
+    assert len(variants) == 10
     assert {*variants.values()} <= METRICS.keys()
     assert not {*variants.values()} & variants.keys()
 

@@ -34,7 +34,7 @@ from site_tables import Tables, missing_numbers, rounds_to
 from sites import EPOCH, Once, Site
 
 SAMPLE = Path(__file__).parents[2] / "sample_inputs/sentences.conllu"
-PAGES = ("index.html", "syntax.html", "importance.html")
+PAGES = ("index.html", "syntax.html", "importance.html", "circuits.html")
 HEADS = ("L02-H08", "L05-H05", "L00-H02")  # the best of a relation, the most needed, positional
 
 LAYERS = "names of layers and heads"
@@ -91,6 +91,7 @@ HINTS = (
         r"^attends to .*(?:\[CLS\]|special tokens|first token)",
         {"metric": ("sink_share",)},
     ),
+    Hint("", r"from B to A \(score »", {"metric": ("previous_score",), "label": ("",)}),
     Hint("", "mixes shares.*»", {"metric": ("type_shares",)}),
     Hint("", "(?:It|it) keeps »", {"claim": ("role: position",)}),
     Hint("Phrase trees", "", {"metric": ("phrase_trees",)}),
@@ -167,6 +168,14 @@ def test_every_number_of_a_small_site_is_in_a_table(any_site: Site) -> None:
                for n in numbers_of(any_site.folder, page)]  # fmt: skip
     assert len(numbers) > 100
     missing = missing_numbers(numbers, tables_of(any_site.folder))
+    assert not missing, f"{len(missing)} of {len(numbers)} in no table:\n" + "\n".join(missing)
+
+
+def test_every_number_of_a_site_with_circuits_is_in_a_table(circuit_site: Site) -> None:
+    pages = ("circuits.html", "heads/L01-H01.html", "heads/L00-H00.html")
+    numbers = [n for page in pages for n in numbers_of(circuit_site.folder, page)]
+    assert len(numbers) > 100
+    missing = missing_numbers(numbers, tables_of(circuit_site.folder))
     assert not missing, f"{len(missing)} of {len(numbers)} in no table:\n" + "\n".join(missing)
 
 

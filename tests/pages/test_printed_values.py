@@ -53,9 +53,9 @@ from headbook.report.wording import (
     visible,
     with_unit,
 )
-from headbook.schema import SinkView
+from headbook.schema import HeadName, SinkView
 from headbook.study.manifest import NotAvailable
-from headbook.study.sentence_data import HeadName, StoredText
+from headbook.study.sentence_data import StoredText
 from sites import Site
 
 NAN = math.nan

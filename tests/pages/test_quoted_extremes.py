@@ -18,8 +18,7 @@ from headbook.report.findings.attention import variability
 from headbook.report.findings.finding import choose_head
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import percent, tie_note, tied_places
-from headbook.schema import HeadKey, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadKey, HeadName, SinkView
 from sites import Site
 
 

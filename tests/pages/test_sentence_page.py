@@ -18,8 +18,9 @@ from headbook.pages.sentences import sentences_page
 from headbook.report.families import families
 from headbook.report.results import stack_results
 from headbook.report.wording import head_name, number
+from headbook.schema import HeadName
 from headbook.study.exemplars import ExemplarChoice, most_cited
-from headbook.study.sentence_data import UINT8_STEPS, HeadName, Ranking
+from headbook.study.sentence_data import UINT8_STEPS, Ranking
 from html_pages import data_file, text
 from sites import Site
 

@@ -44,9 +44,8 @@ from headbook.report.similar_heads import (
 from headbook.report.wording import VIEWS as NAMED
 from headbook.report.wording import head_name
 from headbook.run.collect import collect
-from headbook.schema import SinkView
+from headbook.schema import HeadName, SinkView
 from headbook.study.corpus_sums import HeadDistances, PairColumn
-from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 from headbook.study.tables import HELLINGER
 from html_pages import data_file, elements, html_of, text, text_of

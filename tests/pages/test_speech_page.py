@@ -37,8 +37,7 @@ from headbook.report.findings.finding import head_link
 from headbook.report.head_types import sink_remark
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import FEW_WORDS, number
-from headbook.schema import UPOS, HeadKey, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import UPOS, HeadKey, HeadName, SinkView
 from headbook.study.study import Study
 from html_pages import elements, html_of, text, text_of
 from layers import Marks, views_of

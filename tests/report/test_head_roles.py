@@ -20,8 +20,7 @@ from headbook.report.next_word_tests import TARGETS, NextWordTest
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
 from headbook.report.wording import whole_percent
-from headbook.schema import HeadKey, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.word_samples import FLOW_CELLS, FlowEstimates
 
 HEAD = HeadName("self", 0, 0)

@@ -14,7 +14,7 @@ from headbook.report.families import Family
 from headbook.report.head_facts import TYPE_WORDS, Fact, HeadFacts, has_clear_role, type_words
 from headbook.report.head_types import HeadType, OffSinkType, Share, TypeShares
 from headbook.report.roles import Claim, Role
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 
 HEAD = HeadName("self", 0, 0)
 NO_FACTS = HeadFacts(

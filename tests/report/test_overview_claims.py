@@ -33,9 +33,8 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.next_word_tests import TARGETS, NextWordTest
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import whole_percent
-from headbook.schema import AblationTarget, Baseline, BaselineRun, HeadKey, SinkView
-from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AblationTarget, Baseline, BaselineRun, HeadKey, HeadName, SinkView
+from headbook.study.ablation.results import AblationResults, HeadSet, HeadSetKind
 from headbook.study.study import Study
 from sites import Site
 

@@ -43,7 +43,7 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import interval_text
 from headbook.schema import HeadKey, SinkView
-from headbook.study.ablation import AblationResults
+from headbook.study.ablation.results import AblationResults
 from headbook.study.ablation_tables import HEAD_GROUPS
 
 SINKS = [[0.8, 0.6, 0.1, 0.2]]

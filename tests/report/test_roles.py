@@ -16,8 +16,7 @@ from headbook.report.relations import ENDS, TAGS, HeadRule, ends_of, head_rules,
 from headbook.report.results import StackResults
 from headbook.report.roles import Role, role_of
 from headbook.report.wording import WORD_CLASS_NOUNS, rule_phrase
-from headbook.schema import RELATIONS, UPOS, HeadKey, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import RELATIONS, UPOS, HeadKey, HeadName, SinkView
 
 HEAD = HeadName("self", 0, 0)
 RESIDUALS = ("vertical", "broad", "its maps are", "parks", "looks", "carries", "brings")

@@ -13,8 +13,7 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import ENDS
 from headbook.report.results import StackResults
-from headbook.schema import HeadKey, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadKey, HeadName, SinkView
 
 LABELS = ("case:to_head", "obj:to_head", "det:to_dependent")
 HEADS = ((0, 1), (1, 0), (1, 1))

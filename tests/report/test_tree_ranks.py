@@ -15,8 +15,7 @@ from headbook.report.trees import (
     is_ranked,
     plain_trees,
 )
-from headbook.schema import HeadKey, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadKey, HeadName, SinkView
 
 PLAIN = {"right_branching": 0.3, "left_branching": 0.1, "balanced": 0.4}
 

@@ -82,6 +82,7 @@ PARTS = {  # files of the sample inputs, and what stands between their texts
     "sentences.txt": "\n",
     "pairs.tsv": "\n",
     "minimal_pairs.jsonl": "\n",
+    "prompts.jsonl": "\n",
     "sentences.conllu": "\n\n",
 }
 OPTIONS = re.compile(r"--[\w-]+")

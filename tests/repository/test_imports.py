@@ -27,6 +27,7 @@ FOLDERS = [
     "study",
     "passes",
     "ablation",
+    "circuits",
     "report",
     "comparison",
     "run",

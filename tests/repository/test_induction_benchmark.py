@@ -12,8 +12,7 @@ import tiny
 from headbook.errors import ConfigError
 from headbook.model.load import load_model
 from headbook.model.tokenizer import SentenceTokenizer, random_sequences
-from headbook.schema import Replacement, Side
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName, Replacement, Side
 from headbook.text.annotate import NO_ANNOTATOR, Annotator
 
 

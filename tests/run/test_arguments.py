@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from headbook.config import Config, read_notes
+from headbook.config import Config
 from headbook.errors import ConfigError
+from headbook.option_values import read_notes
 from headbook.resources import folder
 from headbook.run.arguments import check_arguments
 

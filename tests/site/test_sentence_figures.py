@@ -14,10 +14,10 @@ from headbook.charts import AttentionLine, attention_lines, attention_map
 from headbook.errors import ConfigError
 from headbook.pages.parts.page import SiteFacts
 from headbook.report.results import stack_results
-from headbook.schema import Side
+from headbook.schema import HeadName, Side
 from headbook.site.attention_figures import single_name, stored_maps
 from headbook.site.figures import study_figures, write_figures
-from headbook.study.sentence_data import UINT8_STEPS, HeadName
+from headbook.study.sentence_data import UINT8_STEPS
 from headbook.study.study import Study
 from html_pages import differing, tree
 from pdf_files import letters

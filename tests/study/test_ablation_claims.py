@@ -10,7 +10,7 @@ from ablation_results import LOSS, SENTENCES, TOKENS, ablation_results, around
 from chosen_results import Fake, fake_results
 from headbook.report.claims.ablation import EMPTY_ROW, ablation_tests
 from headbook.schema import AblationTarget, HeadKey, SinkView
-from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
+from headbook.study.ablation.results import AblationResults, HeadSet, HeadSetKind
 from headbook.study.study import Study
 
 KEYS = (

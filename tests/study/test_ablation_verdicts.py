@@ -11,14 +11,8 @@ from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.intervals import share_upper_bound
 from headbook.analysis.multiple_testing import bootstrap_p_above, bootstrap_t
 from headbook.schema import AblationTarget
-from headbook.study import ablation_tests
-from headbook.study.ablation import (
-    AttributionKey,
-    HeadSet,
-    HeadSetKind,
-)
-from headbook.study.ablation_tables import head_groups_table, importance_table
-from headbook.study.ablation_tests import (
+from headbook.study.ablation import effect_tests
+from headbook.study.ablation.effect_tests import (
     AblationVerdict,
     audit,
     effect_interval,
@@ -26,6 +20,8 @@ from headbook.study.ablation_tests import (
     head_effects,
     removable_share,
 )
+from headbook.study.ablation.results import AttributionKey, HeadSet, HeadSetKind
+from headbook.study.ablation_tables import head_groups_table, importance_table
 
 
 def naive_verdict(own: list[float], margin: float, heads: int) -> tuple[int, float, float, str]:
@@ -96,7 +92,7 @@ def test_an_empty_half_has_no_effect_and_no_interval() -> None:
     few = ablation_results(around(0.5)[:2])
     few = replace(few, content_hash=np.zeros(2, np.uint64))
     assert not (few.half == 1).any()
-    assert np.isnan(ablation_tests.held_out(few, AblationTarget.LOSS, 0)).all()
+    assert np.isnan(effect_tests.held_out(few, AblationTarget.LOSS, 0)).all()
 
 
 def test_harmful_changes_sentences_and_holds_over_all_heads_at_once() -> None:
@@ -350,6 +346,6 @@ def test_nothing_makes_empty_tables() -> None:
     assert head_groups_table(None).empty
     assert not importance_table(ablation_results(around(0.0))).empty
     assert (
-        ablation_tests.ranked_target(ablation_results(around(0.0), AblationTarget.STATE))
+        effect_tests.ranked_target(ablation_results(around(0.0), AblationTarget.STATE))
         == AblationTarget.STATE
     )

@@ -3,15 +3,14 @@
 import numpy as np
 
 from headbook.analysis.accumulators import RatioSums
-from headbook.schema import AblationTarget
-from headbook.study.ablation import (
+from headbook.schema import AblationTarget, HeadName
+from headbook.study.ablation.results import (
     AblationReason,
     AblationResults,
     AttributionKey,
     HeadSet,
     HeadSetKind,
 )
-from headbook.study.sentence_data import HeadName
 
 SENTENCES, TOKENS, LOSS = 60, 10, 2.0  # the margin is 0.01 nats a token
 

@@ -37,6 +37,16 @@ TEXTS = ("stack", "metric", "view", "label", "claim", "split", "target", "replac
 RENAMED = {
     "words": {"class": "label", "state": "view"},
     "class_flows": {"ratio": "value", "share": "first"},  # the interval is that of the ratio
+    "composition": {  # the interval is that of the intervention
+        "value": "first",
+        "intervention": "value",
+        "random": "baseline_value",
+    },
+    "exemplar_tokens": {
+        "true_probability": "first",
+        "true_contribution": "second",
+        "key_rank": "score",
+    },
 }
 ASKED = {"class_flows"}  # tables of numbers that stand only where a hint names the table
 LARGE = {"nearest", "tokens", "types"}  # of single tokens, which no page of heads prints
@@ -132,6 +142,9 @@ def _labelled(name: str, table: pd.DataFrame) -> pd.DataFrame:
         names = [_names(table, which) for which in ("other_", "")]
         turned = table.assign(layer=table["other_layer"], head=table["other_head"], label=names[1])
         return pd.concat([table.assign(label=names[0]), turned], ignore_index=True)
+    if name == "composition":  # a pair belongs to both heads
+        lower = table.assign(layer=table["lower_layer"], head=table["lower_head"])
+        table = pd.concat([table, lower], ignore_index=True)
     if name in RENAMED:
         return table.rename(columns=RENAMED[name])
     if name == "tests":  # "3.1 times uniform attention" is of two cells of a row

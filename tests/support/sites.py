@@ -152,6 +152,19 @@ def decoder_site(made_once: Callable[..., Site]) -> Site:
 
 
 @pytest.fixture(scope="session")
+def circuit_site(once: Once, decoder_site: Site) -> Site:
+    """Return the site of the tiny GPT-2 with chosen results on what its heads read and write."""
+    from circuits import small_study
+
+    def fill(draft: Path) -> None:
+        study = small_study(decoder_site.study)
+        study.save(draft / "study")
+        headbook.render(study, draft / "site")
+
+    return Site("circuit", once("circuit-site", fill))
+
+
+@pytest.fixture(scope="session")
 def pair_site(made_once: Callable[..., Site]) -> Site:
     """Return the site of a tiny BART on pairs of texts, with some of the metrics."""
     return made_once("pair", metrics=PAIR_METRICS)

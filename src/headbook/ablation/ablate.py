@@ -28,9 +28,8 @@ from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts, sequence_limit, shorten_text
 from headbook.passes.model_checks import verify_attention
 from headbook.progress import NoProgress
-from headbook.schema import Replacement
-from headbook.study.ablation_tests import effect_interval
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName, Replacement
+from headbook.study.ablation.effect_tests import effect_interval
 from headbook.text.annotate import NO_ANNOTATOR, Annotator
 from headbook.text.batch import Batch, batches_by_tokens, token_hash
 

@@ -30,9 +30,13 @@ from headbook.attention.views import ViewMasks
 from headbook.model import attention_hook
 from headbook.model.architecture import AttentionPlace
 from headbook.model.forward import run_forward
-from headbook.model.intervention import HeadAblation, PatchableModel, ReplaceOutput
-from headbook.schema import AblationTarget, AttentionStack, Replacement, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.model.intervention import (
+    HeadAblation,
+    LayerStates,
+    PatchableModel,
+    ReplaceOutput,
+)
+from headbook.schema import AblationTarget, AttentionStack, HeadName, Replacement, SinkView
 from headbook.text.batch import Batch
 
 MAX_PASS_TOKENS = 2048  # tokens of a pass over copies of a batch, padding included
@@ -156,24 +160,15 @@ class HeadAblator:
         tokens, logits = np.zeros((2, len(scored), len(sets)))
         before = np.zeros(len(scored))
         draws = N_DONORS if replacement is Replacement.RESAMPLE else 1
-        max_sets = max(1, MAX_PASS_TOKENS // max(clean.shape[0] * clean.shape[1], 1))
-        for set_indices in _chunks_by_first_layer(sets, max_sets):
-            chosen_sets = [sets[index] for index in set_indices]
-            copies = masked.repeated(len(chosen_sets))
-            copied_states = states.repeated(len(chosen_sets))
-            head_masks = self._head_masks(copies, chosen_sets)
-            for draw in range(draws):
-                replace_output = self._replace_output(copies, replacement, means, donors, draw)
-                ablation = HeadAblation(head_masks, replace_output)
-                ablated = self.heads.run(copies, ablation, copied_states)
-                ablated = ablated.unflatten(0, (len(chosen_sets), -1))
-                changes = self.functions.changes(batch, clean, ablated)
-                for row, target in enumerate(self.functions.targets):
-                    sums = changes.sums[target].T.cpu().numpy()
-                    changes_by_target[row][:, set_indices] += sums / draws
-                tokens[:, set_indices] += changes.tokens.T.cpu().numpy() / draws
-                logits[:, set_indices] += changes.logits.T.cpu().numpy() / draws
-                before = changes.before.cpu().numpy()
+        passes = self.passes(masked, states, sets, replacement, means=means, donors=donors)
+        for set_indices, ablated in passes:
+            changes = self.functions.changes(batch, clean, ablated)
+            for row, target in enumerate(self.functions.targets):
+                sums = changes.sums[target].T.cpu().numpy()
+                changes_by_target[row][:, set_indices] += sums / draws
+            tokens[:, set_indices] += changes.tokens.T.cpu().numpy() / draws
+            logits[:, set_indices] += changes.logits.T.cpu().numpy() / draws
+            before = changes.before.cpu().numpy()
         full = self.functions.unablated(batch, clean)
         counts = self.functions.n_scored(batch).double().cpu().numpy()
         return BatchEffects(
@@ -184,6 +179,44 @@ class HeadAblator:
             half=batch.half,
             tokens=TokenChanges(batch.index[scored[:, 0]], scored[:, 1], before, tokens, logits),
         )
+
+    def passes(
+        self,
+        batch: Batch,
+        states: LayerStates,
+        sets: Sequence[HeadSet],
+        replacement: Replacement,
+        *,
+        means: MeanOutputs,
+        donors: DonorOutputs | None = None,
+    ) -> Iterator[tuple[list[int], torch.Tensor]]:
+        """Yield final states without some sets of heads, pass by pass.
+
+        Args:
+            batch: sentences, as `TargetFunctions.prepare_batch` returns them.
+            states: states of the unablated pass over the batch.
+            sets: heads of each set.
+            replacement: replacement of the head outputs; `Replacement.RESAMPLE` yields the passes
+                of each draw.
+            means: mean outputs over the sample.
+            donors: donors of `Replacement.RESAMPLE`.
+
+        Yields:
+            Indices of the sets of a pass, and final states. *Shape:* ``(set, sentence, token,
+            width)``.
+        """
+        clean = states.after[self.heads.read][-1]
+        max_sets = max(1, MAX_PASS_TOKENS // max(clean.shape[0] * clean.shape[1], 1))
+        for set_indices in _chunks_by_first_layer(sets, max_sets):
+            chosen_sets = [sets[index] for index in set_indices]
+            copies = batch.repeated(len(chosen_sets))
+            copied_states = states.repeated(len(chosen_sets))
+            head_masks = self._head_masks(copies, chosen_sets)
+            for draw in range(N_DONORS if replacement is Replacement.RESAMPLE else 1):
+                replace_output = self._replace_output(copies, replacement, means, donors, draw)
+                ablation = HeadAblation(head_masks, replace_output)
+                ablated = self.heads.run(copies, ablation, copied_states)
+                yield set_indices, ablated.unflatten(0, (len(chosen_sets), -1))
 
     def _head_masks(
         self, copies: Batch, sets: Sequence[HeadSet]

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from headbook.ablation.ablator import HeadAblator
@@ -30,8 +31,7 @@ from headbook.model.devices import read_parameter
 from headbook.model.forward import model_inputs
 from headbook.model.intervention import PatchableModel
 from headbook.model.probe import hidden_states_of
-from headbook.schema import AblationTarget, Replacement, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AblationTarget, HeadName, Replacement, SinkView
 from headbook.text.batch import Batch
 
 EstimateKey = tuple[AblationTarget, Replacement]
@@ -133,7 +133,7 @@ def gradient_estimates(
             grads = torch.autograd.grad(target.value, [*patched.added.values()], retain_graph=True)
             gradients = dict(zip(patched.added, grads, strict=True))
             if not target.squared:
-                gradient = _gradient(patched, gradients)
+                gradient = _gradient(patched, gradients, masked, batch)
             for replacement in replacements:
                 sums = concat_layers(
                     {
@@ -141,10 +141,28 @@ def gradient_estimates(
                         for place in gradients
                     }
                 )
-                estimates = sums**2 / 2 / N_DRAWS if target.squared else sums
-                key = target.target, replacement
+                sums = sums**2 / 2 / N_DRAWS if target.squared else sums
+                key, estimates = (target.target, replacement), _by_sentence(sums, masked, batch)
                 estimates_by_target[key] = estimates_by_target.get(key, 0) + estimates
     return GradientEstimates(ablator.head_names, gradient, estimates_by_target)
+
+
+def _by_sentence(table: Floats, prepared: Batch, batch: Batch) -> Floats:
+    """Sum the rows of a prepared batch by sentence.
+
+    Args:
+        table: numbers of each row. *Shape:* ``(row, head)``.
+        prepared: batch after `TargetFunctions.prepare_batch`.
+        batch: batch before.
+
+    Returns:
+        *Shape:* ``(sentence, head)``.
+    """
+    if len(prepared.index) == len(batch.index):
+        return table
+    sums = np.zeros((len(batch.index), table.shape[1]))
+    np.add.at(sums, (prepared.index[:, None] == batch.index).argmax(1), table)
+    return sums
 
 
 def _pass(ablator: HeadAblator, batch: Batch, patched: PatchedPass) -> tuple[Any, torch.Tensor]:
@@ -164,15 +182,19 @@ def _pass(ablator: HeadAblator, batch: Batch, patched: PatchedPass) -> tuple[Any
 
 
 def _gradient(
-    patched: PatchedPass, gradients: Mapping[AttentionPlace, torch.Tensor]
+    patched: PatchedPass,
+    gradients: Mapping[AttentionPlace, torch.Tensor],
+    prepared: Batch,
+    batch: Batch,
 ) -> dict[str, Floats]:
     """Return products of outputs and gradients, as in `GradientEstimates.gradient`."""
     by_token = {call: (patched.output[call] * gradients[call]).sum(-1) for call in gradients}
+    sums = {
+        "sentence": {call: products.sum(1) for call, products in by_token.items()},
+        "token": {call: products.abs().sum(1) for call, products in by_token.items()},
+    }
     return {
-        "sentence": concat_layers({call: products.sum(1) for call, products in by_token.items()}),
-        "token": concat_layers(
-            {call: products.abs().sum(1) for call, products in by_token.items()}
-        ),
+        name: _by_sentence(concat_layers(table), prepared, batch) for name, table in sums.items()
     }
 
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.attribution import has_direct_path
-from headbook.ablation.targets import N_DRAWS
-from headbook.schema import AblationTarget
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AblationTarget, HeadName
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +53,7 @@ def costs_of(ablator: HeadAblator, parameters: int, vocabulary: tuple[int, int])
     lm_head = ablator.functions.needs_lm_head
     product = vocabulary[0] * vocabulary[1] * lm_head
     layers = {name: len(layer) for name, layer in ablator.heads.architecture.layers.items()}
-    backward = N_DRAWS + lm_head
     share = product / (product + parameters)
     direct = AblationTarget.LOGIT in ablator.functions.targets and has_direct_path(ablator.heads)
+    backward = ablator.functions.backward_passes
     return AblationCosts(layers, bool(ablator.heads.slots), share, backward, direct)

@@ -9,9 +9,8 @@ from itertools import combinations
 import numpy as np
 
 from headbook.analysis.arrays import Floats
-from headbook.schema import Replacement
-from headbook.study.ablation import HeadSet, HeadSetKind
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName, Replacement
+from headbook.study.ablation.results import REVERSED, HeadSet, HeadSetKind
 
 N_RANDOM_ORDERS = 20  # random pruning orders
 STEP_PERCENT = 5  # per cent of the heads that one pruning step adds
@@ -117,7 +116,7 @@ def pruning_orders(
     orders: dict[str, list[HeadName]] = {}
     if effect:
         ascending = sorted(heads, key=lambda head: effect[head])
-        orders = {"ablation_effect": ascending, "reversed": ascending[::-1]}
+        orders = {"ablation_effect": ascending, REVERSED: ascending[::-1]}
     for name, scores in scores_by_name.items():
         orders[name] = sorted(heads, key=lambda head, scores=scores: scores[head])  # type: ignore[misc]
     if types:
@@ -129,6 +128,26 @@ def pruning_orders(
         HeadSet(HeadSetKind.ORDER, stack, name, len(members), Replacement.MEAN): members
         for name, order in orders.items()
         for members in _steps(order)
+    }
+
+
+def largest_sets(
+    heads: Sequence[HeadName], effect: Mapping[HeadName, float], n_heads: int
+) -> HeadSets:
+    """Return growing sets of the heads of largest effect, as the first steps of an order.
+
+    Args:
+        heads: all heads of the model.
+        effect: effect of ablating each head alone, of some heads.
+        n_heads: number of heads of the largest set.
+    """
+    stack = heads[0].stack if len({head.stack for head in heads}) == 1 else ALL_STACKS
+    order = sorted(effect, key=lambda head: -effect[head])[:n_heads]
+    return {
+        HeadSet(HeadSetKind.ORDER, stack, REVERSED, number, Replacement.MEAN): tuple(
+            sorted(order[:number])
+        )
+        for number in range(1, len(order) + 1)
     }
 
 

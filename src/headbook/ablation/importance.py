@@ -23,6 +23,7 @@ from headbook.ablation.costs import AblationCosts
 from headbook.ablation.head_sets import (
     HeadGroup,
     HeadSets,
+    largest_sets,
     matched_random_sets,
     n_dependent_sets,
     pair_sets,
@@ -38,20 +39,31 @@ from headbook.analysis.accumulators import SELECTION, RatioSums
 from headbook.analysis.arrays import Floats, Ints
 from headbook.errors import is_out_of_memory
 from headbook.model.load import Model, word_embedding
-from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import AblationReason, AblationResults, AttributionKey, HeadSetKind
+from headbook.schema import AblationTarget, HeadName, Replacement
+from headbook.study.ablation.effect_tests import ATTRIBUTION, COSINE_TARGETS
+from headbook.study.ablation.results import (
+    AblationReason,
+    AblationResults,
+    AttributionKey,
+    HeadSetKind,
+)
 from headbook.study.ablation_tables import GRADIENT
-from headbook.study.ablation_tests import ATTRIBUTION, COSINE_TARGETS
-from headbook.study.sentence_data import HeadName
 from headbook.text.batch import Batch
 
 FAST, FULL = "fast", "full"
 FAST_PASSES = 40.0  # most forward passes over the sample for single heads at the fast level
 # Random sets of a group: 100 at the full level, since another draw of 20 gave other verdicts.
 RANDOM_SETS = {FAST: 20, FULL: 100}
+# Nouns for a row of the results of a task.
+UNITS: dict[str, str] = {
+    AblationTarget.LABEL: "text",
+    AblationTarget.PREFERENCE: "pair",
+    AblationTarget.ANSWER: "prompt",
+}
 # Replacements of random sets.
 RANDOM_SET_REPLACEMENTS = {FAST: (Replacement.MEAN, Replacement.ZERO), FULL: tuple(Replacement)}
 N_ABLATED_FAST = 20  # heads of largest estimates, and as many random heads
+N_LARGEST = 10  # heads of largest effect on a task that the fast level ablates together
 FULL_REPLACEMENTS = (
     Replacement.MEAN,
     Replacement.ZERO,
@@ -94,6 +106,8 @@ class AblationPlan:
         seed: seed of random sets, orders and audited heads.
         groups: groups of heads that are ablated together.
         margin: margin of verdicts, in the unit of the target; None for the default.
+        task: name of the task whose target is measured; empty for the model's own targets. At the
+            fast level, growing sets of the heads of largest effect are ablated for tasks, too.
         advanced: progress callback; its argument is the number of sets ablated on one batch.
     """
 
@@ -104,6 +118,7 @@ class AblationPlan:
     seed: int
     groups: Sequence[HeadGroup] = ()
     margin: float | None = None
+    task: str = ""
     advanced: Steps = field(default=lambda _: None)
     _small: list[Batch] = field(default_factory=list)  # batches whose backward pass fits
 
@@ -112,10 +127,16 @@ class AblationPlan:
         """Number of forward passes and sentences, as a message."""
         sentences = len(self.sample.content_hash)
         about = "at most" if self.level == FAST else "about"
+        name = f"task {self.task}" if self.task else "importance"
         return (
-            f"importance, {self.level}: {about} {np.ceil(self.passes):,.0f} forward passes over "
-            f"{sentences:,} sentence{'s' * (sentences != 1)}"
+            f"{name}, {self.level}: {about} {np.ceil(self.passes):,.0f} forward passes over "
+            f"{sentences:,} {self.unit}{'s' * (sentences != 1)}"
         )
+
+    @property
+    def unit(self) -> str:
+        """Noun for a row of the results."""
+        return UNITS.get(self.task, "sentence")
 
     @property
     def passes(self) -> float:
@@ -125,8 +146,12 @@ class AblationPlan:
             self.costs.of(group.heads) * len(group.replacements) for group in self._with_random
         )
         if self.level == FAST:
-            return group_costs + min(
-                self.costs.fixed + sum(sorted(head_costs)[-2 * N_ABLATED_FAST :]), FAST_PASSES
+            return (
+                group_costs
+                + min(
+                    self.costs.fixed + sum(sorted(head_costs)[-2 * N_ABLATED_FAST :]), FAST_PASSES
+                )
+                + self._n_largest / 2  # on half of the sentences
             )
         dependent = n_dependent_sets(len(self.heads)) / 2  # on half of the sentences
         return self.costs.fixed + len(FULL_REPLACEMENTS) * sum(head_costs) + group_costs + dependent
@@ -138,11 +163,22 @@ class AblationPlan:
             2 * N_ABLATED_FAST if self.level == FAST else len(self.heads) * len(FULL_REPLACEMENTS)
         )
         n_group_sets = sum(len(group.replacements) for group in self._with_random)
-        n_later_sets = 0 if self.level == FAST else n_dependent_sets(len(self.heads))
+        n_later_sets = self._n_largest if self.level == FAST else n_dependent_sets(len(self.heads))
         n_batches, n_reported = len(self.sample.batches), len(self.sample.reported)
         return (
             min(max_single_sets, len(self.heads) * len(FULL_REPLACEMENTS)) + n_group_sets
         ) * n_batches + n_later_sets * n_reported
+
+    @property
+    def n_single(self) -> int:
+        """Largest number of heads that are ablated alone."""
+        n_heads = len(self.heads)
+        return min(2 * N_ABLATED_FAST, n_heads) if self.level == FAST else n_heads
+
+    @property
+    def _n_largest(self) -> int:
+        """Number of growing sets that the fast level ablates for tasks."""
+        return min(N_LARGEST, len(self.heads)) if self.task else 0
 
     @cached_property
     def heads(self) -> tuple[HeadName, ...]:
@@ -178,6 +214,10 @@ class AblationPlan:
             chosen = self._chosen(columns, estimates)
             picked = [head for head, reason in zip(self.heads, chosen, strict=True) if reason]
             self._ablate(table, single_head_sets(picked, [Replacement.MEAN]))
+            if self.task and self.sample.reported:
+                effect = table.selection_effects(self._ranking_target, Replacement.MEAN)
+                effects = dict(zip(picked, effect, strict=True))
+                self._ablate(table, largest_sets(self.heads, effects, N_LARGEST))
         else:
             chosen = np.full(len(self.heads), int(AblationReason.SELECTED))
             self._ablate(table, single_head_sets(self.heads, FULL_REPLACEMENTS))

@@ -58,6 +58,11 @@ class LogitTargets:
         """True: targets are computed from logits."""
         return True
 
+    @property
+    def backward_passes(self) -> int:
+        """One for the loss, and one for each draw of tokens."""
+        return N_DRAWS + 1
+
     def prepare_batch(self, batch: Batch) -> Batch:
         """Return the batch with scored tokens masked; unchanged if next tokens are predicted."""
         if self.mask is None:
@@ -155,42 +160,8 @@ class LogitTargets:
     def _by_token(
         self, batch: Batch, states: torch.Tensor, weights: Weights | None = None
     ) -> torch.Tensor:
-        """Return loss, KL divergence from the first pass, and logit at each scored token.
-
-        *Shape:* ``(3, pass, scored token)``.
-
-        Args:
-            batch: batch as it was before `prepare_batch`.
-            states: final states. *Shape:* ``(pass, sentence, token, width)``.
-            weights: context in which the logits of all passes but the first are computed.
-        """
-        true = self._true(batch)
-        is_scored = true >= 0
-        block_tokens = max(1, MAX_BLOCK_LOGITS // self.lens.size // len(states))
-        blocks = zip(
-            states[:, is_scored].split(block_tokens, 1),
-            true[is_scored].split(block_tokens),
-            strict=True,
-        )
-        parts = [states.new_zeros((3, len(states), 0), dtype=torch.float64)]
-        for rows, ids in blocks:
-            if weights is None:
-                logits = self._logits(rows)
-            else:
-                logits = self._logits(rows[:1])
-                with weights():
-                    logits = torch.cat([logits, self._logits(rows[1:])])
-            logs = logits.log_softmax(-1)
-            loss = -logs.gather(-1, ids.expand(len(logs), -1)[..., None])[..., 0]
-            divergence = (logs[:1].exp() * (logs[:1] - logs)).sum(-1)
-            centred = _centred(logits, ids.expand(len(logs), -1))
-            parts.append(torch.stack([loss, divergence, centred]).double())
-        return torch.cat(parts, 2)
-
-    def _logits(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return the logits of states. *Shapes:* ``(pass, row, width)``, ``(pass, row, entry)``."""
-        logits: torch.Tensor = self.lens.logits(rows.flatten(0, 1)).unflatten(0, rows.shape[:2])
-        return logits
+        """Return the numbers of `losses_by_token` at the scored tokens of a batch."""
+        return losses_by_token(self.lens, self._true(batch), states, weights)
 
     def _true(self, batch: Batch) -> torch.Tensor:
         """Return the true token of scored positions, else -1. *Shape:* ``(sentence, token)``."""
@@ -198,6 +169,48 @@ class LogitTargets:
         if self.mask is None:
             return self.lens.targets(texts)
         return torch.where(_masked(batch, texts), texts.ids, -1)
+
+
+def losses_by_token(
+    lens: LogitLens, true: torch.Tensor, states: torch.Tensor, weights: Weights | None = None
+) -> torch.Tensor:
+    """Return loss, KL divergence from the first pass, and centred logit at each scored token.
+
+    *Shape:* ``(3, pass, scored token)``.
+
+    Args:
+        lens: language-model head.
+        true: true token of scored positions, else -1. *Shape:* ``(sentence, token)``.
+        states: final states. *Shape:* ``(pass, sentence, token, width)``.
+        weights: context in which the logits of all passes but the first are computed.
+    """
+    is_scored = true >= 0
+    block_tokens = max(1, MAX_BLOCK_LOGITS // lens.size // len(states))
+    blocks = zip(
+        states[:, is_scored].split(block_tokens, 1),
+        true[is_scored].split(block_tokens),
+        strict=True,
+    )
+    parts = [states.new_zeros((3, len(states), 0), dtype=torch.float64)]
+    for rows, ids in blocks:
+        if weights is None:
+            logits = logits_of_passes(lens, rows)
+        else:
+            logits = logits_of_passes(lens, rows[:1])
+            with weights():
+                logits = torch.cat([logits, logits_of_passes(lens, rows[1:])])
+        logs = logits.log_softmax(-1)
+        loss = -logs.gather(-1, ids.expand(len(logs), -1)[..., None])[..., 0]
+        divergence = (logs[:1].exp() * (logs[:1] - logs)).sum(-1)
+        centred = _centred(logits, ids.expand(len(logs), -1))
+        parts.append(torch.stack([loss, divergence, centred]).double())
+    return torch.cat(parts, 2)
+
+
+def logits_of_passes(lens: LogitLens, rows: torch.Tensor) -> torch.Tensor:
+    """Return the logits of states. *Shapes:* ``(pass, row, width)``, ``(pass, row, entry)``."""
+    logits: torch.Tensor = lens.logits(rows.flatten(0, 1)).unflatten(0, rows.shape[:2])
+    return logits
 
 
 def target_functions(

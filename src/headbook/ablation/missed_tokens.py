@@ -7,7 +7,7 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats, Ints
 from headbook.schema import Side
-from headbook.study.ablation import MissedToken
+from headbook.study.ablation.results import MissedToken
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 N_LISTED_TOKENS = 10  # tokens that are listed for each head

@@ -11,9 +11,13 @@ from headbook.ablation.head_sets import HeadSets
 from headbook.ablation.missed_tokens import TokenChanges
 from headbook.analysis.accumulators import SELECTION, RatioSums, split_of
 from headbook.analysis.arrays import Floats, Ints
-from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import AblationResults, AttributionKey, HeadSetKind, MissedToken
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AblationTarget, HeadName, Replacement
+from headbook.study.ablation.results import (
+    AblationResults,
+    AttributionKey,
+    HeadSetKind,
+    MissedToken,
+)
 
 
 def changes_of_single_heads(

@@ -86,10 +86,17 @@ class TargetFunctions(Protocol):
 
     @property
     def needs_lm_head(self) -> bool:
-        """Whether it needs the language-model head."""
+        """Whether gradients need the whole network with its head."""
+
+    @property
+    def backward_passes(self) -> int:
+        """Number of backward passes of `differentiable`."""
 
     def prepare_batch(self, batch: Batch) -> Batch:
-        """Return the batch that the model reads, which may have mask tokens."""
+        """Return the batch that the model reads, which may have mask tokens.
+
+        A sentence may have several rows, which then have the index and the hash of the sentence.
+        """
 
     def n_scored(self, batch: Batch) -> torch.Tensor:
         """Return the number of scored tokens. *Shape:* ``(target, sentence)``."""
@@ -215,6 +222,11 @@ class StateTargets:
     def needs_lm_head(self) -> bool:
         """False: final states need no language-model head."""
         return False
+
+    @property
+    def backward_passes(self) -> int:
+        """Number of random directions."""
+        return N_DRAWS
 
     def prepare_batch(self, batch: Batch) -> Batch:
         """Return the batch unchanged."""

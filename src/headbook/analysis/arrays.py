@@ -17,6 +17,14 @@ def divide(top: ArrayLike, bottom: ArrayLike) -> Floats:
     return quotient
 
 
+def mean_ranks(values: Floats) -> Floats:
+    """Return ranks from 0; equal values have their mean rank."""
+    _, value_index, count = np.unique(values, return_inverse=True, return_counts=True)
+    last_rank = np.cumsum(count)
+    ranks: Floats = (last_rank - (count + 1) / 2)[value_index]
+    return ranks
+
+
 def effective_number(sizes: Floats) -> float:
     """Return the effective number of parts: the exponential of the entropy of their shares.
 

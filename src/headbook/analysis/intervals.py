@@ -38,6 +38,7 @@ SHARE_ROUNDING = 1e-14  # `ROUNDING` of shares, which may lie near 1 and vary li
 EDGE_DISTANCE = 1e-12  # distance from 0 or 1 that is rounding in double precision
 NEAR_ONE_DISTANCE = 1e-6  # from 1, within which an error is at least `MIN_ERROR_NEAR_ONE`
 MIN_ERROR_NEAR_ONE = 1e-7  # rounding of a number near 1 in single precision
+BOOTSTRAP_DRAWS = 2000  # samples of clusters behind the interval of a median
 TOKEN_COUNT_FACTOR = 1.5  # by which unequal numbers of tokens widen intervals of token classes
 
 Limits = tuple[ArrayLike, ArrayLike]  # least and largest possible value
@@ -245,3 +246,29 @@ def signed_ratio_interval(
     certain = (np.abs(total) > critical * error(d - d.mean(0))) & (count >= MIN_EFFECTIVE)
     low = np.where(certain, value - half_width, np.nan)
     return value, low, np.where(certain, value + half_width, np.nan)
+
+
+def median_interval(values: Floats, cluster: Ints, seed: int = 0) -> tuple[float, float]:
+    """Return the 95 % interval of a median, by drawing clusters with replacement.
+
+    NaN below `MIN_EFFECTIVE` clusters.
+
+    Args:
+        values: values of all clusters. *Shape:* ``(value,)``.
+        cluster: cluster of each value, such as its sentence. *Shape:* ``(value,)``.
+        seed: seed of the draws.
+    """
+    numbers, cluster_index = np.unique(cluster, return_inverse=True)
+    n_clusters = len(numbers)
+    if n_clusters < MIN_EFFECTIVE:
+        return np.nan, np.nan
+    shares = np.full(n_clusters, 1 / n_clusters)
+    times = np.random.default_rng(seed).multinomial(n_clusters, shares, BOOTSTRAP_DRAWS)
+    order = np.argsort(values, kind="stable")
+    below = times[:, cluster_index[order]].cumsum(1)
+    middle = below[:, -1:] / 2
+    lower, upper = (
+        values[order][reached.argmax(1)] for reached in (below >= middle, below > middle)
+    )
+    low, high = np.percentile((lower + upper) / 2, (2.5, 97.5))
+    return float(low), float(high)

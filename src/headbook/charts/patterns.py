@@ -27,8 +27,7 @@ from headbook.report.linked_rows import head_row, layer_row
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, number, signed
 from headbook.report.wording import percent as share_text
-from headbook.schema import HeadKey, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadKey, HeadName, SinkView
 
 OFFSET_HEIGHT, LAYER_HEIGHT = 330, 300  # pixels
 N_OFFSETS = 13  # offsets that the chart shows

@@ -214,7 +214,9 @@ def printed_style(*, narrow: bool) -> str:
         f".iv.weak{{stroke:{STRONG};stroke-dasharray:3 3}}"
         f".at-phone,.at-wide{hidden}{{display:none}}"
         f".halo{{paint-order:stroke;stroke:{PRINTED_PAPER};stroke-width:4}}"
-        ".ln{fill:none;stroke-width:2.4}.ln.faint{stroke-width:1.3;opacity:0.5}.thin{fill:none;opacity:0.34}.bd{opacity:0.13}"
+        ".ln{fill:none;stroke-width:2.4}"
+        + "".join(f".e{n}{{stroke-width:{n}}}" for n in range(1, 13))
+        + ".ln.faint{stroke-width:1.3;opacity:0.5}.thin{fill:none;opacity:0.34}.bd{opacity:0.13}"
     ]
     for name, colour in colours.items():
         rules.append(

@@ -35,12 +35,11 @@ from headbook.report.linked_rows import LinkedNumber, head_row, layer_row
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, interval_text, number
 from headbook.report.wording import percent as share_text
-from headbook.schema import Replacement
-from headbook.study import ablation_tests
-from headbook.study.ablation import AblationResults
+from headbook.schema import HeadName, Replacement
+from headbook.study.ablation import effect_tests
+from headbook.study.ablation.effect_tests import ATTRIBUTION
+from headbook.study.ablation.results import AblationResults
 from headbook.study.ablation_tables import EFFECT, ESTIMATED, EXACT
-from headbook.study.ablation_tests import ATTRIBUTION
-from headbook.study.sentence_data import HeadName
 
 SINK_HEIGHT = 380  # pixels
 MAX_LINKED_HEADS = 150  # heads of a stack that are drawn one by one
@@ -245,7 +244,7 @@ def change_rows(results: StackResults) -> pd.DataFrame:
     """
     ablation = results.study.corpus_sums.ablation
     assert ablation is not None
-    target, factor = ablation_tests.ranked_target(ablation), unit_factor(ablation)
+    target, factor = effect_tests.ranked_target(ablation), unit_factor(ablation)
     rows: list[dict[str, Any]] = []
     if group := rows_together(results):
         row: dict[str, Any] = {"heads": TOGETHER, "layer": math.nan, "head": math.nan}
@@ -281,8 +280,8 @@ def change_plot(results: StackResults, name: str, caption: str) -> Plot:
     ablation = results.study.corpus_sums.ablation
     assert ablation is not None
     rows = change_rows(results)
-    target = ablation_tests.ranked_target(ablation)
-    margin = ablation_tests.equivalence_margin(ablation, target) * unit_factor(ablation)
+    target = effect_tests.ranked_target(ablation)
+    margin = effect_tests.equivalence_margin(ablation, target) * unit_factor(ablation)
     values = rows[[*CHANGES]].to_numpy(float)
     largest = float(np.nanmax([*rows["change_high"], *values.ravel(), margin]))
     top = math.ceil(math.log10(largest)) if largest > 0 else 0
@@ -322,7 +321,7 @@ def _change_marks(
     results: StackResults, ablation: AblationResults, row: Mapping[Any, Any], x: float, scale: Scale
 ) -> Iterator[str | PlotMark]:
     """Yield both changes of a head, or of all together, each with a link to its row."""
-    target = ablation_tests.ranked_target(ablation)
+    target = effect_tests.ranked_target(ablation)
     ends = [scale(row[name]) for name in CHANGES if not math.isnan(row[name])]
     yield (f'<line class="ld" x1="{percent(x)}" x2="{percent(x)}" y1="{min(ends):.1f}" '
            f'y2="{max(ends):.1f}"/>')  # fmt: skip

@@ -56,8 +56,7 @@ from headbook.report.wording import (
     p_text,
     percent,
 )
-from headbook.schema import AttentionStack, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AttentionStack, HeadName, SinkView
 from headbook.study.tables import RowKey
 
 NAMED = 3  # heads that a claim names

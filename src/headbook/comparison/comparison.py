@@ -28,7 +28,7 @@ from headbook.comparison.matching import MatchedHeads, matched_heads
 from headbook.comparison.study_pair import StackPair, StudyPair, pair_studies
 from headbook.metrics import all_metrics
 from headbook.schema import AblationTarget, HeadCorrespondence
-from headbook.study.ablation import AblationResults
+from headbook.study.ablation.results import AblationResults
 from headbook.study.study import Study
 from headbook.study.tables import (
     HEAD_COLUMNS,

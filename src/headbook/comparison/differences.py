@@ -22,7 +22,7 @@ from headbook.comparison.study_pair import StackPair, StudyPair
 from headbook.metrics import all_metrics
 from headbook.metrics.base import SampledMetric
 from headbook.schema import HeadKey, IntervalRule, SinkView, TokenKey
-from headbook.study.ablation import AblationResults, HeadSetKind
+from headbook.study.ablation.results import AblationResults, HeadSetKind
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.buckets import BucketSums
 from headbook.study.corpus_sums import SENTENCE_ROW, SampleSums, statistics

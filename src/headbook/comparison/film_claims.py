@@ -41,8 +41,7 @@ from headbook.report.wording import (
     number_word,
     percent,
 )
-from headbook.schema import AttentionStack
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AttentionStack, HeadName
 
 MIN_CHANGE = 0.1  # of a share, for a claim
 MARGIN = 0.1  # within which a share counts as kept

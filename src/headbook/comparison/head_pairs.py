@@ -24,15 +24,8 @@ from headbook.comparison.differences import HeadDifferences
 from headbook.comparison.matching import MatchedHeads, Span, shared_words, token_rows, word_rows
 from headbook.comparison.study_pair import StackPair, StudyPair
 from headbook.report.results import StackResults, stack_results
-from headbook.schema import SinkView
-from headbook.study.sentence_data import (
-    UINT8_STEPS,
-    HeadName,
-    MappedSentence,
-    StoredSentence,
-    StoredText,
-    heads_of,
-)
+from headbook.schema import HeadName, SinkView, heads_of
+from headbook.study.sentence_data import UINT8_STEPS, MappedSentence, StoredSentence, StoredText
 from headbook.study.study import Study
 
 SentenceMaps = tuple[MappedSentence, MappedSentence]

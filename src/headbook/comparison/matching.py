@@ -24,8 +24,8 @@ from headbook.analysis.head_matching import (
     split_half_agreement,
 )
 from headbook.comparison.study_pair import StackPair, StudyPair
-from headbook.schema import AttentionStack, Side, SinkView
-from headbook.study.sentence_data import HeadName, MappedSentence, StoredText, heads_of
+from headbook.schema import AttentionStack, HeadName, Side, SinkView, heads_of
+from headbook.study.sentence_data import MappedSentence, StoredText
 
 Span = tuple[int, int]
 

@@ -35,8 +35,7 @@ from headbook.report.wording import (
     percent,
     tied_places,
 )
-from headbook.schema import SinkView
-from headbook.study.sentence_data import heads_of
+from headbook.schema import SinkView, heads_of
 
 MEDIANS = (  # metric, view and label, whose median it is, and how a difference is read
     (ids.SINK_SHARE, SinkView.RAW, "", "head", "gives the sink {} points {} of its attention",

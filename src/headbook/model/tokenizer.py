@@ -396,7 +396,7 @@ def random_sequences(encoder: SentenceTokenizer, seed: int) -> Iterator[Tokenize
     fewer tokens, or has fewer ordinary ones. Source and target of encoder-decoders differ.
     """
     rng = np.random.default_rng(seed)
-    ordinary, prefix, suffix = _ordinary_and_added(encoder.model)
+    ordinary, prefix, suffix = ordinary_and_added(encoder.model)
     max_period = (encoder.limit - len(prefix) - len(suffix) - 1) // 2
     period = max(min(MAX_PERIOD_TOKENS, max_period, len(ordinary)), 1)
     for number in range(N_RANDOM_SEQUENCES):
@@ -410,7 +410,7 @@ def random_sequences(encoder: SentenceTokenizer, seed: int) -> Iterator[Tokenize
 def probe_texts(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
     """Return random texts of several lengths, the last three of one length, for both sides."""
     rng = np.random.default_rng(0)
-    ordinary, prefix, suffix = _ordinary_and_added(encoder.model)
+    ordinary, prefix, suffix = ordinary_and_added(encoder.model)
     max_tokens = max(encoder.limit - len(prefix) - len(suffix) - 1, 1)
     texts = []
     for number, length in enumerate(PROBE_LENGTHS):
@@ -423,7 +423,7 @@ def probe_texts(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
     return texts
 
 
-def _ordinary_and_added(model: Model) -> tuple[NDArray[np.int64], list[int], list[int]]:
+def ordinary_and_added(model: Model) -> tuple[NDArray[np.int64], list[int], list[int]]:
     """Return the ordinary tokens, and the tokens added before and after a text."""
     tokenizer, config = model.tokenizer, model.config.to_dict()
     special = {*special_ids(tokenizer), *tokenizer.all_special_ids}

@@ -25,11 +25,15 @@ from transformers import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
     MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
 )
 
 from headbook.errors import ModelError
@@ -164,7 +168,8 @@ def load_with_lm_head(
 ) -> tuple[Any, dict[str, Any], str]:
     """Load a network with its language-model head, or without a head that the checkpoint lacks.
 
-    Encoder-decoders always keep their head, since targets are generated with it.
+    A checkpoint of a classifier is loaded with its classification head. Encoder-decoders always
+    keep their language-model head, since targets are generated with it.
 
     Args:
         folder: folder of the checkpoint.
@@ -202,6 +207,13 @@ def load_with_lm_head(
         )
         return network_and_report
 
+    classifier = _classifier_loader(config) if gguf is None else None
+    if classifier is not None:
+        network, report = load(classifier)
+        has_body = network.base_model is not network
+        if has_body and not _headless(network, report["missing_keys"]):
+            kind = type(network).__name__
+            return network, report, f"the checkpoint has a classification head ({kind})"
     loader = _head_loader(config)
     if loader is None:
         return *load(AutoModel), f"'{config.model_type}' has no language-model head"
@@ -223,6 +235,32 @@ def _head_loader(config: Any) -> Any:
     # Multimodal models, whose text model runs on text alone.
     has_images = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
     return AutoModelForImageTextToText if has_images else None
+
+
+TEXT_CLASSIFIER, TOKEN_CLASSIFIER = "ForSequenceClassification", "ForTokenClassification"
+CLASSIFIERS = {  # endings of the names of classes with a classification head
+    TEXT_CLASSIFIER: (
+        AutoModelForSequenceClassification, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    ),
+    TOKEN_CLASSIFIER: (AutoModelForTokenClassification, MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING),
+}  # fmt: skip
+
+
+def _classifier_loader(config: Any) -> Any:
+    """Return transformers' class for a checkpoint of a classifier, or None for others."""
+    if config.is_encoder_decoder:  # targets are generated with the language-model head
+        return None
+    for ending, (loader, mapping) in CLASSIFIERS.items():
+        names = config.architectures or ()
+        if type(config) in mapping and any(name.endswith(ending) for name in names):
+            return loader
+    return None
+
+
+def classifier_kind(network: Any) -> str:
+    """Return `TEXT_CLASSIFIER` or `TOKEN_CLASSIFIER`; empty for a network without such a head."""
+    name = type(network).__name__
+    return next((ending for ending in CLASSIFIERS if name.endswith(ending)), "")
 
 
 def _headless(network: Any, missing_keys: Collection[str]) -> str:

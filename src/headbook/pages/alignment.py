@@ -39,8 +39,8 @@ from headbook.report.wording import (
     stored_weight,
     visible,
 )
-from headbook.schema import HeadKey, SinkView
-from headbook.study.sentence_data import UINT8_STEPS, HeadName, StoredSentence, heads_of
+from headbook.schema import HeadKey, HeadName, SinkView, heads_of
+from headbook.study.sentence_data import UINT8_STEPS, StoredSentence
 from headbook.study.tables import row_of_head
 
 MOST_TOKENS = 32  # tokens of a text in pictures

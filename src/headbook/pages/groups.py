@@ -33,10 +33,10 @@ from headbook.pages.parts.table import (
 from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, VIEWS, count_text, is_share, label_name, p_text, visible
+from headbook.schema import HeadName
 from headbook.study.contrasts import PairDifferences, contrast
 from headbook.study.groups import GroupSums
 from headbook.study.manifest import Manifest, MissingPart
-from headbook.study.sentence_data import HeadName
 
 MOST_ROWS = 15  # rows of a table
 SMALL = 0.05  # p below which a comparison is counted

@@ -11,6 +11,7 @@ from headbook.pages.head_parts.effect import AblationSection, ablation_section
 from headbook.pages.head_parts.numbers import metric_rows
 from headbook.pages.head_parts.standing import Strip, strips, strips_text
 from headbook.pages.head_parts.tokens import FromTo, TopTokens, from_to, top_tokens
+from headbook.pages.head_parts.writes import WritesSection, missing_text, writes_section
 from headbook.pages.parts.atlas import map_style, mean_maps
 from headbook.pages.parts.baselines import ShareWithBaseline, baseline_title
 from headbook.pages.parts.exemplars import Exemplars, exemplars_of
@@ -42,8 +43,8 @@ from headbook.report.wording import (
     head_page,
     whole_percent,
 )
-from headbook.schema import SinkView
-from headbook.study.sentence_data import Exemplar, HeadName, heads_of
+from headbook.schema import HeadName, SinkView, heads_of
+from headbook.study.sentence_data import Exemplar
 
 STYLE = "numbers all"  # classes of the tables of all numbers
 
@@ -93,6 +94,7 @@ class HeadPage(Page):
         weak_relations: how many of these have no support, in words; empty if all have it.
         contributions: shares of the head and of the sink in the output.
         ablated: effects of ablating the head; None if no head was replaced.
+        writes: tokens that the head promotes, or words that vectors move to; None if not measured.
         tags: attention to parts of speech; empty without tags.
         tags_sink: share of the sink, which ``tags`` leave out; empty if the share is small.
         top: tokens and pairs that the head favours; None if tokens were not summed.
@@ -110,7 +112,7 @@ class HeadPage(Page):
 
     template: ClassVar[str] = "head.html"
     scripts = (*ATTENTION_SCRIPTS, "attention_view", "attention_lines", "exemplars")
-    styles = ("plots", "maps", "head")
+    styles = ("plots", "maps", "written", "head")
     contents = False
     name: str
     role: RoleSentence
@@ -137,6 +139,7 @@ class HeadPage(Page):
     weak_relations: str
     contributions: tuple[ShareWithBaseline, ...]
     ablated: AblationSection | None
+    writes: WritesSection | None
     tags: tuple[sections.TagRow, ...]
     tags_sink: str
     top: TopTokens | None
@@ -216,6 +219,7 @@ def _page(
         strips_text=strips_text(results, head, len(found_strips)),
         contributions=tuple(sections.output_shares(results, head)),
         ablated=ablation_section(results, head),
+        writes=writes_section(results, head),
         tags=tuple(sections.tag_rows(results, head)),
         tags_sink=sink_remark(results, place),
         top=top_tokens(results, head),
@@ -271,6 +275,8 @@ def _absent(results: StackResults) -> Iterator[str]:
         yield "What the model loses without this head: --importance fast, or full."
     if flows_of_stack(results) is None and not results.stack.crosses:
         yield "Attention between classes of words needs parts of speech: --annotator."
+    if missing := missing_text(results):
+        yield missing
     gaps = (gap for gap in results.study.manifest.gaps if gap.stack == results.stack.name)
     yield from gap_texts(gaps)
 

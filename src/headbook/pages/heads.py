@@ -51,10 +51,9 @@ from headbook.report.wording import (
     is_share,
     number,
 )
-from headbook.schema import HeadKey, Replacement
+from headbook.schema import HeadKey, HeadName, Replacement
+from headbook.study.ablation.effect_tests import ATTRIBUTION
 from headbook.study.ablation_tables import EFFECT
-from headbook.study.ablation_tests import ATTRIBUTION
-from headbook.study.sentence_data import HeadName
 
 Results = Mapping[str, StackResults]
 

@@ -31,11 +31,10 @@ from headbook.report.findings.finding import Parts, head_link
 from headbook.report.head_types import OffSinkType
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, capital, count_text, interval_text
-from headbook.schema import Replacement
-from headbook.study.ablation import AblationReason, AblationResults
+from headbook.schema import HeadName, Replacement
+from headbook.study.ablation.effect_tests import ranked_target
+from headbook.study.ablation.results import AblationReason, AblationResults
 from headbook.study.ablation_tables import EXACT, GROUP
-from headbook.study.ablation_tests import ranked_target
-from headbook.study.sentence_data import HeadName
 
 TITLE = "What does the model lose without a head?"
 MAX_LISTED = 150  # heads of the table; the files have all of them

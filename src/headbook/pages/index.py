@@ -31,9 +31,8 @@ from headbook.report.findings.finding import Link
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
-from headbook.schema import Side
+from headbook.schema import HeadName, Side
 from headbook.study.manifest import Manifest
-from headbook.study.sentence_data import HeadName
 
 MAX_FAMILY_TILES = 24  # heads of a family with a tile in its section
 OPACITY_STEPS = 10  # steps of opacity of the cells of the live sentence

@@ -10,6 +10,7 @@ from headbook.metrics.base import Metric
 from headbook.pages.metric import is_measured
 from headbook.pages.parts.page import Page, gap_texts
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Part, Row, words_cell
+from headbook.report.answers.circuit_rules import why_no_circuits
 from headbook.report.findings.finding import metric_link
 from headbook.report.published import GROUPS, PaperFigures, PublishedFigure
 from headbook.report.results import StackResults, study_of
@@ -121,7 +122,7 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         checks=PageTable(CHECKED, tuple(map(_check, manifest.checks)), DIFFERENCE),
         passed=all(check.passed for check in manifest.checks),
         checked_sentences=manifest.checked_sentences,
-        gaps=tuple(gap_texts(manifest.gaps)),
+        gaps=tuple(filter(None, (*gap_texts(manifest.gaps), why_no_circuits(results)))),
         not_measured=tuple(_not_measured(manifest)),
         fallbacks=manifest.fallbacks,
         roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),

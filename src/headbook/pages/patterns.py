@@ -43,8 +43,7 @@ from headbook.report.wording import (
     visible,
     whole_percent,
 )
-from headbook.schema import HEAD_RULES, HeadKey, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HEAD_RULES, HeadKey, HeadName, SinkView
 
 MAX_NARROW_COLUMNS = 14  # columns of a table on half of the page
 MAX_UNIFORM_SPREAD = 0.001  # range over layers up to which a uniform share is printed once

@@ -41,6 +41,7 @@ from headbook.report.wording import (
 from headbook.schema import (
     AttentionStack,
     EmbeddingSpace,
+    HeadName,
     ResidualPoint,
     RolloutKind,
     universal_relation,
@@ -49,7 +50,6 @@ from headbook.study.sentence_data import (
     LOGIT_LENS_SPACE,
     UINT8_STEPS,
     Exemplar,
-    HeadName,
     Ranking,
     SentenceData,
     StoredSentence,

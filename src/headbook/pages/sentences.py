@@ -9,8 +9,8 @@ from headbook.report.families import Family, families, family_names
 from headbook.report.findings.finding import Link, head_link
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import count_text, sentence_page
-from headbook.schema import Side
-from headbook.study.sentence_data import HeadName, Ranking
+from headbook.schema import HeadName, Side
+from headbook.study.sentence_data import Ranking
 
 Results = Mapping[str, StackResults]
 

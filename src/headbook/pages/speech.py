@@ -28,9 +28,8 @@ from headbook.report.wording import (
     number,
     percent,
 )
-from headbook.schema import HIGHEST
+from headbook.schema import HIGHEST, HeadName, heads_of
 from headbook.study.manifest import Manifest, MissingPart
-from headbook.study.sentence_data import HeadName, heads_of
 
 MOST_LINES = 14  # parts of speech in the figure
 MOST_LINKED = 150  # marks of the figure up to which each is a link to its row

@@ -49,9 +49,8 @@ from headbook.report.wording import (
     whole_percent,
     whole_points,
 )
-from headbook.schema import relation_of
+from headbook.schema import HeadName, relation_of
 from headbook.study.manifest import Manifest, MissingPart
-from headbook.study.sentence_data import HeadName
 
 MOST_ROWS = 24  # relations before the others are folded
 MOST_WEAK_ROWS = 8  # relations in the figure if none is claimed

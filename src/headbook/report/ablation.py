@@ -16,12 +16,11 @@ from headbook.report.head_types import head_types
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, interval_text, number, number_word, percent
-from headbook.schema import LAYER_RATIO, AblationTarget, Replacement
-from headbook.study import ablation_tests
-from headbook.study.ablation import AblationReason, AblationResults, HeadSetKind
+from headbook.schema import LAYER_RATIO, AblationTarget, HeadName, Replacement, heads_of
+from headbook.study.ablation import effect_tests
+from headbook.study.ablation.effect_tests import ATTRIBUTION, COSINE_TARGETS, AblationVerdict
+from headbook.study.ablation.results import AblationReason, AblationResults, HeadSetKind
 from headbook.study.ablation_tables import EFFECT, ESTIMATED, EXACT, INTERACTION
-from headbook.study.ablation_tests import ATTRIBUTION, COSINE_TARGETS, AblationVerdict
-from headbook.study.sentence_data import HeadName, heads_of
 
 TARGET_NAMES = {
     AblationTarget.LOSS: "loss of the next token",
@@ -53,7 +52,7 @@ COSINE_UNIT = "thousandths"  # of changes of a cosine
 
 def main_target(ablation: AblationResults) -> str:
     """Return the target that pages print, by which heads are ranked: KL divergence if measured."""
-    return ablation_tests.ranked_target(ablation)
+    return effect_tests.ranked_target(ablation)
 
 
 def loss_target(ablation: AblationResults) -> str:
@@ -85,7 +84,7 @@ def change_text(ablation: AblationResults, value: float, low: float, high: float
 
 def verdict_target_text(ablation: AblationResults) -> str:
     """Return the target of verdicts in lists, in words."""
-    target = ablation_tests.ranked_target(ablation)
+    target = effect_tests.ranked_target(ablation)
     return VERDICT_TARGETS.get(
         AblationTarget(target), TARGET_NAMES.get(AblationTarget(target), target)
     )
@@ -105,18 +104,18 @@ def short_target(ablation: AblationResults) -> str:
 
 def margin_text(ablation: AblationResults) -> str:
     """Return the margin of verdicts in lists, with its unit."""
-    margin = ablation_tests.equivalence_margin(
-        ablation, ablation_tests.ranked_target(ablation)
+    margin = effect_tests.equivalence_margin(
+        ablation, effect_tests.ranked_target(ablation)
     ) * unit_factor(ablation)
     return f"{number(margin)}\u00a0{effect_unit(ablation)}"
 
 
 def drawn_margin(ablation: AblationResults) -> float:
     """Return the margin of verdicts in the unit of pages; NaN if verdicts have another target."""
-    target = ablation_tests.ranked_target(ablation)
+    target = effect_tests.ranked_target(ablation)
     if target != main_target(ablation):
         return float("nan")
-    return ablation_tests.equivalence_margin(ablation, target) * unit_factor(ablation)
+    return effect_tests.equivalence_margin(ablation, target) * unit_factor(ablation)
 
 
 def short_verdict(verdict: str) -> str:
@@ -194,15 +193,15 @@ def head_changes(ablation: AblationResults, target: str = "") -> pd.DataFrame:
     """
     target, factor = target or main_target(ablation), unit_factor(ablation)
     frame = pd.DataFrame(ablation.heads).assign(
-        value=ablation_tests.estimated_effects(ablation, target, Replacement.MEAN) * factor,
+        value=effect_tests.estimated_effects(ablation, target, Replacement.MEAN) * factor,
         low=np.nan, high=np.nan, method=ESTIMATED, verdict="",
     )  # fmt: skip
-    effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
+    effects = effect_tests.head_effects(ablation, target, Replacement.MEAN)
     columns = ["value", "low", "high"]
     frame.loc[effects.index, columns] = effects[columns] * factor
     frame.loc[effects.index, "method"] = EXACT
-    ranked = ablation_tests.ranked_target(ablation)
-    verdicts = ablation_tests.head_effects(ablation, ranked, Replacement.MEAN)["verdict"]
+    ranked = effect_tests.ranked_target(ablation)
+    verdicts = effect_tests.head_effects(ablation, ranked, Replacement.MEAN)["verdict"]
     frame.loc[verdicts.index, "verdict"] = verdicts
     return frame
 
@@ -240,7 +239,7 @@ def change_row(
 
 def verdict_of_row(ablation: AblationResults, rows: Rows, replacement: Replacement) -> str:
     """Return the verdict by the target that ranks heads; empty if the head was not replaced."""
-    row = rows.get((EFFECT, replacement, ablation_tests.ranked_target(ablation)))
+    row = rows.get((EFFECT, replacement, effect_tests.ranked_target(ablation)))
     return verdict_text(row) if row else ""
 
 

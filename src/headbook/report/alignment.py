@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Estimate, Estimates, RatioSums
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.report.results import StackResults, stack_results
-from headbook.study.sentence_data import HeadName, StoredSentence, StoredText, heads_of
+from headbook.schema import HeadName, heads_of
+from headbook.study.sentence_data import StoredSentence, StoredText
 from headbook.study.study import Study
 from headbook.study.tables import ESTIMATE_COLUMNS, HEAD_COLUMNS, Table
 

@@ -10,8 +10,7 @@ import numpy as np
 from headbook.analysis.arrays import divide
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import StackResults
-from headbook.schema import UPOS
-from headbook.study.sentence_data import HeadName
+from headbook.schema import UPOS, HeadName
 from headbook.study.token_sums import ANY_TOKEN, KEY, MIN_SENTENCES, QUERY
 from headbook.study.word_samples import FLOW_CELLS, FlowEstimates
 

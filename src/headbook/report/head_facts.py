@@ -26,8 +26,7 @@ from headbook.report.relations import (
 from headbook.report.results import StackResults
 from headbook.report.roles import Role, best_relation, roles_by_head
 from headbook.report.wording import head_name, head_page, number, rule_phrase
-from headbook.schema import HELD_OUT_SPLIT, HeadKey, SinkView
-from headbook.study.sentence_data import HeadName, heads_of
+from headbook.schema import HELD_OUT_SPLIT, HeadKey, HeadName, SinkView, heads_of
 
 KEY_KINDS = {
     "previous": "previous token",

@@ -7,8 +7,7 @@ from headbook.report.head_types import Place
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
-from headbook.schema import ALL, HELD_OUT_SPLIT, RELATION, HeadKey
-from headbook.study.sentence_data import HeadName
+from headbook.schema import ALL, HELD_OUT_SPLIT, RELATION, HeadKey, HeadName
 from headbook.study.tables import UNIFORM, RowKey
 
 Column = HeadKey | tuple[str, str, str]  # metric, view and label

@@ -23,8 +23,8 @@ from headbook.report.quantities import (
     TagsAbove,
 )
 from headbook.schema import HeadKey, SinkView
+from headbook.study.ablation.effect_tests import TOP_TOKENS_LABEL
 from headbook.study.ablation_tables import DIRECT, EFFECT, GRADIENT, REPAIR
-from headbook.study.ablation_tests import TOP_TOKENS_LABEL
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from headbook.metrics import all_metrics
 from headbook.report.relation_counts import best_offsets
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, is_share, number, percent, with_unit
-from headbook.schema import UPOS, AblationTarget, HeadKey, Replacement, SinkView
-from headbook.study import ablation_tests
+from headbook.schema import UPOS, AblationTarget, HeadKey, HeadName, Replacement, SinkView
+from headbook.study.ablation import effect_tests
 from headbook.study.ablation_tables import DIRECT, EFFECT, REPAIR
-from headbook.study.sentence_data import HeadName
 from headbook.study.tables import RowKey, row_of_head
 
 TableRow = tuple[str, RowKey]  # name of a table, and what identifies a row
@@ -382,10 +381,12 @@ class RemovableShare(AblationQuantity):
     def compute(self, results: StackResults) -> Estimate:
         """Return the share; NaN if heads were not removed in that order."""
         ablation, steps = results.study.corpus_sums.ablation, results.study.pruning
-        steps = steps[(steps["order"] == self.order)]
-        if ablation is None or steps.empty:
+        if ablation is None:
             return NO_ESTIMATE
-        shares, _ = ablation_tests.removable_shares(ablation, steps)
+        steps = steps[(steps["order"] == self.order) & (steps["target"] == ablation.targets[0])]
+        if steps.empty:
+            return NO_ESTIMATE
+        shares, _ = effect_tests.removable_shares(ablation, steps)
         share = shares[self.order]
         return Estimate(share, math.nan, math.nan, int((ablation.half == 1).sum()), math.nan)
 

@@ -22,8 +22,7 @@ from headbook.report.relation_counts import (
 )
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
-from headbook.schema import relation_of
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName, relation_of
 from headbook.study.word_samples import StrongestWords
 
 FAR = ids.RELATION_ACCURACY_FAR

@@ -177,6 +177,8 @@ class StackResults(CachedByFunction):
             label: label of the metric.
             of: ``heads``, ``layers`` or ``uniform``, for uniform attention.
         """
+        if HeadKey(metric, view, label) in self._circuits:  # measured on one sample
+            return _no_estimates(self._numbers(of, HeadKey(metric, view, label)).value.shape)
         ratios: RatioSums = getattr(self._table, of)
         position = self._columns[HeadKey(metric, view, label)]
         definition = all_metrics()[metric]
@@ -215,14 +217,16 @@ class StackResults(CachedByFunction):
 
     @cached_property
     def _circuits(self) -> Mapping[HeadKey, Estimates]:
-        """Numbers of heads that are not sums over sentences."""
-        return {} if self.baseline else self.study.circuits.estimates(self.stack)
+        """Numbers of the model's heads that are not sums over sentences; baselines have none."""
+        return self.study.circuits.estimates(self.stack)
 
     def _numbers(self, table: str, column: HeadKey) -> Estimates:
         if (table, column) not in self._estimates:
             if column in self._circuits:  # layers and uniform attention have no such number
                 numbers = self._circuits[column]
-                return numbers if table == "heads" else _no_estimates(self.stack.n_layers)
+                if table == "heads" and not self.baseline:
+                    return numbers
+                return _no_estimates(numbers.value.shape[: 2 if table == "heads" else 1])
             ratios: RatioSums = getattr(self._table, table)
             metric = all_metrics()[column.metric]
             self._estimates[table, column] = Estimates.of(
@@ -231,8 +235,8 @@ class StackResults(CachedByFunction):
         return self._estimates[table, column]
 
 
-def _no_estimates(n_layers: int) -> Estimates:
-    missing, none = np.full(n_layers, np.nan), np.zeros(n_layers)
+def _no_estimates(shape: tuple[int, ...]) -> Estimates:
+    missing, none = np.full(shape, np.nan), np.zeros(shape)
     return Estimates(missing, missing, missing, none.astype(np.int64), none, none)
 
 

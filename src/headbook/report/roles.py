@@ -41,8 +41,7 @@ from headbook.report.wording import (
     percent,
     rule_phrase,
 )
-from headbook.schema import HeadKey, SinkView
-from headbook.study.sentence_data import HeadName, heads_of
+from headbook.schema import HeadKey, HeadName, SinkView, heads_of
 
 if TYPE_CHECKING:
     from headbook.report.relation_tests import RelationTests

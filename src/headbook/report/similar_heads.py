@@ -20,9 +20,8 @@ from headbook.analysis.arrays import Floats, Ints
 from headbook.metrics import ids
 from headbook.report.results import StackResults
 from headbook.report.wording import FEW_WORDS
-from headbook.schema import SinkView
+from headbook.schema import HeadName, SinkView
 from headbook.study.corpus_sums import HeadDistances
-from headbook.study.sentence_data import HeadName
 
 METRIC = ids.HEAD_DISTANCE
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
 from headbook.metrics import ids
 from headbook.report.results import StackResults, heads_by_value
-from headbook.schema import SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName, SinkView
 
 VIEW = SinkView.NOSINK
 PLAIN_NAMES = {

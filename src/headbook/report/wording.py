@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from headbook.attention.surface_rules import LAST_NOUN, SIDES
 from headbook.metrics.base import Metric
-from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView, relation_of
-from headbook.study.sentence_data import UINT8_STEPS, HeadName
+from headbook.schema import EmbeddingSpace, HeadName, ResidualPoint, SinkView, relation_of
+from headbook.study.sentence_data import UINT8_STEPS
 
 MISSING = "–"
 ROUNDING_NOTE = "may be rounding"  # note on differences if no rounding floor was measured

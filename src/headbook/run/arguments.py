@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headbook.config import Config, read_notes
+from headbook.config import Config
 from headbook.errors import ConfigError, ModelError
 from headbook.inputs.sources import STDIN, InputSource, input_file
 from headbook.metrics import chosen_metrics
 from headbook.model.checkpoint import check_name, is_local
-from headbook.option_values import creation_date
+from headbook.option_values import creation_date, read_notes
 
 
 def check_revision(revision: str | None, models: Sequence[str]) -> None:

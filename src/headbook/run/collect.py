@@ -7,17 +7,14 @@ the order of the input.
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from pathlib import Path
 from typing import Any
 
-from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.costs import costs_of
 from headbook.ablation.importance import FAST, AblationPlan, NotEnoughMemory, parameters_of
-from headbook.ablation.logit_targets import target_functions
-from headbook.ablation.sample import ablation_sample
-from headbook.config import Config, read_notes
+from headbook.config import Config
 from headbook.errors import ConfigError, ModelError
 from headbook.inputs import InputLayout, InputSource, input_sources
 from headbook.memory import trim_memory
@@ -30,10 +27,10 @@ from headbook.metrics import (
 )
 from headbook.metrics.base import Source
 from headbook.model.devices import isolated_random_state
-from headbook.model.intervention import make_patchable
 from headbook.model.loaders.objects import ModelObject, model_and_options
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.model.tokenizer import MAX_RANDOM_TOKENS, random_sequences
+from headbook.option_values import read_notes
 from headbook.passes.batch_sums import bucket_sums
 from headbook.passes.corpus_pass import CorpusPass
 from headbook.passes.self_checks import roundings, self_checks
@@ -43,6 +40,7 @@ from headbook.report.ablation import head_groups, layers_and_sinks
 from headbook.report.results import stack_results
 from headbook.report.tables import Study
 from headbook.run.arguments import check_arguments
+from headbook.run.circuits import head_ablator, measure_circuits, sample_of
 from headbook.run.manifest import make_manifest
 from headbook.run.missing import find_gaps
 from headbook.run.prepare import Run, RunLog, baseline_of, open_run, prepare, run_plan
@@ -57,9 +55,10 @@ from headbook.run.retries import measure_part, shard_error
 from headbook.run.sentences import baseline_runs, choose_sentences
 from headbook.run.shards import MAX_TRIES, sum_shards
 from headbook.run.store import Part, Store, check_same_plan
+from headbook.run.tasks import CannotMeasure, chosen_tasks, task_plans
 from headbook.run.workers import WorkerJob, measure_in_workers
 from headbook.schema import BaselineRun
-from headbook.study.ablation import AblationResults
+from headbook.study.ablation.results import AblationResults
 from headbook.study.corpus_sums import CorpusSums, HeadTable
 from headbook.study.manifest import NotAvailable
 from headbook.study.study import head_tables
@@ -139,8 +138,9 @@ def collect_study(
     check_arguments(inputs, config, *([config.model] if source is None else []))
     notes = read_notes(config.notes)
     with prepare(inputs, config, progress or NoProgress(), work, source) as run:
+        tasks = chosen_tasks(run)
         # No variable holds the study, so that its sums can leave memory while heads are ablated.
-        return measure_importance(run, measure_study(run, notes))
+        return measure_importance(run, measure_circuits(run, measure_study(run, notes)), tasks)
 
 
 def measure_study(run: Run, notes: str) -> Study:
@@ -356,26 +356,57 @@ def expected_tokens(run: Run) -> int:
     return run.corpus_tokens + random + round(2 * sample * run.mean_length)
 
 
-def measure_importance(run: Run, study: Study) -> Study:
+def measure_importance(run: Run, study: Study, tasks: Sequence[str]) -> Study:
     """Ablate heads as the option ``--importance`` says; if impossible, note it in the manifest."""
     if run.config.importance == NO_IMPORTANCE:
         return study
-    ablation, manifest, name = None, study.manifest, f"{run.name}/importance"
+    ablation, results = None, dict[str, AblationResults]()
+    gaps: list[NotAvailable] = []
     read_back: Callable[[], CorpusSums] = lambda: study.corpus_sums  # noqa: E731
     try:
         plan = ablation_plan(run, study)
-        run.progress.message(plan.message)
+        plans, gaps = task_plans(run, tasks, plan)
+        for message in (plan.message, *(task.plan.message for task in plans)):
+            run.progress.message(message)
         read_back = run.store.spill(CorpusSums, study.corpus_sums)
         study = replace(study, corpus_sums=CorpusSums())
         trim_memory()
-        ablation = run.store.load(name, AblationResults)
-        if ablation is None:
-            with isolated_random_state(run.config.seed, run.model.device):
-                ablation = run.store.save(name, AblationResults, plan.run())
+        ablation = ablate_stage(
+            run, "importance", plan.steps, lambda advanced: replace(plan, advanced=advanced).run()
+        )
+        for task in plans:
+            try:
+                results[task.name] = ablate_stage(
+                    run, f"task {task.name}", task.plan.steps, partial(task.run, results)
+                )
+            except (CannotMeasure, NotEnoughMemory) as error:
+                gaps.append(NotAvailable(f"task {task.name}", "", str(error)))
     except (ModelError, NotEnoughMemory) as error:
-        gap = NotAvailable("importance of heads", "", str(error))
-        manifest = replace(manifest, gaps=(*manifest.gaps, gap))
-    return replace(study, manifest=manifest, corpus_sums=replace(read_back(), ablation=ablation))
+        gaps.append(NotAvailable("importance of heads", "", str(error)))
+    sums = replace(read_back(), ablation=ablation, tasks=results)
+    manifest = replace(study.manifest, gaps=(*study.manifest.gaps, *gaps))
+    return replace(study, manifest=manifest, corpus_sums=sums)
+
+
+def ablate_stage(
+    run: Run, name: str, steps: int, ablate: Callable[[Callable[[int], None]], AblationResults]
+) -> AblationResults:
+    """Return results of ablation from the store, or measure and store them.
+
+    Args:
+        run: the run.
+        name: name of the stage.
+        steps: number of sets times batches, for the progress bar.
+        ablate: measures the results; its argument is a progress callback.
+    """
+    run.progress.stage(name, steps)
+    part = f"{run.name}/{name.replace(' ', '/')}"
+    stored = run.store.load(part, AblationResults)
+    if stored is not None:
+        return stored
+    with isolated_random_state(run.config.seed, run.model.device):
+        results = ablate(lambda done: run.progress.advance(done, 0))
+    return run.store.save(part, AblationResults, results)
 
 
 def ablation_plan(run: Run, study: Study) -> AblationPlan:
@@ -387,30 +418,14 @@ def ablation_plan(run: Run, study: Study) -> AblationPlan:
     """
     if run.long.every:
         raise NotEnoughMemory(run.long.reason)
-    smallest = run.long.smallest(study.corpus_sums, run.config.importance_sentences)
-    items = [*run.sentences.reread(smallest)]
-    batch = run.sentences.batch
-    sample = ablation_sample(
-        items, run.config.batch_tokens, batch, alike=not run.architecture.padded
-    )
-    heads = make_patchable(
-        run.model, run.architecture, batch(sample.small[0].items[:TRIAL_SENTENCES])
-    )
+    sample = sample_of(run, study, run.config.importance_sentences)
     lens = make_logit_lens(run.model, run.architecture)
-    functions = target_functions(
-        lens if isinstance(lens, LogitLens) else None,
-        run.architecture.stacks[heads.read].queries,
-        run.model.tokenizer.mask_token_id,
-        logits=True,
-        pooling=run.model.pooling,
-    )
-    ablator, level = HeadAblator(heads, functions), run.config.importance
+    ablator = head_ablator(run, sample, lens if isinstance(lens, LogitLens) else None)
+    level = run.config.importance
     groups = head_groups(stack_results(study))
     if level == FAST:
         groups = layers_and_sinks(groups)
     costs = costs_of(ablator, *parameters_of(run.model))
-    plan = AblationPlan(
+    return AblationPlan(
         ablator, costs, level, sample, run.config.seed, tuple(groups), run.config.margin
     )
-    run.progress.stage("importance", plan.steps)
-    return replace(plan, advanced=lambda steps: run.progress.advance(steps, 0))

@@ -15,7 +15,8 @@ from headbook.charts import AttentionLine, Drawing, attention_lines, attention_m
 from headbook.pages.parts.sentence_maps import text_data
 from headbook.report.results import StackResults
 from headbook.report.wording import head_file, head_name, sentence_file
-from headbook.study.sentence_data import UINT8_STEPS, HeadName, StoredSentence, StoredText, heads_of
+from headbook.schema import HeadName, heads_of
+from headbook.study.sentence_data import UINT8_STEPS, StoredSentence, StoredText
 
 NAN = float("nan")
 

@@ -27,16 +27,10 @@ from headbook.pages.similar import matrix_data, matrix_picture
 from headbook.pages.tokens import types_data
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import head_file, sentence_file
-from headbook.schema import Side
+from headbook.schema import Side, heads_of
 from headbook.site.markup import script
 from headbook.site.search import find_data
-from headbook.study.sentence_data import (
-    UINT8_STEPS,
-    Exemplar,
-    StoredSentence,
-    heads_of,
-    rows_by_sentence,
-)
+from headbook.study.sentence_data import UINT8_STEPS, Exemplar, StoredSentence, rows_by_sentence
 from headbook.study.study import Study
 
 

@@ -38,13 +38,12 @@ from headbook.progress import NoProgress, Progress
 from headbook.report.results import StackResults
 from headbook.report.results import stack_results as results_of
 from headbook.report.wording import count_text, head_file, label_name
-from headbook.schema import SinkView
+from headbook.schema import SinkView, heads_of
 from headbook.site import export, latex
 from headbook.site.attention_figures import KINDS, attention_figures, single_name, stored_maps
 from headbook.site.sites import across_pages, comparison_manifest, facts_of, pages_over_heads
 from headbook.site.writer import exported
 from headbook.study.ablation_tables import EFFECT
-from headbook.study.sentence_data import heads_of
 from headbook.study.study import Study
 
 Column = tuple[str, str]  # view and label

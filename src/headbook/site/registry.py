@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from headbook.metrics.base import Metric
 from headbook.pages.alignment import alignment_page, has_alignment
+from headbook.pages.circuits import circuits_page
 from headbook.pages.geometry import geometry_page, has_geometry
 from headbook.pages.groups import groups_page, has_groups
 from headbook.pages.heads import has_heads, heads_page
@@ -25,6 +26,7 @@ from headbook.pages.similar import has_similar, similar_page
 from headbook.pages.speech import speech_page
 from headbook.pages.syntax import syntax_page
 from headbook.pages.tokens import has_types, types_page
+from headbook.report.answers.circuit_rules import has_circuits
 from headbook.report.results import StackResults, study_of
 
 Results = Mapping[str, StackResults]
@@ -100,6 +102,11 @@ PAGES = (
         "patterns.html", "Attention patterns", MenuPlace.ANALYSES, patterns_page, has_patterns,
         keywords=f"{USELESS} {SINK} {POSITION} stripes columns head outputs sentence ends passages",
         moved={"context.html": "alike"},
+    ),
+    PageEntry(
+        "circuits.html", "Circuits", MenuPlace.ANALYSES, circuits_page, has_circuits,
+        keywords="ov qk circuit induction copying copy suppression name mover composition path "
+        "patching logit attribution promote suppress writes reads mechanistic interpretability",
     ),
     PageEntry(
         "importance.html", "Importance of heads", MenuPlace.ANALYSES, importance_page,

@@ -19,8 +19,9 @@ from headbook.report.families import kinds_of
 from headbook.report.head_types import NOT_MEASURED, head_types
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import sentence_page, visible
+from headbook.schema import heads_of
 from headbook.site.registry import PAGES, POSITION, SINK, USELESS
-from headbook.study.sentence_data import StoredSentence, heads_of
+from headbook.study.sentence_data import StoredSentence
 from headbook.study.study import Study
 
 COREFERENCE = "coreference coref anaphora pronoun antecedent"

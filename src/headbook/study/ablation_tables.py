@@ -1,15 +1,18 @@
 """Tables of ablation: each entry with its columns, and below the entry its builder."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from headbook.schema import AblationTarget, Replacement
-from headbook.study import ablation_tests
-from headbook.study.ablation import AblationResults, HeadSetKind, limits_of
-from headbook.study.tables import Table
+from headbook.study.ablation import effect_tests
+from headbook.study.ablation.results import AblationResults, HeadSetKind, limits_of
+from headbook.study.ablation.tasks import TASK_TARGETS, patching_effects
+from headbook.study.corpus_sums import CorpusSums
+from headbook.study.groups import rows_by_value
+from headbook.study.tables import HEAD_COLUMNS, Table
 
 if TYPE_CHECKING:
     from headbook.study.study import Study
@@ -23,7 +26,9 @@ REPLACEMENT_TEXT = (
 TARGET_TEXT = (
     "what of the answer changes: loss or masked_loss (nats per scored token), kl (divergence from "
     "the whole model, nats), logit (of the true token above the mean of all; less is worse), state "
-    "or embedding (1 minus the cosine)"
+    "or embedding (1 minus the cosine); of tasks label (cross-entropy), accuracy, preference (log "
+    "probability of the acceptable sentence minus that of the other), answer (logit minus that of "
+    "the wrong answer) or patching, for which a change above 0 is worse"
 )
 
 VERDICT_COLUMNS = {
@@ -41,13 +46,19 @@ VERDICT_COLUMNS = {
 }
 
 EXACT, ESTIMATED = "exact", "estimated"
-EFFECT, GRADIENT, GROUP, INTERACTION, DIRECT, REPAIR = (
+EFFECT, GRADIENT, GROUP, INTERACTION, DIRECT, REPAIR, PATCHING = (
     "ablation_effect", "gradient_importance", "group_effect", "interaction", "direct_effect",
-    "self_repair",
+    "self_repair", "patching_effect",
 )  # fmt: skip
 ROUNDING = 1e-6  # relative difference up to which effects of two sets of heads count as equal
 SHARE_COLUMNS = ("margin", "share_changed", "share_low", "share_high")
 NO_VERDICT: dict[str, Any] = dict.fromkeys(SHARE_COLUMNS, np.nan) | {"verdict": ""}
+
+
+def measured(corpus_sums: CorpusSums) -> tuple[AblationResults, ...]:
+    """Return the results of ablation: those of the model's own targets, then those of tasks."""
+    own = (corpus_sums.ablation,) if corpus_sums.ablation else ()
+    return (*own, *corpus_sums.tasks.values())
 
 
 HEAD_IMPORTANCE: "Table[Study]" = Table(
@@ -60,12 +71,15 @@ HEAD_IMPORTANCE: "Table[Study]" = Table(
         "head": "counted from 0",
         "metric": "ablation_effect, attribution_estimate (the same from slopes), "
         "gradient_importance (output times slope of the loss), direct_effect (by the residual "
-        "path alone) or self_repair (the part of the direct effect that the rest makes up for)",
-        "replacement": f"{REPLACEMENT_TEXT}; empty for gradients",
+        "path alone), self_repair (the part of the direct effect that the rest makes up for) or "
+        "patching_effect (the share of a difference of logits that the head carries)",
+        "replacement": f"{REPLACEMENT_TEXT}; empty for gradients; of patching denoising (the "
+        "clean run's output in the corrupt run) or noising (the other way round)",
         "target": TARGET_TEXT,
         "label": "of gradients: per_token, signed, or layer_normalised; empty for the sum of "
         "absolute values by sentence. Of self_repair: top_2_percent, on the tokens for which "
-        "the head says most (threshold from the other half); empty for all tokens",
+        "the head says most (threshold from the other half); empty for all tokens. Of "
+        "patching_effect: all positions, or the last one",
         "value": "change of the target per scored token",
         "low": "lower end of the 95 % confidence interval, clustered by sentence (bootstrap-t "
         "of up to 500 sentences); empty for estimates",
@@ -75,15 +89,17 @@ HEAD_IMPORTANCE: "Table[Study]" = Table(
         "method": "exact or estimated",
         **VERDICT_COLUMNS,
     },
-    lambda study: importance_table(study.corpus_sums.ablation),
+    lambda study: importance_table(*measured(study.corpus_sums)),
     optional=True,
 )
 
 
-def importance_table(ablation: AblationResults | None) -> pd.DataFrame:
+def importance_table(*results: AblationResults | None) -> pd.DataFrame:
     """Return the table with a row for each number of a head; empty without ablation."""
-    builders = (_exact, _estimates, _direct, _repaired)
-    rows = [row for build in builders for row in build(ablation)] if ablation else []
+    builders = (_exact, _estimates, _direct, _repaired, _patched)
+    rows = [
+        row for ablation in filter(None, results) for build in builders for row in build(ablation)
+    ]
     order = ["stack", "layer", "head", "metric", "replacement", "target", "label"]
     return pd.DataFrame(rows, columns=[*HEAD_IMPORTANCE.columns]).sort_values(
         order, ignore_index=True
@@ -94,12 +110,12 @@ def _exact(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield the exact effect of each head that was replaced alone."""
     for replacement in Replacement:
         for target in ablation.targets:
-            effects = ablation_tests.head_effects(ablation, target, replacement)
+            effects = effect_tests.head_effects(ablation, target, replacement)
             description = _describe_exact(EFFECT, replacement, target)
             yield from effects.assign(**description).to_dict("records")  # type: ignore[misc]
 
 
-def _describe_exact(metric: str, replacement: Replacement, target: str) -> dict[str, str]:
+def _describe_exact(metric: str, replacement: str, target: str) -> dict[str, str]:
     """Return the columns of the table that describe an exact number."""
     return {
         "metric": metric, "replacement": str(replacement), "target": str(target), "label": "",
@@ -128,7 +144,7 @@ def _direct(ablation: AblationResults) -> Iterator[dict[str, Any]]:
 def _repaired(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield the self-repair of each head, on all tokens and on those of largest direct effect."""
     description = _describe_exact(REPAIR, Replacement.MEAN, AblationTarget.LOGIT) | NO_VERDICT
-    for row in ablation_tests.self_repair(ablation).to_dict("records"):
+    for row in effect_tests.self_repair(ablation).to_dict("records"):
         yield description | {str(name): value for name, value in row.items()}
 
 
@@ -156,6 +172,16 @@ def _estimates(ablation: AblationResults) -> Iterator[dict[str, Any]]:
             yield from by_layer.to_dict("records")  # type: ignore[misc]
 
 
+def _patched(ablation: AblationResults) -> Iterator[dict[str, Any]]:
+    """Yield the patching effects of heads, if results are those of patching."""
+    if ablation.targets[0] != AblationTarget.PATCHING:
+        return
+    for row in patching_effects(ablation).to_dict("records"):
+        description = _describe_exact(PATCHING, row.pop("direction"), AblationTarget.PATCHING)
+        sample = {"n_observations": row["n_sentences"]}
+        yield description | sample | NO_VERDICT | {str(name): value for name, value in row.items()}
+
+
 HEAD_GROUPS: "Table[Study]" = Table(
     "head_groups",
     "What the model loses without several heads at once.",
@@ -180,14 +206,16 @@ HEAD_GROUPS: "Table[Study]" = Table(
         "rank": "place of the group among itself and its random sets, 1 for the largest change",
         **VERDICT_COLUMNS,
     },
-    lambda study: head_groups_table(study.corpus_sums.ablation),
+    lambda study: head_groups_table(*measured(study.corpus_sums)),
     optional=True,
 )
 
 
-def head_groups_table(ablation: AblationResults | None) -> pd.DataFrame:
+def head_groups_table(*results: AblationResults | None) -> pd.DataFrame:
     """Return the table with a row for each group and each pair of heads; empty without ablation."""
-    rows = [*_groups(ablation), *_pairs(ablation)] if ablation else []
+    rows = [
+        row for ablation in filter(None, results) for row in (*_groups(ablation), *_pairs(ablation))
+    ]
     return pd.DataFrame(rows, columns=[*HEAD_GROUPS.columns])
 
 
@@ -200,10 +228,10 @@ def _groups(ablation: AblationResults) -> Iterator[dict[str, Any]]:
             _, stack, name, _, replacement_of_set = ablation.sets[index]
             random.setdefault((stack, name, replacement_of_set), []).append(value)
         for replacement in Replacement:
-            effects_of_heads = ablation_tests.head_effects(ablation, target, replacement)["value"]
+            effects_of_heads = effect_tests.head_effects(ablation, target, replacement)["value"]
             single_effects = effects_of_heads.reindex(range(len(ablation.heads))).to_numpy()
             groups = ablation.select(HeadSetKind.GROUP, replacement)
-            effects = ablation_tests.set_effects(ablation, target, groups)
+            effects = effect_tests.set_effects(ablation, target, groups)
             for effect in effects.to_dict("records"):
                 group, members = ablation.sets[effect["set"]], ablation.members[effect["set"]]
                 random_values = random.get((group.stack, group.name, group.replacement), [])
@@ -229,7 +257,7 @@ def _pairs(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     for target in ablation.targets:
         for index in ablation.select(HeadSetKind.PAIR):
             pair = ablation.sets[index]
-            ratios = ablation_tests.interaction(ablation, target, int(index))
+            ratios = effect_tests.interaction(ablation, target, int(index))
             if ratios is not None:
                 low, high = ratios.interval()
                 joint_effect = ablation.ratios(target, np.array([index])).value[0]
@@ -268,14 +296,14 @@ PRUNING: "Table[Study]" = Table(
         "low": "lower end of the 95 % confidence interval, clustered by sentence",
         "high": "upper end",
     },
-    lambda study: pruning_table(study.corpus_sums.ablation),
+    lambda study: pruning_table(*measured(study.corpus_sums)),
     optional=True,
 )
 
 
-def pruning_table(ablation: AblationResults | None) -> pd.DataFrame:
+def pruning_table(*results: AblationResults | None) -> pd.DataFrame:
     """Return the table with a row for each pruning step of each order; empty without ablation."""
-    rows = [*_steps(ablation)] if ablation else []
+    rows = [row for ablation in filter(None, results) for row in _steps(ablation)]
     return pd.DataFrame(rows, columns=[*PRUNING.columns])
 
 
@@ -321,27 +349,30 @@ EFFECT_TOKENS: "Table[Study]" = Table(
         "position": "of the token that the target is about, from 0",
         "token": "as in the text",
         "change": "of the target at this token",
-        "before": "probability of the true token in the whole model; empty for states",
+        "before": "probability of the true token, or label, in the whole model; for preference "
+        "and answer the difference itself; empty for states",
         "after": "the same without the head; for states the cosine with the state in the whole "
         "model",
     },
-    lambda study: effect_tokens_table(study.corpus_sums.ablation),
+    lambda study: effect_tokens_table(*measured(study.corpus_sums)),
     optional=True,
 )
 
 
-def effect_tokens_table(ablation: AblationResults | None) -> pd.DataFrame:
+def effect_tokens_table(*results: AblationResults | None) -> pd.DataFrame:
     """Return the table with a row for each token at which a head is missed."""
-    rows = [*_missed(ablation)] if ablation else []
+    rows = [row for ablation in filter(None, results) for row in _missed(ablation)]
     return pd.DataFrame(rows, columns=[*EFFECT_TOKENS.columns])
 
 
 def _missed(ablation: AblationResults) -> Iterator[dict[str, Any]]:
     """Yield tokens at which heads are missed, with probabilities of true tokens or cosines."""
-    target = ablation_tests.token_target(ablation)
+    target = effect_tests.token_target(ablation)
     for missed in ablation.missed:
         before, after = np.nan, 1 - missed.change
-        if target in ablation.unablated:
+        if target in TASK_TARGETS and target != AblationTarget.LABEL:
+            before, after = missed.before, missed.before - missed.change
+        elif target in ablation.unablated:
             before, after = np.exp(-missed.before), np.exp(-missed.before - missed.change)
         yield ablation.heads[missed.head]._asdict() | {
             "replacement": str(Replacement.MEAN),
@@ -355,3 +386,57 @@ def _missed(ablation: AblationResults) -> Iterator[dict[str, Any]]:
             "before": before,
             "after": after,
         }
+
+
+TASK_FACETS: "Table[Study]" = Table(
+    "task_facets",
+    "What heads are for in a task, by group of texts: the change of the task's target without "
+    "each head that was taken away.",
+    HEAD_COLUMNS
+    | {
+        "target": "label, accuracy, preference or answer; a change above 0 is worse",
+        "facet": "metadata column",
+        "group": "value that the texts or pairs share",
+        "value": "change of the target per text, pair or label, with the head's mean in its place",
+        "low": "lower end of the 95 % confidence interval, clustered by text or pair",
+        "high": "upper end",
+        "n_sentences": "texts or pairs of the group",
+    },
+    lambda study: task_facets_table(study.corpus_sums.tasks.values()),
+    optional=True,
+)
+
+
+def task_facets_table(tasks: Iterable[AblationResults]) -> pd.DataFrame:
+    """Return the table with a row for each head, target and group of texts; empty without tasks."""
+    targets = [(task, target) for task in tasks for target in task.targets]
+    frames = [facet_effects(*pair) for pair in targets if pair[1] != AblationTarget.PATCHING]
+    return pd.concat(frames, ignore_index=True) if frames else TASK_FACETS.empty
+
+
+def facet_effects(task: AblationResults, target: str) -> pd.DataFrame:
+    """Return the effects of heads replaced by their mean in each group of sentences.
+
+    Columns are those of the table `TASK_FACETS`.
+    """
+    frames = [*_effects_by_group(task, target)]
+    return pd.concat(frames, ignore_index=True) if frames else TASK_FACETS.empty
+
+
+def _effects_by_group(task: AblationResults, target: str) -> Iterator[pd.DataFrame]:
+    sets = task.select(HeadSetKind.HEAD, Replacement.MEAN)
+    heads: list[Any] = [task.heads[index] for index in task.first_heads(sets)]
+    names = pd.DataFrame(heads, columns=["stack", "layer", "head"])
+    for column, values in task.facets.items():
+        groups = rows_by_value(values)
+        for group in sorted(groups) if len(groups) > 1 else ():
+            rows = np.array(groups[group])
+            changes, counts = task.changes[target][rows][:, sets], task.counts[target][rows]
+            if not counts.sum():
+                continue
+            low, high = effect_tests.effect_interval(changes, counts, target)
+            frame = names.assign(
+                target=target, facet=column, group=group, value=changes.sum(0) / counts.sum(),
+                low=low, high=high, n_sentences=int((counts > 0).sum()),
+            )  # fmt: skip
+            yield frame[[*TASK_FACETS.columns]]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from headbook.errors import StudyError
 from headbook.inputs import NO_HEAD
 from headbook.schema import BaselineRun, Side
-from headbook.study.ablation import AblationResults, MissedToken
+from headbook.study.ablation.results import AblationResults, MissedToken
 from headbook.study.array_rules import RULES, STACK_SIZES, Rule, Sizes, field_agreements, sizes_of
 from headbook.study.circuits import (
     COMPOSITION,

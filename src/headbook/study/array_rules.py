@@ -16,7 +16,7 @@ from headbook.attention.surface_rules import NO_CELL
 from headbook.attention.surface_rules import NO_SELECTION as NO_WORD
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.schema import SEGMENTATION_RULES as END_RULES
-from headbook.study.ablation import AblationResults, MissedToken
+from headbook.study.ablation.results import AblationResults, MissedToken
 from headbook.study.buckets import MAX_BUCKETS, HeadBuckets, SentenceSet, TokenBuckets
 from headbook.study.corpus_sums import (
     HeadDistances,
@@ -191,6 +191,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "text_hash": Rule("sentence", may_be_empty=True),
         "characters": Rule("sentence", 0, MAX_CHARACTERS, may_be_empty=True),
         "rounding": Rule("sentence"),
+        "truth": Rule("sentence", 0),
     },
     MissedToken: {
         "head": Rule("", 0, "last_listed"),
@@ -312,5 +313,8 @@ def field_agreements(  # noqa: C901 - one branch for each kind of record
         yield value.shape == shape, f"shape {shape}"
         yield not (np.diff(value.cell) < 0).any(), "cells in order"
         yield {*map(str, np.unique(value.token))} <= {*value.names}, "names of all tokens"
+    elif isinstance(value, AblationResults):
+        rows = len(value.content_hash)
+        yield {*map(len, value.facets.values())} <= {rows}, "a value of each column for each row"
     elif isinstance(value, HeadBuckets | TokenBuckets):
         yield MAX_BUCKETS % value.size == 0, f"a divisor of {MAX_BUCKETS} as number of buckets"

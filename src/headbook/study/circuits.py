@@ -1,10 +1,10 @@
-"""What heads read and write: results of `headbook.circuits`, and their tables.
+"""Results of `headbook.circuits` on what heads read and write, and their tables.
 
 Numbers of single heads are rows of the table `heads`, where each is a metric of its own
 (`headbook.metrics.circuits`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -105,9 +105,15 @@ NUMBER_COLUMNS = (*HEAD_COLUMNS, "metric", "label", *ESTIMATE_COLUMNS)
 SENTENCE_COLUMNS = ("sentence", "text", "starts", "ends")
 
 
+def _without_none(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with empty texts for missing texts, and NaN for missing numbers."""
+    texts = [name for name in table if table[name].map(lambda value: isinstance(value, str)).any()]
+    return table.fillna(dict.fromkeys(texts, "")).infer_objects()
+
+
 @dataclass(frozen=True, eq=False)
 class CircuitResults:
-    """What the heads of a model read and write.
+    """Results on what the heads of a model read and write.
 
     Attributes:
         space: vectors by which outputs are read as tokens.
@@ -118,6 +124,10 @@ class CircuitResults:
         composition, promoted, exemplars: tables of the same names.
         sentences: texts of the exemplars, with the character offsets of their tokens as lists:
             columns of `SENTENCE_COLUMNS`.
+        error: largest difference between the summed contributions of embedding, heads and
+            feed-forward blocks and the centred logits, relative to the largest of these; NaN if not
+            measured.
+        missing: by stack, or the empty name for all stacks, why heads have no results.
     """
 
     space: OutputSpace = OutputSpace.NONE
@@ -131,6 +141,27 @@ class CircuitResults:
     sentences: pd.DataFrame = field(
         default_factory=lambda: pd.DataFrame(columns=[*SENTENCE_COLUMNS])
     )
+    error: float = float("nan")
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def join(cls, parts: Iterable["CircuitResults"]) -> "CircuitResults":
+        """Return the results of several measurements of one model as one."""
+        parts = list(parts)
+        tables = {
+            name: _without_none(pd.concat(frames, ignore_index=True))
+            for name in ("numbers", "composition", "promoted", "exemplars", "sentences")
+            if (frames := [table for part in parts if len(table := getattr(part, name))])
+        }
+        return cls(
+            space=next((part.space for part in parts if part.space), OutputSpace.NONE),
+            vocabulary=max((part.vocabulary for part in parts), default=0),
+            types=max((part.types for part in parts), default=0),
+            remarks=tuple(dict.fromkeys(remark for part in parts for remark in part.remarks)),
+            error=float(np.fmax.reduce([part.error for part in parts])),
+            missing={stack: why for part in parts for stack, why in part.missing.items()},
+            **tables,
+        )
 
     def estimates(self, stack: AttentionStack) -> Mapping[HeadKey, Estimates]:
         """Return the numbers of the heads of a stack by metric and label.

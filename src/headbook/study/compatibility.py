@@ -38,7 +38,12 @@ FREE_OPTIONS = {  # options that may differ between two studies, with the reason
 }
 # A new option counts as one that changes numbers until it is entered in `FREE_OPTIONS`.
 DECISIVE_OPTIONS = tuple(name for name in Config().recorded() if name not in FREE_OPTIONS)
-UNORDERED_OPTIONS = ("metrics", "facet", "control")  # options whose order does not change numbers
+UNORDERED_OPTIONS = (
+    "metrics",
+    "facet",
+    "control",
+    "task",
+)  # options whose order does not change numbers
 # Fields of `CorpusSums` whose columns must agree.
 SUM_FIELDS = ("tokens", "vocabulary", "flows", "sampled", "random", "distances", "geometry",
         "head_outputs",

@@ -16,7 +16,7 @@ from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import FinishedRatios, SampledMetric
 from headbook.schema import AttentionStack, HeadKey, SinkView, TokenKey
-from headbook.study.ablation import AblationResults
+from headbook.study.ablation.results import AblationResults
 from headbook.study.buckets import HeadBuckets, Kind, SentenceSet, TokenBuckets, merge_buckets
 from headbook.study.groups import GroupSums, PairMembers, merge_groups
 from headbook.study.state_geometry import GeometrySums
@@ -251,6 +251,7 @@ class CorpusSums:
         texts: identity of the sentences; None in studies that lack it.
         token_buckets: sums of token metrics by bucket, for comparisons with other models.
         class_flows: attention between classes of words; empty in studies that lack it.
+        tasks: results of ablation by the name of a task's target, each on a sample of its own.
     """
 
     heads: Mapping[str, HeadSums] = field(default_factory=dict)
@@ -271,6 +272,7 @@ class CorpusSums:
     texts: SentenceSet | None = None
     token_buckets: Mapping[str, tuple[TokenBuckets, ...]] = field(default_factory=dict)
     class_flows: Mapping[str, ClassFlows] = field(default_factory=dict)
+    tasks: Mapping[str, AblationResults] = field(default_factory=dict)
 
     def __add__(self, other: "CorpusSums") -> "CorpusSums":
         return add_fields(

@@ -8,8 +8,9 @@ import numpy as np
 
 from headbook.analysis.accumulators import HashSample, TopK
 from headbook.analysis.arrays import Floats, Ints
+from headbook.schema import HeadName
 from headbook.study.corpus_sums import CorpusSums, variability_contributions
-from headbook.study.sentence_data import HeadName, Ranking
+from headbook.study.sentence_data import Ranking
 
 # Quantiles of the ranking by largest weight: share of weaker sentences, and number of exemplars.
 QUANTILES = {Ranking.Q90: (0.9, 2), Ranking.Q75: (0.75, 2), Ranking.MEDIAN: (0.5, 3)}

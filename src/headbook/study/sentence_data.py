@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Ints
-from headbook.schema import AttentionStack, Side
+from headbook.schema import AttentionStack, HeadName, Side
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 MAX_QUERY_KEY_BYTES = 16_000_000  # bytes of a sentence's queries and keys in one stack
@@ -93,20 +93,6 @@ class Ranking(StrEnum):
     """Mean attention of queries to keys outside the sink."""
     VARIABILITY = "variability"
     """Share of the sentence in the head's attention variability."""
-
-
-class HeadName(NamedTuple):
-    """A head of a model; layer and head are counted from 0."""
-
-    stack: str
-    layer: int
-    head: int
-
-
-def heads_of(stack: AttentionStack) -> list[HeadName]:
-    """Return the heads of a stack, layer by layer; layers without attention have none."""
-    heads = range(stack.n_heads)
-    return [HeadName(stack.name, layer, head) for layer in stack.attention_layers for head in heads]
 
 
 @dataclass(frozen=True)

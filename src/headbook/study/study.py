@@ -11,7 +11,7 @@ import pandas as pd
 
 from headbook.errors import StudyError
 from headbook.output_folder import OutputKind, replace_folder
-from headbook.schema import BaselineRun
+from headbook.schema import BaselineRun, HeadName
 from headbook.study import ablation_tables, storage, tables, token_tables
 from headbook.study.circuits import COMPOSITION, EXEMPLAR_TOKENS, PROMOTED_TOKENS, CircuitResults
 from headbook.study.compatibility import check_compatible
@@ -25,7 +25,7 @@ from headbook.study.corpus_sums import (
 )
 from headbook.study.exemplars import choose_exemplars
 from headbook.study.manifest import Check, Manifest, NotAvailable, Rounding
-from headbook.study.sentence_data import Exemplar, HeadName, MapSample, SentenceData
+from headbook.study.sentence_data import Exemplar, MapSample, SentenceData
 
 MERGED_CIRCUITS = NotAvailable(
     "what heads read and write", "",
@@ -206,6 +206,11 @@ class Study:
     def exemplar_tokens(self) -> pd.DataFrame:
         """Table ``exemplar_tokens``: a row for each token that a head promotes at an exemplar."""
         return EXEMPLAR_TOKENS.build(self)
+
+    @cached_property
+    def task_facets(self) -> pd.DataFrame:
+        """Table ``task_facets``: a row for each head, target of a task and group of texts."""
+        return ablation_tables.TASK_FACETS.build(self)
 
     @property
     def tokens(self) -> pd.DataFrame:

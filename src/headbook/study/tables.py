@@ -18,10 +18,9 @@ from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import Floats, divide
 from headbook.analysis.intervals import UNBOUNDED
 from headbook.metrics import all_metrics
-from headbook.schema import MAIN_METRICS, BaselineRun, HeadKey, IntervalRule, TokenKey
+from headbook.schema import MAIN_METRICS, BaselineRun, HeadKey, HeadName, IntervalRule, TokenKey
 from headbook.study.contrasts import PairDifferences
 from headbook.study.corpus_sums import HeadDistances, HeadSums, HeadTable, TokenSums
-from headbook.study.sentence_data import HeadName
 
 if TYPE_CHECKING:
     from headbook.study.study import Study
@@ -67,6 +66,7 @@ MAX_PLAIN_CSV_BYTES = (
 # Columns of texts that come from inputs or tokenizers; a spreadsheet must not run their cells.
 TEXT_COLUMNS = (
     "token", "query", "key", "neighbour", "facet", "group", "first_member", "second_member",
+    "key_token", "true_token",
 )  # fmt: skip
 
 # Columns that several tables have.

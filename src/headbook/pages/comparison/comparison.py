@@ -67,9 +67,8 @@ from headbook.report.wording import (
     p_text,
     percent,
 )
-from headbook.schema import SinkView
+from headbook.schema import HeadName, SinkView
 from headbook.study.ablation_tables import EFFECT
-from headbook.study.sentence_data import HeadName
 
 SERIES = {"": "same head", FLOOR_LABEL: "bfloat16 rounding", CEILING_LABEL: "another head"}
 TITLE = "divergence of attention (nats)"

@@ -46,9 +46,8 @@ from headbook.report.wording import (
     p_text,
     unbroken,
 )
-from headbook.schema import SinkView
+from headbook.schema import HeadName, SinkView
 from headbook.study.ablation_tables import EFFECT
-from headbook.study.sentence_data import HeadName
 
 LEAST = 0.05  # a family-wise p below which a difference is supported
 FIRST = 6  # differences that the page begins with

@@ -17,7 +17,7 @@ from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import PageTable, Row
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.wording import THIN, count_text, head_name, number, number_word, percent
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 
 TO_THE_OTHER = 0.1  # of the depth: within it, a match counts as at the same depth
 

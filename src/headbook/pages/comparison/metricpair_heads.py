@@ -41,9 +41,8 @@ from headbook.report.wording import (
     p_text,
     unbroken,
 )
-from headbook.schema import AblationTarget, AttentionStack, SinkView
+from headbook.schema import AblationTarget, AttentionStack, HeadName, SinkView
 from headbook.study.ablation_tables import EFFECT
-from headbook.study.sentence_data import HeadName
 
 TARGETS = {
     AblationTarget.LOSS: "loss of the next token (nats)",

@@ -24,7 +24,7 @@ from headbook.pages.parts.table import Content, PageTable, Row
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import MISSING, STACKS, head_name, percent, tie_note, tied_places
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 
 
 @dataclass(frozen=True, eq=False)

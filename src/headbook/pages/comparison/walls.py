@@ -30,7 +30,7 @@ from headbook.report.head_types import head_types
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, heads_by_value
 from headbook.report.wording import MISSING, capital, count_text, head_page
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 
 
 def side_atlases(both: StackComparison, lit: Lit) -> Iterator[SideAtlas]:

@@ -54,8 +54,7 @@ from headbook.report.wording import (
     number_word,
     percent,
 )
-from headbook.schema import AttentionStack
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AttentionStack, HeadName
 
 PICTURES = "data/film"
 

@@ -9,8 +9,7 @@ from headbook.pages.film.parts import HEADS, DrawnFilm, measure_page
 from headbook.pages.parts.page import Page, StackSection
 from headbook.report.findings.finding import Link
 from headbook.report.wording import head_file, head_name
-from headbook.schema import AttentionStack
-from headbook.study.sentence_data import HeadName, heads_of
+from headbook.schema import AttentionStack, HeadName, heads_of
 
 MOST = 6_000  # small lines of the page
 

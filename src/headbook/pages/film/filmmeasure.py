@@ -18,8 +18,7 @@ from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words_cell
 from headbook.report.results import heads_by_value
 from headbook.report.wording import VIEWS, head_name, interval_text, is_share, number
-from headbook.schema import AttentionStack
-from headbook.study.sentence_data import HeadName, heads_of
+from headbook.schema import AttentionStack, HeadName, heads_of
 
 MOST_LINES = 200  # of a chart
 

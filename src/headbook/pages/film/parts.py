@@ -17,7 +17,7 @@ from headbook.metrics import all_metrics
 from headbook.report.head_types import Place
 from headbook.report.roles import estimate
 from headbook.report.wording import head_file, head_name, is_share, number
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 
 HEADS = HEADS_PAGE
 MEASURES = "steps/"

@@ -25,11 +25,10 @@ from headbook.report.wording import (
     percent,
     sentence_page,
 )
-from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import AblationResults, MissedToken
+from headbook.schema import AblationTarget, HeadName, Replacement
+from headbook.study.ablation.effect_tests import COSINE_TARGETS, token_target
+from headbook.study.ablation.results import AblationResults, MissedToken
 from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, REPAIR
-from headbook.study.ablation_tests import COSINE_TARGETS
-from headbook.study.sentence_data import HeadName
 
 LISTED = 5  # ranks of tokens that are listed, with the median one in addition
 
@@ -253,6 +252,7 @@ def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]
     ablation, pages = results.study.corpus_sums.ablation, results.study.sentence_data.sentences
     assert ablation is not None
     table = results.study.effect_tokens
+    table = table[table["target"] == token_target(ablation)]
     by_head: dict[HeadName, list[MissedTokenRow]] = {}
     for missed, (before, after) in zip(
         ablation.missed, table[["before", "after"]].itertuples(index=False), strict=True

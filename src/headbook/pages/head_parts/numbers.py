@@ -20,8 +20,7 @@ from headbook.pages.parts.table import (
 from headbook.report.findings.finding import metric_link
 from headbook.report.results import StackResults
 from headbook.report.wording import MISSING, is_share, label_name, number, unbroken
-from headbook.schema import SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName, SinkView
 
 ELSEWHERE = {ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN}  # in tables of tags
 ELSEWHERE |= {ids.RELATION_ACCURACY, ids.RELATION_ACCURACY_FAR}  # in tables of relations

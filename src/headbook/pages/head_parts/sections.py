@@ -33,8 +33,8 @@ from headbook.report.wording import (
     percent,
     rule_phrase,
 )
-from headbook.schema import SinkView
-from headbook.study.sentence_data import UINT8_STEPS, Exemplar, HeadName
+from headbook.schema import HeadName, SinkView
+from headbook.study.sentence_data import UINT8_STEPS, Exemplar
 
 OUTPUT, GIVEN, BROUGHT = ids.OUTPUT_NORM_SHARE, ids.SINK_SHARE, ids.SINK_NORM_SHARE
 

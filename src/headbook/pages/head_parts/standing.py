@@ -15,8 +15,7 @@ from headbook.report.results import StackResults
 from headbook.report.roles import estimate
 from headbook.report.trees import is_ranked
 from headbook.report.wording import VIEWS, is_share, label_name, number, number_word, ordinal
-from headbook.schema import SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName, SinkView
 
 MOST_STRIPS = 6
 MAX_RANK = 3  # from either end, up to which a head stands out

@@ -27,7 +27,7 @@ from headbook.report.wording import (
     visible,
     whole_percent,
 )
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 from headbook.study.token_sums import (
     KEY,
     MIN_SENTENCES,

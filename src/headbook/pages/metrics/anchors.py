@@ -12,7 +12,7 @@ from headbook.report.findings.finding import head_link
 from headbook.report.findings.states import ANCHOR_COLUMNS, anchor_layers
 from headbook.report.results import StackResults
 from headbook.report.wording import MISSING, number, unbroken
-from headbook.study.sentence_data import heads_of
+from headbook.schema import heads_of
 from headbook.study.token_sums import TRUE_ORDER, Anchors, TopAnchor
 
 MOST_HEADS = 150  # heads in the list

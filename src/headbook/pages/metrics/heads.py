@@ -12,7 +12,7 @@ from headbook.analysis.accumulators import Estimates
 from headbook.analysis.arrays import Floats
 from headbook.charts import Figure, Plot
 from headbook.charts.axes import UNIFORM
-from headbook.charts.metric import heads_plot
+from headbook.charts.heads import heads_plot
 from headbook.charts.theme import BELOW, STOPS, amount_class, ratio_class
 from headbook.metrics.base import HeadMetric
 from headbook.pages.metrics.figures import curve_plot, figure_name, heat_figure, offered_labels

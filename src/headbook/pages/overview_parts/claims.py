@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from headbook.report.answers.overview.claim_parts import OverviewClaim
 from headbook.report.wording import count_text
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 
 Lit = Mapping[HeadName, Sequence[int]]  # numbers of the claims that light a head
 

@@ -12,8 +12,8 @@ from headbook.charts.theme import DIVERGING, STEPS, ink_steps, rgba_ramp
 from headbook.pages.parts.atlas import Atlas, TileNote, atlas_of
 from headbook.report.findings.finding import Link, Parts
 from headbook.report.wording import number
-from headbook.schema import AttentionStack
-from headbook.study.sentence_data import HeadName, to_uint8
+from headbook.schema import AttentionStack, HeadName
+from headbook.study.sentence_data import to_uint8
 
 SIGNED = 33  # colours of a difference; one of them is 0
 BAR_STEPS = 20  # lengths of the bar under a tile

@@ -13,8 +13,8 @@ from headbook.report.families import families, family_names, in_page_words
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, head_page
+from headbook.schema import HeadName
 from headbook.study.corpus_sums import MANY_HEADS, kept_positions
-from headbook.study.sentence_data import HeadName
 
 MANY_LAYERS = 17  # layers from which on a mosaic of families is above the wall
 MIN_STRENGTH, MAX_STRENGTH = 3, 10  # steps of opacity of the cells of a mosaic

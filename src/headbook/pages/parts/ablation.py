@@ -22,12 +22,11 @@ from headbook.report.head_types import OffSinkType
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import MISSING, STACKS, count_text, head_name, interval_text, number
-from headbook.schema import Replacement
-from headbook.study import ablation_tests
-from headbook.study.ablation import AblationReason, AblationResults
+from headbook.schema import HeadName, Replacement
+from headbook.study.ablation import effect_tests
+from headbook.study.ablation.effect_tests import equivalence_margin, ranked_target
+from headbook.study.ablation.results import AblationReason, AblationResults
 from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, GROUP
-from headbook.study.ablation_tests import equivalence_margin, ranked_target
-from headbook.study.sentence_data import HeadName
 
 RANDOM = "random order"
 ORDERS = {  # names of pruning orders, with the class of their line
@@ -186,7 +185,7 @@ def estimates_plot(ablation: AblationResults, changes: pd.DataFrame) -> Plot | N
     """Return estimates beside exact changes; None if all heads are exact, or few are."""
     exact = changes[changes["method"] == EXACT]
     target, factor = ranked_target(ablation), unit_factor(ablation)
-    every = ablation_tests.estimated_effects(ablation, target, Replacement.MEAN) * factor
+    every = effect_tests.estimated_effects(ablation, target, Replacement.MEAN) * factor
     estimates = every[exact.index.to_numpy()]
     known = ~np.isnan(estimates) & exact["value"].notna().to_numpy()
     if known.sum() < MIN_POINTS or not (ablation.chosen != AblationReason.SELECTED).any():
@@ -231,7 +230,7 @@ def direct_plot(changes: pd.DataFrame, table: pd.DataFrame) -> Plot | None:
 
 def pruning_plot(ablation: AblationResults, steps: pd.DataFrame) -> Plot:
     """Return the change of the main target while ever more heads are removed, by order."""
-    chance = steps["order"].str.startswith(ablation_tests.RANDOM_ORDER_PREFIX)
+    chance = steps["order"].str.startswith(effect_tests.RANDOM_ORDER_PREFIX)
     shares = steps[chance].groupby("share")["value"]
     band = pd.DataFrame({"value": shares.median(), "low": shares.min(), "high": shares.max()})
     band = band.reset_index().assign(order=RANDOM, kind="baseline")

@@ -12,8 +12,7 @@ from headbook.report.families import in_page_words, kinds_of, letters_of, style_
 from headbook.report.head_types import HeadType, Place
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, head_name, head_page
-from headbook.schema import AttentionStack
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AttentionStack, HeadName
 
 MANY_HEADS = 400  # heads of all stacks beyond which the picture is a file and cells are no links
 MANY = 24  # heads of a layer from which on tiles are too small for letters

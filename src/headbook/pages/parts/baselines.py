@@ -12,8 +12,7 @@ from headbook.report.findings.finding import Link, head_link
 from headbook.report.results import StackResults
 from headbook.report.roles import value_and_interval
 from headbook.report.wording import in_hundred, is_share, number
-from headbook.schema import Baseline
-from headbook.study.sentence_data import HeadName
+from headbook.schema import Baseline, HeadName
 
 
 @dataclass(frozen=True)

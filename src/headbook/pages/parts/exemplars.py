@@ -29,8 +29,9 @@ from headbook.report.wording import (
     sentence_page,
     visible,
 )
+from headbook.schema import HeadName
 from headbook.study.exemplars import rank_by_weight
-from headbook.study.sentence_data import UINT8_STEPS, Exemplar, HeadName, Ranking, StoredSentence
+from headbook.study.sentence_data import UINT8_STEPS, Exemplar, Ranking, StoredSentence
 
 LINKS = 6  # strongest links listed under an exemplar
 COLOURS = 16  # colours of a preview, few since each picture has its own palette

@@ -21,7 +21,7 @@ from headbook.report.wording import (
     number,
     percent,
 )
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName
 
 # Metrics that the grid may show first, in order of preference.
 FIRST = (ids.ATTENTION_DISTANCE, ids.RELATIVE_ENTROPY, ids.SINK_SHARE)

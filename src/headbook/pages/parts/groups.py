@@ -18,10 +18,9 @@ from headbook.pages.parts.table import (
 from headbook.report.findings.finding import Link, metric_link
 from headbook.report.results import StackResults
 from headbook.report.wording import MISSING, THIN, count_text, is_share, label_name, number, p_text
-from headbook.schema import HeadKey
+from headbook.schema import HeadKey, HeadName
 from headbook.study.contrasts import PairDifferences
 from headbook.study.groups import GroupSums, compared_keys
-from headbook.study.sentence_data import HeadName
 from headbook.study.tables import RowKey, row_of_head
 
 MOST_GROUPS = 8  # groups on a head's page

@@ -16,15 +16,8 @@ from headbook.report.head_types import share_of_head
 from headbook.report.results import StackResults
 from headbook.report.roles import roles_by_head, sink_words
 from headbook.report.wording import head_name, head_page, number, visible
-from headbook.schema import SinkView
-from headbook.study.sentence_data import (
-    UINT8_STEPS,
-    Exemplar,
-    HeadName,
-    Ranking,
-    StoredText,
-    heads_of,
-)
+from headbook.schema import HeadName, SinkView, heads_of
+from headbook.study.sentence_data import UINT8_STEPS, Exemplar, Ranking, StoredText
 
 REACH = 12  # tokens to either side of query and key that the card shows
 STEPS = (1, 3, 6)  # tenths of the attention from which on a key is shaded more

@@ -20,9 +20,8 @@ from headbook.report.ablation import effect_unit, head_changes, short_target
 from headbook.report.head_facts import Fact, HeadFacts, head_facts
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, VIEWS, is_share, label_name
-from headbook.schema import SinkView
+from headbook.schema import HeadName, SinkView, heads_of
 from headbook.study.ablation_tables import EFFECT, EXACT
-from headbook.study.sentence_data import HeadName, heads_of
 
 # Metrics of the columns that the list shows at first.
 INITIAL_METRICS = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.ATTENTION_DISTANCE)

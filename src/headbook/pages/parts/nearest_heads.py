@@ -10,8 +10,7 @@ from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults
 from headbook.report.similar_heads import HeadDistanceMatrix, head_distances
 from headbook.report.wording import FEW_WORDS, MISSING, THIN, VIEWS
-from headbook.schema import SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName, SinkView
 
 NEAREST = 5
 

@@ -30,8 +30,8 @@ from headbook.report.wording import (
     rule_phrase,
     sentence_page,
 )
-from headbook.schema import relation_of, universal_relation
-from headbook.study.sentence_data import HeadName, StoredSentence, StoredText
+from headbook.schema import HeadName, relation_of, universal_relation
+from headbook.study.sentence_data import StoredSentence, StoredText
 
 COLUMNS = (
     "Relation",

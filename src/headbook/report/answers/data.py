@@ -12,8 +12,7 @@ from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, is_share, number, with_unit
-from headbook.schema import HeadKey, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.tables import Table, row_of_head
 
 

@@ -13,8 +13,7 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate, point_estimate
 from headbook.report.wording import count_text, number, percent, whole_percent
-from headbook.schema import HeadKey
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadKey, HeadName
 
 CLAIM = "role of a head"  # claim of its rows in the table ``tests``
 MEAN_HEAD, UNIFORM = "mean of all heads", "uniform attention"

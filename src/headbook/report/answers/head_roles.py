@@ -4,7 +4,8 @@ The first rule that holds gives the sentence, in this order: too few sentences; 
 repetition; almost only the sink; one offset; a dependency relation; the next or previous word of a
 class; punctuation; the same keys from everywhere; near-uniform; nearby words; mostly the sink; no
 single role. Each sentence says where attention goes, never what the model needs it for. A head that
-gives at least half of its attention to the sink says so in every sentence.
+gives at least half of its attention to the sink says so in every sentence. What the output of a
+head does follows if it was measured (`headbook.report.answers.head_writes`).
 
 `RoleSentence.evidence` holds the numbers behind a sentence; they are rows of the table ``tests``.
 """
@@ -25,6 +26,7 @@ from headbook.report.answers.head_numbers import (
     share_detail,
     tested_detail,
 )
+from headbook.report.answers.head_writes import with_output
 from headbook.report.class_flows import class_name, key_flows, rule_queries
 from headbook.report.families import FIRST_TOKEN, sink_tokens, word_list
 from headbook.report.findings.finding import Part, Parts
@@ -42,8 +44,7 @@ from headbook.report.wording import (
     percent,
     rule_phrase,
 )
-from headbook.schema import HeadKey, SinkView
-from headbook.study.sentence_data import HeadName, heads_of
+from headbook.schema import HeadKey, HeadName, SinkView, heads_of
 
 MIN_ENCES = 20  # sentences below which no role is told
 MIN_QUERIES = 200  # query tokens below which no role is told
@@ -401,10 +402,11 @@ def head_roles(results: StackResults) -> Mapping[HeadName, RoleSentence]:
 
 def _roles(results: StackResults) -> Mapping[HeadName, RoleSentence]:
     types, sink = head_types(results), sink_tokens(results)
-    return {
-        head: role_sentence(HeadNumbers(results, head, types.get((head.layer, head.head)), sink))
+    numbers = (
+        HeadNumbers(results, head, types.get((head.layer, head.head)), sink)
         for head in heads_of(results.stack)
-    }
+    )
+    return {each.head: with_output(each, role_sentence(each)) for each in numbers}
 
 
 def role_sentence(numbers: HeadNumbers) -> RoleSentence:

@@ -24,8 +24,7 @@ from headbook.report.wording import (
     percent,
     rule_phrase,
 )
-from headbook.schema import HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, HeadName, SinkView
 
 # What most heads of a family do, after "most others".
 FAMILY_VERBS = {

@@ -30,10 +30,10 @@ from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import STACKS, capital, count_text, number, number_word, percent
 from headbook.schema import ABLATION, HELD_OUT_SPLIT, AblationTarget, Replacement
-from headbook.study import ablation_tests
-from headbook.study.ablation import AblationResults
+from headbook.study.ablation import effect_tests
+from headbook.study.ablation.effect_tests import ATTRIBUTION, AblationVerdict
+from headbook.study.ablation.results import AblationResults
 from headbook.study.ablation_tables import EFFECT
-from headbook.study.ablation_tests import ATTRIBUTION, AblationVerdict
 
 MAX_RANDOM_P = 0.05  # two-sided p of a rank among random sets from which on it is clear
 MAX_NAMED_HEADS = 5  # in one sentence
@@ -71,7 +71,7 @@ LOSS_MEASURE = Measure("its loss changes", "change of the loss per token, in per
 
 def measure_of(ablation: AblationResults) -> Measure:
     """Return the words for the change of the target by which heads are ranked."""
-    return MEASURES.get(ablation_tests.ranked_target(ablation), LOSS_MEASURE)
+    return MEASURES.get(effect_tests.ranked_target(ablation), LOSS_MEASURE)
 
 
 def change_number(ablation: AblationResults, row: Mapping[Any, Any], table: str) -> LinkedNumber:
@@ -100,7 +100,7 @@ def clear_layer(ablation: AblationResults) -> tuple[str, LayerRatio] | None:
 
     Of several stacks with a clear layer, the first has the answer.
     """
-    target = ablation_tests.ranked_target(ablation)
+    target = effect_tests.ranked_target(ablation)
     for stack in dict.fromkeys(head.stack for head in ablation.heads):
         ratio = layer_ratio(ablation, stack, target)
         if ratio is not None and ratio.clear:
@@ -119,7 +119,7 @@ def importance_answer(ablation: AblationResults, last: Mapping[str, int] | None 
     if found is None:
         return verdicts_answer(ablation)
     stack, ratio = found
-    target = ablation_tests.ranked_target(ablation)
+    target = effect_tests.ranked_target(ablation)
     several = len({head.stack for head in ablation.heads}) > 1
     where = f" of {STACKS[stack]}" if several else ""
     is_last = (last or {}).get(stack) == ratio.first
@@ -135,12 +135,12 @@ def heads_answer(ablation: AblationResults) -> Parts:
 
 def largest_answer(ablation: AblationResults) -> Parts:
     """Return the head of largest effect, chosen on the other half; nothing without a clear one."""
-    target = ablation_tests.ranked_target(ablation)
-    largest = ablation_tests.largest_effect(ablation, target)
+    target = effect_tests.ranked_target(ablation)
+    largest = effect_tests.largest_effect(ablation, target)
     if largest is None:
         return ()
     head, _, (value, low, _) = largest
-    if not low > ablation_tests.equivalence_margin(ablation, target):
+    if not low > effect_tests.equivalence_margin(ablation, target):
         return ()
     subject, _, verb = measure_of(ablation).subject.rpartition(" ")
     label = f"{Replacement.MEAN}/{target}"
@@ -155,8 +155,8 @@ def largest_answer(ablation: AblationResults) -> Parts:
 
 def verdict_counter(ablation: AblationResults) -> Counter[str]:
     """Return how many heads that were replaced one at a time have which verdict."""
-    ranked = ablation_tests.ranked_target(ablation)
-    verdicts = ablation_tests.head_effects(ablation, ranked, Replacement.MEAN)["verdict"]
+    ranked = effect_tests.ranked_target(ablation)
+    verdicts = effect_tests.head_effects(ablation, ranked, Replacement.MEAN)["verdict"]
     return Counter(str(verdict) for verdict in verdicts if verdict)
 
 
@@ -189,14 +189,14 @@ def verdicts_answer(ablation: AblationResults) -> Parts:
 
 def removable_answer(ablation: AblationResults) -> Parts:
     """Return which heads can go alone, those of smallest change by name; empty without any."""
-    target = ablation_tests.ranked_target(ablation)
-    effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
+    target = effect_tests.ranked_target(ablation)
+    effects = effect_tests.head_effects(ablation, target, Replacement.MEAN)
     tested = int((effects["verdict"] != "").sum())
     removable = effects[effects["verdict"] == AblationVerdict.NO_CHANGE]
     if removable.empty:
         return ()
     removable = removable.sort_values("value", key=abs, kind="stable")
-    heads = ablation_tests.head_names(removable)
+    heads = effect_tests.head_names(removable)
     if len(heads) == 1:
         return (f"One of {count_text(tested, 'head')} replaced can go alone: ",
                 head_link(heads[0]), ".")  # fmt: skip
@@ -209,8 +209,8 @@ def removable_answer(ablation: AblationResults) -> Parts:
 
 def harmful_note(ablation: AblationResults) -> Parts:
     """Return which heads make the loss worse; nothing without any."""
-    effects = ablation_tests.head_effects(ablation, loss_target(ablation), Replacement.MEAN)
-    harmful = ablation_tests.head_names(effects[effects["verdict"] == AblationVerdict.HARMFUL])
+    effects = effect_tests.head_effects(ablation, loss_target(ablation), Replacement.MEAN)
+    harmful = effect_tests.head_names(effects[effects["verdict"] == AblationVerdict.HARMFUL])
     if not harmful:
         return ()
     links = [part for head in harmful[:MAX_NAMED_HEADS] for part in (", ", head_link(head))][1:]
@@ -290,9 +290,9 @@ def random_rank(row: Mapping[Any, Any]) -> tuple[str, bool]:
 
 def pruning_answer(ablation: AblationResults, pruning: pd.DataFrame) -> Parts:
     """Return the share of heads that can be removed together, beside random orders."""
-    shares, median = ablation_tests.removable_shares(ablation, pruning)
+    shares, median = effect_tests.removable_shares(ablation, pruning)
     share = shares["ablation_effect"]
-    margin = ablation_tests.group_margin(ablation) * unit_factor(ablation)
+    margin = effect_tests.group_margin(ablation) * unit_factor(ablation)
     limit = f"{number(margin)} {effect_unit(ablation)}"
     label = f"ablation_effect/{Replacement.MEAN}/{loss_target(ablation)}"
     row = (("metric", "share that can go"), ("label", label))
@@ -311,8 +311,8 @@ def pruning_answer(ablation: AblationResults, pruning: pd.DataFrame) -> Parts:
 
 def estimates_note(ablation: AblationResults) -> Parts:
     """Return how well estimates agree with exact changes on heads picked at random."""
-    target = ablation_tests.ranked_target(ablation)
-    audit = ablation_tests.audit(ablation, target)
+    target = effect_tests.ranked_target(ablation)
+    audit = effect_tests.audit(ablation, target)
     if not audit.heads or not audit.rest or np.isnan(audit.spearman):
         return ()
     label = ("label", f"{Replacement.MEAN}/{target}")
@@ -341,7 +341,7 @@ def effect_row(ablation: AblationResults, row: Mapping[Any, Any], exact: bool) -
     identity = (
         ("stack", row["stack"]), ("layer", int(row["layer"])), ("head", int(row["head"])),
         ("metric", metric), ("replacement", str(Replacement.MEAN)),
-        ("target", str(ablation_tests.ranked_target(ablation))),
+        ("target", str(effect_tests.ranked_target(ablation))),
     )  # fmt: skip
     about = "" if exact else "≈\u202f"
     return LinkedNumber(f"{about}{short_number(float(row['value']))}", "importance", identity)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from headbook.analysis.arrays import Floats
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.results import StackResults
-from headbook.study.sentence_data import UINT8_STEPS, Exemplar, HeadName
+from headbook.schema import HeadName
+from headbook.study.sentence_data import UINT8_STEPS, Exemplar
 
 MIN_QUERIES = 5  # other words from which the key has to receive attention
 MIN_STRONGEST = 0.5  # share of these words of which the key has to be the strongest

@@ -13,8 +13,8 @@ from headbook.report.next_word_tests import Target, next_word_tests
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults
 from headbook.report.roles import best_relation
-from headbook.schema import relation_of, universal_relation
-from headbook.study.sentence_data import Exemplar, HeadName, StoredText
+from headbook.schema import HeadName, relation_of, universal_relation
+from headbook.study.sentence_data import Exemplar, StoredText
 
 OFFSETS = {OffSinkType.PREVIOUS: -1, OffSinkType.NEXT: 1, OffSinkType.SELF: 0}
 

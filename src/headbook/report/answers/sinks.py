@@ -23,11 +23,10 @@ from headbook.report.wording import (
     tie_note,
     tied_places,
 )
-from headbook.schema import HeadKey, Replacement, SinkView
-from headbook.study import ablation_tests
+from headbook.schema import HeadKey, HeadName, Replacement, SinkView
+from headbook.study.ablation import effect_tests
+from headbook.study.ablation.effect_tests import ATTRIBUTION, AblationVerdict
 from headbook.study.ablation_tables import EFFECT
-from headbook.study.ablation_tests import ATTRIBUTION, AblationVerdict
-from headbook.study.sentence_data import HeadName
 
 SINK = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
 SINK_OUTPUT = HeadKey(ids.SINK_NORM_SHARE, SinkView.RAW, "")
@@ -213,7 +212,7 @@ def _dead_alone(results: StackResults, *, tested_together: bool) -> Parts:
     """
     ablation = results.study.corpus_sums.ablation
     assert ablation is not None
-    target = ablation_tests.ranked_target(ablation)
+    target = effect_tests.ranked_target(ablation)
     exact = EFFECT, Replacement.MEAN, target
     rows = {sink: each for sink, each in single_rows(results).items()
             if exact in each and each[exact]["verdict"]}  # fmt: skip
@@ -225,7 +224,7 @@ def _dead_alone(results: StackResults, *, tested_together: bool) -> Parts:
     heads = f"{count_text(len(verdicts), 'sink head')} replaced one at a time"
     if n_changing:
         changing = [each for each in rows.values() if each[exact]["verdict"] in CHANGING_VERDICTS]
-        margin = ablation_tests.equivalence_margin(ablation, target)
+        margin = effect_tests.equivalence_margin(ablation, target)
         masked = ATTRIBUTION, Replacement.WITHOUT_SINK, target
         is_small = all(masked in each and abs(each[masked]["value"]) < margin for each in changing)
         end = f", but hardly through {sink_tokens(results)}" if is_small else ""

@@ -30,8 +30,7 @@ from headbook.report.wording import (
     percent,
     rule_phrase,
 )
-from headbook.schema import relation_of
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName, relation_of
 
 MAX_WORDS = 30  # of an answer
 RULE = "the best rule of word order and word class"

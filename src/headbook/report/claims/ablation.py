@@ -9,9 +9,7 @@ import pandas as pd
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.report.ablation import LAYER, layer_ratio, layer_ratio_label
 from headbook.schema import ABLATION, ALL, HELD_OUT_SPLIT, LAYER_RATIO, Replacement
-from headbook.study.ablation import AblationResults
-from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION
-from headbook.study.ablation_tests import (
+from headbook.study.ablation.effect_tests import (
     RANDOM_ORDER_PREFIX,
     VERDICT_SHARE,
     audit,
@@ -20,11 +18,15 @@ from headbook.study.ablation_tests import (
     ranked_target,
     removable_shares,
 )
+from headbook.study.ablation.results import AblationResults
+from headbook.study.ablation.tasks import success, success_without
+from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION, measured
 from headbook.study.study import Study
 
 NAN = math.nan
 CHANGED_SHARE = "share_changed"
 RANDOM_SETS = "random sets"
+SUCCESS = "share right"  # of a task
 NO_HEAD = -1  # layer and head of rows that are not about one head
 EMPTY_ROW: dict[str, Any] = {
     "claim": ABLATION, "stack": "", "layer": NO_HEAD, "head": NO_HEAD, "metric": "", "view": "",
@@ -43,31 +45,66 @@ def ablation_tests(study: Study) -> Iterator[dict[str, Any]]:
     which hold for all heads, or groups, with this replacement together. Layer and head are -1 in
     rows about several heads.
     """
-    ablation = study.corpus_sums.ablation
-    if ablation is None:
-        return
-    yield from _heads(ablation, study.importance)
-    yield from _groups(study.head_groups)
-    yield from _largest(ablation)
-    for stack in study.manifest.stacks:
-        yield from layer_ratio_rows(ablation, stack.name)
-    yield from _audited(ablation)
-    yield from _pruned(ablation, study.pruning)
+    for ablation in measured(study.corpus_sums):
+        heads, groups, steps = (
+            table[table["target"].isin(ablation.targets)]
+            for table in (study.importance, study.head_groups, study.pruning)
+        )
+        yield from _heads(ablation, heads)
+        yield from _groups(groups)
+        yield from _largest(ablation)
+        for stack in study.manifest.stacks:
+            yield from layer_ratio_rows(ablation, stack.name)
+        yield from _audited(ablation)
+        yield from _pruned(ablation, steps)
 
 
 def whole_model(study: Study) -> Iterator[dict[str, Any]]:
-    """Yield the loss of the unablated model, of which pages print effects in per cent."""
-    ablation = study.corpus_sums.ablation
-    for target in ablation.targets if ablation else ():
-        assert ablation is not None
-        if target in ablation.unablated:
-            counts = ablation.counts[target]
+    """Yield the loss of the unablated model, of which pages print effects in per cent.
+
+    Of tasks, the target of the unablated model: cross-entropy, accuracy or a mean difference.
+    """
+    for result in measured(study.corpus_sums):
+        for target in filter(result.unablated.__contains__, result.targets):
             yield EMPTY_ROW | {
                 "claim": "whole model",
                 "metric": target,
-                "value": ablation.loss(target),
-                "n_sentences": len(ablation.content_hash),
-                "n_observations": float(counts.sum()),
+                "value": result.loss(target),
+                "n_sentences": len(result.content_hash),
+                "n_observations": float(result.counts[target].sum()),
+            }
+
+
+def tasks_of_model(study: Study) -> Iterator[dict[str, Any]]:
+    """Yield how often the whole model does each task, beside chance, and without growing sets."""
+    for name, task in study.corpus_sums.tasks.items():
+        whole = success(task)
+        yield EMPTY_ROW | {
+            "claim": "whole model",
+            "metric": SUCCESS,
+            "label": name,
+            "value": whole.value,
+            "low": whole.low,
+            "high": whole.high,
+            "baseline": "chance",
+            "baseline_value": whole.chance,
+            "difference": whole.value - whole.chance,
+            "n_sentences": whole.n_sentences,
+            "n_observations": float(whole.n_observations),
+        }
+        for row in success_without(task).to_dict("records"):
+            yield EMPTY_ROW | {
+                "metric": SUCCESS,
+                "label": f"without {row['number']} heads/{Replacement.MEAN}/{name}",
+                "split": HELD_OUT_SPLIT,
+                "value": row["after"],
+                "low": row["low"],
+                "high": row["high"],
+                "baseline": "whole model",
+                "baseline_value": row["before"],
+                "difference": row["after"] - row["before"],
+                "n_sentences": int((task.half == HELD_OUT).sum()),
+                "n_observations": float(task.counts[name][task.half == HELD_OUT].sum()),
             }
 
 

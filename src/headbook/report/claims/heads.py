@@ -40,9 +40,9 @@ from headbook.report.results import StackResults, heads_by_value
 from headbook.report.roles import role_of
 from headbook.report.similar_heads import head_distances, mean_distances
 from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
-from headbook.schema import ALL, HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, SinkView
+from headbook.schema import ALL, HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, SinkView, heads_of
 from headbook.study.exemplars import rank_by_weight
-from headbook.study.sentence_data import Ranking, heads_of
+from headbook.study.sentence_data import Ranking
 from headbook.study.tables import HELLINGER
 
 SPLITS = {SELECTION: "choice", HELD_OUT: HELD_OUT_SPLIT}

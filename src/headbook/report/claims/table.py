@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
-from headbook.report.claims.ablation import NO_HEAD, ablation_tests, whole_model
+from headbook.report.claims.ablation import NO_HEAD, ablation_tests, tasks_of_model, whole_model
 from headbook.report.claims.heads import (
     Row,
     distances_of_heads,
@@ -57,6 +57,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
 )
 OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
     whole_model,
+    tasks_of_model,
     ablation_tests,
 )
 INTEGER_COLUMNS = ("layer", "head", "n_sentences")

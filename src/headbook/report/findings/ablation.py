@@ -23,11 +23,10 @@ from headbook.report.ablation import (
 )
 from headbook.report.findings.finding import Finding, Link, Part, Parts, head_link
 from headbook.report.wording import STACKS, count_text, number, number_word, percent
-from headbook.schema import AblationTarget, Replacement
-from headbook.study import ablation_tests
-from headbook.study.ablation import AblationResults
-from headbook.study.ablation_tests import AblationVerdict, head_names
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AblationTarget, HeadName, Replacement
+from headbook.study.ablation import effect_tests
+from headbook.study.ablation.effect_tests import AblationVerdict, head_names
+from headbook.study.ablation.results import AblationResults
 from headbook.study.study import Study
 
 SINK_GROUPS = (HEAVY_NAME, "sink")  # names of groups of sink heads, the strictest first
@@ -67,8 +66,8 @@ def replaced(
         ablation: results of all heads.
         heads: heads to count; None for all heads.
     """
-    target = ablation_tests.ranked_target(ablation)
-    effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
+    target = effect_tests.ranked_target(ablation)
+    effects = effect_tests.head_effects(ablation, target, Replacement.MEAN)
     effects = effects[effects["verdict"] != ""]
     if heads is not None:
         effects = effects[[head in heads for head in head_names(effects)]]
@@ -92,11 +91,11 @@ def _counts(ablation: AblationResults) -> Iterator[Finding]:
 def _largest(ablation: AblationResults) -> Iterator[Finding]:
     """Yield the head of largest effect on the selection half, with its held-out effect."""
     target = main_target(ablation)
-    largest = ablation_tests.largest_effect(ablation, target)
+    largest = effect_tests.largest_effect(ablation, target)
     if largest is None:
         return
     head, _, (value, low, high) = largest
-    if low > ablation_tests.equivalence_margin(ablation, target):
+    if low > effect_tests.equivalence_margin(ablation, target):
         reported = change_text(ablation, value, low, high)
         yield _finding(
             ablation,
@@ -108,7 +107,7 @@ def _largest(ablation: AblationResults) -> Iterator[Finding]:
 
 
 def _harmful(ablation: AblationResults) -> Iterator[Finding]:
-    effects = ablation_tests.head_effects(ablation, loss_target(ablation), Replacement.MEAN)
+    effects = effect_tests.head_effects(ablation, loss_target(ablation), Replacement.MEAN)
     harmful = head_names(effects[effects["verdict"] == AblationVerdict.HARMFUL])
     if harmful:
         links = [part for head in harmful[:MAX_NAMED_HEADS] for part in (", ", head_link(head))][1:]
@@ -125,9 +124,9 @@ def _pruned(ablation: AblationResults, pruning: pd.DataFrame) -> Iterator[Findin
     steps = pruning[pruning["target"] == loss_target(ablation)]
     if steps.empty or steps["high"].isna().all():
         return
-    shares, median = ablation_tests.removable_shares(ablation, steps)
+    shares, median = effect_tests.removable_shares(ablation, steps)
     share, random_share = shares["ablation_effect"], percent(median)
-    margin = ablation_tests.group_margin(ablation) * unit_factor(ablation)
+    margin = effect_tests.group_margin(ablation) * unit_factor(ablation)
     limit = f"{number(margin)}\u00a0{effect_unit(ablation)}"
     together = Link("removed together", f"{PAGE}#pruning")
     if share > 0:
@@ -179,7 +178,7 @@ def group_rows(
     ablation: AblationResults, groups: pd.DataFrame, stack: str, group: str
 ) -> Mapping[str, Any]:
     """Return the row of a group for each replacement, by the target that ranks heads."""
-    known = groups[groups["target"] == ablation_tests.ranked_target(ablation)]
+    known = groups[groups["target"] == effect_tests.ranked_target(ablation)]
     rows = known[(known["stack"] == stack) & (known["group"] == group)]
     return {row["replacement"]: row for row in rows.to_dict("records")}
 
@@ -210,7 +209,7 @@ def _dead(ablation: AblationResults, rows: Mapping[str, Any], group_link: Link) 
             )  # fmt: skip
     elif mean["verdict"] == AblationVerdict.CHANGES:
         reported = change_text(ablation, *(float(mean[name]) for name in ("value", "low", "high")))
-        kl = ablation_tests.ranked_target(ablation) == AblationTarget.KL
+        kl = effect_tests.ranked_target(ablation) == AblationTarget.KL
         measure = "the KL divergence of predictions" if kl else "the change"
         yield (
             "Not dead: without ", group_link,

@@ -26,8 +26,7 @@ from headbook.report.wording import (
     tie_note,
     tied_places,
 )
-from headbook.schema import SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName, SinkView
 
 MAX_LISTED_HEADS = 2  # heads that a sentence names, so that few intervals are in it
 

@@ -10,8 +10,7 @@ from headbook.report.findings.finding import Link, head_link, highest
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import MISSING, in_hundred, interval_text, is_share, number, with_unit
-from headbook.schema import SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName, SinkView
 from headbook.study.tables import RowKey
 
 COSINE = "cosine"  # what a metric measures where it has no unit

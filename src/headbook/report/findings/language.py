@@ -36,8 +36,7 @@ from headbook.report.wording import (
     percent,
     rule_phrase,
 )
-from headbook.schema import SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadName, SinkView
 
 if TYPE_CHECKING:
     from headbook.report.relation_tests import RelationTests

@@ -7,7 +7,13 @@ of claims is entered in `headbook.study.tables.TABLES_OF_REPORT` here; `headbook
 
 from headbook.report.alignment import ALIGNMENTS
 from headbook.report.claims.table import TESTS
-from headbook.study.ablation_tables import EFFECT_TOKENS, HEAD_GROUPS, HEAD_IMPORTANCE, PRUNING
+from headbook.study.ablation_tables import (
+    EFFECT_TOKENS,
+    HEAD_GROUPS,
+    HEAD_IMPORTANCE,
+    PRUNING,
+    TASK_FACETS,
+)
 from headbook.study.circuits import COMPOSITION, EXEMPLAR_TOKENS, PROMOTED_TOKENS
 from headbook.study.study import Study
 from headbook.study.tables import (
@@ -40,6 +46,6 @@ STUDY_TABLES: dict[str, Table[Study]] = {
     for table in (
         HEADS, LAYERS, CONTROLS, PAIRS, ALIGNMENTS, GROUPS, MINIMAL_PAIRS, GEOMETRY, COMPARED,
         TOP_TOKENS, CLASS_FLOWS, TOKENS, TYPES, NEAREST, HEAD_IMPORTANCE, HEAD_GROUPS, PRUNING,
-        EFFECT_TOKENS, COMPOSITION, PROMOTED_TOKENS, EXEMPLAR_TOKENS, TESTS, WORDS,
+        EFFECT_TOKENS, TASK_FACETS, COMPOSITION, PROMOTED_TOKENS, EXEMPLAR_TOKENS, TESTS, WORDS,
     )
 }  # fmt: skip

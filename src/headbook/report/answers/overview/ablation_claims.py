@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from headbook.report.ablation import LAYER, SINK, TARGET_NAMES, layer_ratio_number, main_target
+from headbook.report.answers.circuit_rules import writes_into_vector
 from headbook.report.answers.layers import CHANGES, by_construction, layer_sentence
 from headbook.report.answers.overview.claim_parts import (
     OF_STACK,
@@ -19,6 +20,8 @@ from headbook.report.results import StackResults
 from headbook.report.wording import capital, interval_text, number_word
 from headbook.schema import AblationTarget
 
+WRITING = " Lit: its heads that write the word they attend to into the sentence vector."
+
 
 def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
     """Yield the claim on the layer without which the output changes most."""
@@ -27,12 +30,14 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
         return
     stack, target, ratio = results.stack.name, AblationTarget(main_target(ablation)), found.ratio
     is_last = stack != "encoder" and ratio.first == results.stack.attention_layers[-1]
+    places = [(ratio.first, head) for head in range(results.stack.n_heads)]
+    writing = [place for place in places if writes_into_vector(results, place)]
     exact = layer_ratio_number(ratio, stack, target)._replace(text=f"{ratio.value:.1f}")
     yield OverviewClaim(
         "layer",
         stack,
         layer_sentence(ratio, stack, OF_STACK[stack], target, is_last=is_last),
-        heads_at(results, [(ratio.first, head) for head in range(results.stack.n_heads)]),
+        heads_at(results, writing or places),
         (
             f"{capital(TARGET_NAMES[target])}: ",
             *effect_parts(stack, f"{LAYER}{ratio.first}", target, found.effect),
@@ -42,7 +47,7 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
             exact,
             f" {interval_text(ratio.low, ratio.high)}, on all sentences. Each head is replaced by "
             f"its mean output.{by_construction(target, OF_STACK[stack], is_last=is_last)}"
-            f"{sentences_text(found.effect)} ",
+            f"{WRITING if writing else ''}{sentences_text(found.effect)} ",
             Link("All layers", "importance.html"),
         ),
     )

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from headbook.analysis.accumulators import Estimate
 from headbook.metrics import ids
+from headbook.report.answers.circuit_rules import used_feeds
 from headbook.report.answers.overview.claim_parts import (
     OF_HEADS,
     OF_STACK,
@@ -31,8 +32,7 @@ from headbook.report.findings.finding import Parts, metric_link
 from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, count_text, number, number_word, percent, whole_percent
-from headbook.schema import HeadKey, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HeadKey, HeadName, SinkView
 
 # Claims in the table of tests.
 SINK, SAME_KEYS, OTHER_HEADS, INDUCED, RANDOM = (
@@ -142,6 +142,7 @@ def same_keys_claim(results: StackResults) -> Iterator[OverviewClaim]:
 
 INDUCTION = HeadKey(ids.INDUCTION_SCORE, SinkView.RAW, "")
 MIN_INDUCTION = 0.3  # lower bound of the induction score
+NEEDED = ", and the previous-token heads without which in their keys it falls"
 
 
 class InducedHead(NamedTuple):
@@ -178,6 +179,8 @@ def induction_claim(results: StackResults) -> Iterator[OverviewClaim]:
         return
     (head, score, uniform), stack, one = found[0], results.stack.name, len(found) == 1
     many = f"{capital(number_word(len(found)))} {OF_HEADS[stack]}"
+    induced = frozenset(each.head for each in found)
+    needed = frozenset(feed.lower for feed in used_feeds(results) if feed.upper in induced)
     exact = claim_number(
         percent(score.value), INDUCED, stack, INDUCTION, layer=head.layer, head=head.head
     )
@@ -192,12 +195,13 @@ def induction_claim(results: StackResults) -> Iterator[OverviewClaim]:
             exact._replace(text=whole_percent(score.value)),
             ").",
         ),
-        frozenset(each.head for each in found),
+        induced | needed,
         (
             *estimate_parts(exact, score),
             " of its attention on repeated random tokens; uniform attention would give ",
             exact._replace(text=percent(uniform)),
-            f". Lit: heads whose induction score is surely at least {MIN_INDUCTION}. "
+            f". Lit: heads whose induction score is surely at least {MIN_INDUCTION}"
+            f"{NEEDED if needed else ''}. "
             f"{count_text(score.sentences, 'random sequence')}. ",
             metric_link(ids.INDUCTION_SCORE, "Definition"),
         ),

@@ -10,9 +10,8 @@ from headbook.report.head_types import Place
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, head_page, interval_text
-from headbook.schema import AttentionStack, Replacement
+from headbook.schema import AttentionStack, HeadName, Replacement, heads_of
 from headbook.study.ablation_tables import GROUP
-from headbook.study.sentence_data import HeadName, heads_of
 
 OF_STACK = {
     "self": "",

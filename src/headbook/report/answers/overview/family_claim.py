@@ -35,8 +35,7 @@ from headbook.report.wording import (
     rule_phrase,
     whole_percent,
 )
-from headbook.schema import HELD_OUT_SPLIT, HeadKey, SinkView
-from headbook.study.sentence_data import HeadName
+from headbook.schema import HELD_OUT_SPLIT, HeadKey, HeadName, SinkView
 
 Key = TypeVar("Key")
 

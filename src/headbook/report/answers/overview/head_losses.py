@@ -10,11 +10,10 @@ from headbook.report.answers.overview.claim_parts import effect_text, group_numb
 from headbook.report.answers.overview.numbers import estimate_of, layer_rows
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
-from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import HeadSetKind
+from headbook.schema import AblationTarget, HeadName, Replacement
+from headbook.study.ablation.effect_tests import ATTRIBUTION
+from headbook.study.ablation.results import HeadSetKind
 from headbook.study.ablation_tables import EFFECT, EXACT
-from headbook.study.ablation_tests import ATTRIBUTION
-from headbook.study.sentence_data import HeadName
 from headbook.study.study import Study
 
 STEPS = 20  # lengths of bars

@@ -30,7 +30,7 @@ from headbook.report.findings.finding import run_mean
 from headbook.report.head_types import METRIC, Place
 from headbook.report.results import StackResults
 from headbook.schema import FUNCTION, Baseline, HeadKey, Replacement, SinkView
-from headbook.study.ablation import AblationResults, HeadSet, HeadSetKind
+from headbook.study.ablation.results import AblationResults, HeadSet, HeadSetKind
 from headbook.study.ablation_tables import GROUP
 
 MIN_SINK_RATIO = 2.0  # of the attention on the sink to that of uniform attention

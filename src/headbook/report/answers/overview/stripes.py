@@ -18,8 +18,8 @@ from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, count_text, number_word, whole_percent
 from headbook.schema import Replacement
-from headbook.study import ablation_tests
-from headbook.study.ablation_tests import AblationVerdict, head_names
+from headbook.study.ablation import effect_tests
+from headbook.study.ablation.effect_tests import AblationVerdict, head_names
 
 MAX_STRIPED = 12  # heads that the page shows
 NEARLY_EVERY = 0.9  # share of the heads of a layer
@@ -74,8 +74,8 @@ def stripes_matter(results: StackResults) -> Parts:
     ablation, heads = results.study.corpus_sums.ablation, {*striped_heads(results)}
     if ablation is None or not heads:
         return ()
-    target = ablation_tests.ranked_target(ablation)
-    effects = ablation_tests.head_effects(ablation, target, Replacement.MEAN)
+    target = effect_tests.ranked_target(ablation)
+    effects = effect_tests.head_effects(ablation, target, Replacement.MEAN)
     effects = effects[(effects["verdict"] != "") & (effects["stack"] == results.stack.name)]
     verdicts = {
         (head.layer, head.head): AblationVerdict(verdict)

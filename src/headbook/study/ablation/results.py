@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import HELD_OUT, RatioSums, split_of
 from headbook.analysis.arrays import Floats, Ints
-from headbook.schema import AblationTarget
-from headbook.study.sentence_data import HeadName
+from headbook.schema import AblationTarget, HeadName
 
 Flags = NDArray[np.bool_]
 HEAD_FIELDS = HeadName._fields  # columns of tables of heads: stack, layer and head
+
+REVERSED = "reversed"  # name of the pruning order by descending effect
 
 # Least and largest possible change of targets that cannot be negative.
 CHANGE_LIMITS: dict[str, tuple[float, float]] = {
@@ -154,6 +155,10 @@ class AblationResults:
             tokens; empty if not measured. *Shape:* ``(sentence,)`` each.
         asked_margin: margin of verdicts set by ``--margin``, in the unit of the target; NaN if not
             set.
+        facets: value of each row in metadata columns, by column; empty except for tasks.
+        truth: scored observations of each row by their true label; empty except for labels.
+            *Shape:* ``(sentence,)`` each.
+        notes: sentences on texts that were left out, or on the reading of columns.
     """
 
     level: str
@@ -175,6 +180,9 @@ class AblationResults:
     sentence_distance: Mapping[str, float] = field(default_factory=dict)
     rounding: Mapping[str, Floats] = field(default_factory=dict)
     asked_margin: float = float("nan")
+    facets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    truth: Mapping[str, Floats] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def half(self) -> Ints:
@@ -319,6 +327,15 @@ class AblationResults:
             sentence_distance=self._mean_distance(other),
             rounding=merge_targets(self.rounding, other.rounding) if has_rounding else {},
             missed=(),  # the ranks and the median of both samples together are unknown
+            facets=self._merge_facets(other, order),
+            truth={
+                label: merge(
+                    self.truth.get(label, np.zeros(len(self.content_hash))),
+                    other.truth.get(label, np.zeros(len(other.content_hash))),
+                )
+                for label in dict.fromkeys([*self.truth, *other.truth])
+            },
+            notes=tuple(dict.fromkeys([*self.notes, *other.notes])),
         )
 
     def _common_sets(self, other: "AblationResults") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -333,6 +350,20 @@ class AblationResults:
                 common.append((index, other_index))
         own_sets, other_sets = np.array(common, dtype=np.intp).reshape(-1, 2).T
         return own_sets, other_sets
+
+    def _merge_facets(
+        self, other: "AblationResults", order: NDArray[np.intp]
+    ) -> dict[str, tuple[str, ...]]:
+        """Return the metadata of both samples; a column that one sample lacks is empty there."""
+        merged = {}
+        for column in dict.fromkeys([*self.facets, *other.facets]):
+            values = [
+                value
+                for part in (self, other)
+                for value in part.facets.get(column, ("",) * len(part.content_hash))
+            ]
+            merged[column] = tuple(values[row] for row in order)
+        return merged
 
     def _mean_distance(self, other: "AblationResults") -> dict[str, float]:
         """Return the distances between sentences, averaged over both samples by their sizes."""

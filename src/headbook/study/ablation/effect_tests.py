@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from headbook.analysis import intervals
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, RatioSums
-from headbook.analysis.arrays import MIN_NUMERATOR, Floats, divide
+from headbook.analysis.arrays import MIN_NUMERATOR, Floats, divide, mean_ranks
 from headbook.analysis.intervals import share_bounds, share_upper_bound
 from headbook.analysis.multiple_testing import ALPHA, bootstrap_p_above, bootstrap_t
-from headbook.schema import AblationTarget, Replacement
-from headbook.study.ablation import (
+from headbook.schema import AblationTarget, HeadName, Replacement
+from headbook.study.ablation.results import (
     CHANGE_LIMITS,
     HEAD_FIELDS,
     AblationReason,
@@ -30,7 +30,7 @@ from headbook.study.ablation import (
     HeadSetKind,
     limits_of,
 )
-from headbook.study.sentence_data import HeadName
+from headbook.study.ablation.tasks import is_task, task_margin
 
 ATTRIBUTION = "attribution_estimate"
 LOSS_MARGIN = 0.005  # margin of losses, as a share of the unablated model's loss
@@ -81,7 +81,8 @@ def equivalence_margin(ablation: AblationResults, target: str, *, reported: bool
     The margin is 1 % of the mean distance between sentences for cosines, 0.5 % of the unablated
     model's loss for losses and divergences, or the value of ``--margin``; at least 10 times the
     mean absolute change of a sentence by rounding weights to bfloat16. The margin is NaN for
-    logits, and if the distance or the loss is unknown.
+    logits, and if the distance or the loss is unknown. Tasks have margins of their own, see
+    `headbook.study.ablation.tasks.task_margin`.
 
     Args:
         ablation: results whose loss or distance is the yardstick.
@@ -91,7 +92,9 @@ def equivalence_margin(ablation: AblationResults, target: str, *, reported: bool
     if target == AblationTarget.LOGIT:
         return float("nan")
     margin = ablation.asked_margin
-    if np.isnan(margin):
+    if is_task(ablation):
+        margin = task_margin(ablation, target, reported=reported)
+    elif np.isnan(margin):
         if target in COSINE_TARGETS:
             margin = DISTANCE_MARGIN * ablation.sentence_distance.get(target, float("nan"))
         else:
@@ -296,7 +299,7 @@ def audit(ablation: AblationResults, target: str) -> EstimateAudit:
         heads=n_audited,
         rest=int((ablation.chosen == AblationReason.NOT_ABLATED).sum()),
         pearson=_correlation(exact, estimated),
-        spearman=_correlation(_ranks(exact), _ranks(estimated)),
+        spearman=_correlation(mean_ranks(exact), mean_ranks(estimated)),
         above=int(above.sum()),
         missed=missed,
         share=share_upper_bound(missed, n_audited) if n_audited else 1.0,
@@ -307,14 +310,6 @@ def _correlation(exact: Floats, estimated: Floats) -> float:
     if len(exact) < 3 or not exact.std() or not estimated.std():
         return float("nan")
     return float(np.corrcoef(exact, estimated)[0, 1])
-
-
-def _ranks(values: Floats) -> Floats:
-    """Return ranks from 0; equal values have their mean rank."""
-    _, value_index, count = np.unique(values, return_inverse=True, return_counts=True)
-    last_rank = np.cumsum(count)
-    ranks: Floats = (last_rank - (count + 1) / 2)[value_index]
-    return ranks
 
 
 def removable_share(

@@ -1,0 +1,1 @@
+"""Results of ablation and of tasks, their tables, and their verdicts."""

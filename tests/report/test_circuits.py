@@ -1,0 +1,271 @@
+"""What heads read and write: each role and claim with numbers that do and do not support it."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chosen_results import Fake, fake_results
+from circuits import VOCABULARY, WORDS, circuit_results, head_rows, number_rows, pair_rows
+from headbook.metrics.patterns.type_shares import EVEN, PARTS
+from headbook.pages.parts.page import plain_text
+from headbook.report.answers.circuit_rules import (
+    copying_heads,
+    main_feeder,
+    used_feeds,
+    visible_token,
+    why_no_circuits,
+    writes_into_vector,
+    written_tokens,
+)
+from headbook.report.answers.circuits import (
+    agreement_answer,
+    change_text,
+    circuits_answer,
+    circuits_evidence,
+    copying_answer,
+    writers_answer,
+)
+from headbook.report.answers.head_roles import head_roles
+from headbook.report.answers.overview.attention_claims import induction_claim
+from headbook.report.results import StackResults
+from headbook.schema import HeadKey, HeadName, SinkView
+from headbook.study.circuits import CircuitResults, OutputSpace
+
+INDUCTION, PREVIOUS = (HeadKey(f"{n}_score", SinkView.RAW, "") for n in ("induction", "previous"))
+SCORES: dict[HeadKey, Fake] = {
+    PREVIOUS: Fake([[0.9, 0.6], [0.1, 0.1]]),
+    INDUCTION: Fake([[0.0, 0.0], [0.8, 0.5]], 0.01),
+}
+# Heads without a single role, unless other numbers say more.
+MIXED = dict.fromkeys(PARTS, 0.05) | {"next": 0.3, "near": 0.15, "before": 0.2, "after": 0.15}
+TYPED: dict[HeadKey, Fake] = {
+    HeadKey("sink_share", SinkView.RAW, ""): Fake([[0.1] * 2] * 2, 0.1),
+    HeadKey("relative_entropy", SinkView.RENORM, ""): Fake([[0.6] * 2] * 2, 1.0),
+    **{
+        HeadKey("type_shares", SinkView.RENORM, name): Fake([[value] * 2] * 2, 0.08)
+        for name, value in (
+            MIXED | dict.fromkeys((EVEN[part] for part in MIXED), 0.08)
+            | {"left_out": 0.0, "column": 0.5}
+        ).items()
+    },
+}  # fmt: skip
+PAIRS = [
+    ((1, 0), (0, 0), 0.12, -0.7),
+    ((1, 0), (0, 1), 0.16, -0.1),
+    ((1, 1), (0, 0), 0.15, -0.4),
+]
+
+
+def studied(
+    pairs: Any = (), *, scores: dict[HeadKey, Fake] = SCORES, causal: bool = True, **heads: Any
+) -> StackResults:
+    """Two layers of two heads that do nothing but what numbers say."""
+    results = fake_results(TYPED | scores, causal=causal, sentences=400)
+    rows = head_rows("self", 2, 2, **heads)
+    circuits = circuit_results(results.study, rows, pair_rows(pairs))
+    return StackResults(replace(results.study, circuits=circuits), results.stack)
+
+
+def heads(*places: tuple[int, int]) -> list[HeadName]:
+    return [HeadName("self", *place) for place in places]
+
+
+def plain(parts: Any) -> str:
+    return plain_text(parts).replace("\u202f", " ")
+
+
+def test_an_induction_head_uses_what_lowers_its_score() -> None:
+    results = studied(PAIRS)
+    used = used_feeds(results)
+    assert [feed.lower for feed in used] == heads((0, 0), (0, 0), (0, 1))
+    assert main_feeder(used) == HeadName("self", 0, 0)
+    assert plain(circuits_answer({"self": results})) == (
+        "An induction circuit: L0·H0 attends to the previous token, and L1·H0 and L1·H1 use what "
+        "it writes to attend to what followed."
+    )
+    assert plain(circuits_evidence({"self": results})) == (
+        "Without L0·H0 in its keys, the induction score of L1·H0, 0.80, changes by −0.70 "
+        "[−0.72, −0.68] (20 sequences of repeated random tokens). K-composition: 0.12, rank 3 "
+        "of all pairs of heads; random matrices: 0.04."
+    )
+
+
+@pytest.mark.parametrize(
+    ("pair", "scores"),
+    [
+        (((1, 0), (0, 0), 0.3, -0.04), SCORES),  # a loss that is too small
+        (((1, 0), (0, 0), 0.3, 0.2), SCORES),
+        (((1, 0), (0, 0), 0.3, np.nan), SCORES),  # weights alone
+        (((1, 0), (0, 0), 0.3, -0.4), SCORES | {PREVIOUS: Fake([[0.29, 0.1], [0.1, 0.1]])}),
+        (((1, 0), (0, 0), 0.3, -0.4), SCORES | {INDUCTION: Fake([[0.0, 0.0], [0.29, 0.1]])}),
+    ],
+)
+def test_without_a_loss_or_a_score_nothing_is_used(pair: Any, scores: dict[HeadKey, Fake]) -> None:
+    results = studied([pair], scores=scores)
+    assert not used_feeds(results)
+    assert "circuit:" not in plain(circuits_answer({"self": results}))
+    assert circuits_evidence({"self": results}) == ()
+    assert "uses what" not in head_roles(results)[HeadName("self", 1, 0)].plain.lower()
+
+
+def test_an_interval_that_reaches_zero_is_no_loss() -> None:
+    results = studied([((1, 0), (0, 0), 0.3, -0.06)])
+    assert used_feeds(results)
+    table = results.study.circuits.composition.assign(high=0.01)
+    circuits = replace(results.study.circuits, composition=table)
+    wide = StackResults(replace(results.study, circuits=circuits), results.stack)
+    assert not used_feeds(wide)
+
+
+def test_only_the_keys_count() -> None:
+    results = studied(PAIRS)
+    table = results.study.circuits.composition.assign(kind="v")
+    circuits = replace(results.study.circuits, composition=table)
+    assert not used_feeds(StackResults(replace(results.study, circuits=circuits), results.stack))
+
+
+@pytest.mark.parametrize(
+    ("score", "rate", "negative", "sign"),
+    [
+        (0.9, 0.1, 0.0, 1),
+        (0.9, 0.09, 0.0, 0),
+        (0.05, 0.9, 0.0, 0),  # within the band of permuted types
+        (-0.9, 0.0, 0.1, -1),
+        (-0.9, 0.0, 0.09, 0),
+        (-0.9, 0.5, 0.0, 0),
+    ],
+)
+def test_copying_takes_score_and_rate(
+    score: float, rate: float, negative: float, sign: int
+) -> None:
+    place = (1, 0)
+    results = studied(
+        copying_score={place: score}, copy_rate={place: rate}, copy_rate_negative={place: negative}
+    )
+    assert copying_heads(results) == ({place: sign} if sign else {})
+    text = plain(copying_answer({"self": results}))
+    expected = {
+        1: "One of 4 heads copies the token that it reads.",
+        -1: "None of 4 heads copy the token that they read; one lowers the logit of the token it "
+        "reads.",
+        0: "None of 4 heads copies the token that it reads: no copying score lies outside its band "
+        "with a copy rate of 10.0 %.",
+    }
+    assert text == expected[sign]
+
+
+@pytest.mark.parametrize(
+    ("rank", "verb"),
+    [
+        (1.0, "promotes"), (10.0, "promotes"), (10.5, ""), (VOCABULARY - 10.0, ""),
+        (VOCABULARY - 9.0, "suppresses"), (float(VOCABULARY), "suppresses"), (np.nan, ""),
+    ],
+)  # fmt: skip
+def test_a_head_promotes_what_is_among_its_ten_highest_tokens(rank: float, verb: str) -> None:
+    place = (1, 0)
+    results = studied(exemplar_key_rank={place: rank}, scores={})
+    assert written_tokens(results) == ({place: verb} if verb else {})
+    role = head_roles(results)[HeadName("self", *place)]
+    assert (f"{verb} the token that it attends to".lower() in role.plain.lower()) == bool(verb)
+    counted = {
+        "promotes": "One of 4 heads promotes the token that it attends to.",
+        "suppresses": "None of 4 heads promotes the token it attends to; one suppresses it.",
+        "": "None of 4 heads promotes or suppresses the token that it attends to.",
+    }
+    heads_measured = "3" if np.isnan(rank) else "4"
+    expected = counted[verb].replace("of 4", f"of {heads_measured}")
+    assert plain(writers_answer({"self": results})) == expected
+
+
+def test_disagreements_of_weights_and_interventions_come_first() -> None:
+    text = plain(agreement_answer(studied(PAIRS)))
+    assert text == (
+        "Not always: for one of 1 induction head they differ. In L1·H0, taking out L0·H0 costs "
+        "most (−0.70); K-composition is highest with L0·H1 (−0.10)."
+    )
+    agreed = [PAIRS[0], ((1, 0), (0, 1), 0.05, -0.1)]
+    assert plain(agreement_answer(studied(agreed))) == (
+        "For one of 1 induction head, the lower head of highest K-composition is also the one "
+        "whose removal costs most."
+    )
+    assert agreement_answer(studied()) == ()
+
+
+def test_the_sentence_on_an_induction_head_names_the_head_that_it_uses() -> None:
+    results = studied(PAIRS, exemplar_key_rank={(1, 0): 2.0})
+    role = head_roles(results)[HeadName("self", 1, 0)]
+    assert role.plain == (
+        "Attends to what followed an earlier occurrence of the current token, using what L0·H0 "
+        "writes. Promotes the token that it attends to."
+    )
+    assert max(len(each.split()) for each in role.plain.split(". ")) <= 20
+    assert any("without L0·H0 in its keys: −0.70 [−0.72, −0.68]" in each for each in role.details)
+    assert [found.column.metric for found in role.evidence] == ["induction_score", "attended_rank"]
+    assert "2 of 504" in role.details[-1]
+
+
+def test_the_claim_on_induction_lights_the_heads_that_are_needed() -> None:
+    (claim,) = induction_claim(studied(PAIRS))
+    assert claim.heads == {*heads((0, 0), (0, 1), (1, 0), (1, 1))}
+    assert "previous-token heads without which in their keys it falls" in plain(claim.evidence)
+    (alone,) = induction_claim(studied())
+    assert alone.heads == {*heads((1, 0), (1, 1))}
+    assert "in their keys" not in plain(alone.evidence)
+
+
+@pytest.mark.parametrize(
+    ("rank", "control", "writes"),
+    [
+        ((97.0, 19.0, 420.0), 11_000.0, True),
+        ((97.0, 19.0, WORDS / 19), 11_000.0, False),  # the interval reaches too far
+        ((97.0, 19.0, 420.0), WORDS / 5, False),  # other words of the sentences move as much
+        ((97.0, np.nan, np.nan), 11_000.0, False),
+    ],
+)
+def test_writing_into_the_vector_takes_rank_and_control(
+    rank: tuple[float, float, float], control: float, writes: bool
+) -> None:
+    results = fake_results(TYPED, sentences=400)
+    numbers = number_rows(
+        ("self", 1, 0), {("towards_rank", ""): rank, ("towards_control", ""): control}
+    )
+    circuits = CircuitResults(OutputSpace.SENTENCE_VECTORS, vocabulary=WORDS, numbers=numbers)
+    found = StackResults(replace(results.study, circuits=circuits), results.stack)
+    assert writes_into_vector(found, (1, 0)) is writes
+    assert not writes_into_vector(found, (0, 0))
+    text = head_roles(found)[HeadName("self", 1, 0)].plain
+    assert ("into the sentence vector" in text) is writes
+
+
+def test_a_study_without_the_page_says_why() -> None:
+    results = fake_results(TYPED)
+    assert "--circuits on" in why_no_circuits({"self": results})
+    assert why_no_circuits({"self": studied(PAIRS)}) == ""
+    vectors = CircuitResults(OutputSpace.SENTENCE_VECTORS, vocabulary=WORDS)
+    of_encoder = StackResults(replace(results.study, circuits=vectors), results.stack)
+    assert "no output vocabulary" in why_no_circuits({"self": of_encoder})
+
+
+@pytest.mark.parametrize(
+    ("token", "printed"),
+    [
+        (" door", "␣door"),
+        ("␣door", "␣door"),
+        (" ", "␣"),
+        ("", "∅"),
+        ("\ufffd", "▯"),
+        ("\n", "↵"),
+        ("a b", "a b"),
+    ],
+)
+def test_spaces_and_breaks_of_tokens_are_visible(token: str, printed: str) -> None:
+    assert visible_token(token) == printed
+
+
+def test_small_changes_are_bounds() -> None:
+    assert change_text(0.004) == "< +0.01"
+    assert change_text(-0.004) == "> −0.01"
+    assert change_text(-0.5) == "−0.50"
+    assert change_text(0.0) == "0.00"
