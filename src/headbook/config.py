@@ -10,10 +10,14 @@ from urllib.parse import urlsplit
 
 from headbook import option_values
 from headbook.errors import ConfigError
-from headbook.option_values import DEVICES, DTYPES, OFFLOADS, PRECISIONS
+from headbook.option_values import DEVICES, DTYPES, OFFLOADS, PRECISIONS, QUANTIZATIONS
 from headbook.schema import Baseline
 
 FACETS = ("label", "language", "genre", "split")  # columns that group sentences by default
+LOADING = (
+    "revision", "tokenizer", "dtype", "adapter", "merge_adapter", "quantization",
+    "trust_remote_code", "verbose",
+)  # fmt: skip
 DEMO_OUT = "site"  # default folder of the demo
 SUPPLEMENT = "supplement.zip"  # default file of a packed archive
 REPORT = "report.html"  # default file of a site packed into one page
@@ -43,6 +47,22 @@ class Config:
     revision: str | None = option(None, "Branch, tag or commit of a hub model.")
     tokenizer: str | None = option(
         None, "Hub id or local folder of another tokenizer than the model's own."
+    )
+    adapter: str | None = option(
+        None, "Local folder or hub id of a peft adapter, such as LoRA, for the model; needs peft."
+    )
+    merge_adapter: bool = option(
+        False, "Merge the adapter into the weights, instead of running it beside them."
+    )
+    quantization: str = option(
+        "none",
+        f"Quantise the weights of linear maps while they are loaded: {', '.join(QUANTIZATIONS)}. "
+        "Needs torchao, or bitsandbytes on a GPU.",
+    )
+    trust_remote_code: bool = option(
+        False,
+        "Run code of the model's repository, for architectures that transformers lacks. The code "
+        "can do anything on this machine.",
     )
     limit: int | None = option(
         None,
@@ -254,6 +274,7 @@ class Config:
         self._check_controls()
         self._check_devices()
         self._check_base_url()
+        self._check_loading()
         in_range = self.margin is None or 0 < self.margin < float("inf")
         self._check(in_range, "margin", "a number above 0")
         is_size = self.memory is None or self.memory_bytes is not None
@@ -296,6 +317,16 @@ class Config:
         self._check(are_devices, "device", expected)
         self._check(self.address is None or self.engine == "ray", "address", "also --engine ray")
 
+    def _check_loading(self) -> None:
+        """Refuse options of loading that exclude each other."""
+        is_quantized = self.quantization != "none"
+        merges = self.merge_adapter and is_quantized
+        expected = "none beside --merge-adapter: sums with the adapter are not whole numbers"
+        self._check(not merges, "quantization", expected)
+        in_memory = self.offload == "off" or not (self.adapter or is_quantized)
+        expected = "off beside --adapter and --quantization, whose weights are in memory"
+        self._check(in_memory, "offload", expected)
+
     def _check_base_url(self) -> None:
         """Refuse an address that is not one of a folder on the web."""
         web = urlsplit(self.base_url or "https://localhost/")
@@ -315,7 +346,7 @@ class Config:
             raise ConfigError(f"{flag(name)}: got {text!a}, expected text in UTF-8")
         self._check(bool(text.strip()) or name == "title", name, "something that is not blank")
 
-    def _check(self, fits: bool, name: str, expected: str) -> None:
+    def _check(self, fits: object, name: str, expected: str) -> None:
         if not fits:
             raise ConfigError(f"{flag(name)}: got {getattr(self, name)!r}, expected {expected}")
 
@@ -344,6 +375,11 @@ class Config:
     def shared(self) -> bool:
         """Whether other processes than this one run the model over the corpus."""
         return self.n_workers > 1 or self.engine != "local"
+
+    @property
+    def loading(self) -> dict[str, Any]:
+        """Options that decide how a model is loaded, as arguments of ``load_model``."""
+        return {name: getattr(self, name) for name in LOADING}
 
     def recorded(self) -> dict[str, Any]:
         """Return the options that decide the numbers and the pages, for the manifest."""

@@ -15,9 +15,11 @@ DEVICE_PATTERN = re.compile(rf"{'|'.join(DEVICES)}|cuda:\d+")
 DTYPES = ("float32", "float64", "float16", "bfloat16")  # number formats of weights
 PRECISIONS = ("float32", "bfloat16")  # number formats of vocabulary products
 OFFLOADS = ("off", "auto", "disk")
+QUANTIZATIONS = ("none", "int8", "int4")
 CHOICES = {  # options with a fixed set of values
     "dtype": DTYPES,
     "offload": OFFLOADS,
+    "quantization": QUANTIZATIONS,
     "vocabulary_precision": PRECISIONS,
     "importance": ("off", "fast", "full"),
     "circuits": ("on", "off"),

@@ -39,6 +39,7 @@ from headbook.cli.options import (
     SeveralStudies,
     SiteArgument,
     StudyArgument,
+    adapters_of,
     check_film_options,
     correspondence_of,
     floor_of,
@@ -211,6 +212,7 @@ def compare_command(
     *,
     models: tuple[str, str] | None,
     dtypes: tuple[str, str] | None,
+    adapters: tuple[str, str] | None,
     heads: str,
     rounded: Path | None,
     rounding_floor: str,
@@ -223,7 +225,7 @@ def compare_command(
     start = time.monotonic()
     config = _config(options)
     correspondence, formats = correspondence_of(heads), formats_of(dtypes)
-    floor = floor_of(rounding_floor)
+    floor, attached = floor_of(rounding_floor), adapters_of(adapters, models, config)
     actions.checked_out(config, arguments, OutputKind.SITE)
     actions.check_outside("--keep-studies", keep_studies, config.out)
     if models is None:
@@ -233,8 +235,9 @@ def compare_command(
     else:
         with actions.progress_of(config) as progress:
             pair = actions.collect_pair(
-                arguments, config, models, formats, progress, trained=trained_from, floor=floor
-            )
+                arguments, config, models, formats, attached, progress, trained=trained_from,
+                floor=floor,
+            )  # fmt: skip
         if keep_studies is not None:
             pair.a.save(keep_studies / "a", force=config.force)
             pair.b.save(keep_studies / "b", force=config.force)

@@ -173,4 +173,8 @@ def _model_facts(run: Run) -> ModelFacts:
         bits=model.weights.bits,
         pooling=model.pooling,
         width=int(getattr(model.config, "hidden_size", 0)),
+        adapter=model.weights.adapter,
+        adapter_revision=model.weights.adapter_revision,
+        adapter_base=model.weights.adapter_base,
+        remote_code=model.weights.remote_code,
     )

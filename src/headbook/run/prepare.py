@@ -191,13 +191,12 @@ def open_run(inputs: Sequence[str], config: Config, progress: Progress) -> Itera
         facets = find_facets(corpus, config.facet, config.pair_member)
         model = load_model(
             config.model,
-            revision=config.revision,
             device=device,
-            dtype=config.dtype,
-            tokenizer=config.tokenizer,
-            verbose=config.verbose,
             offload=stack.enter_context(offload_place(config.offload)),
+            **config.loading,
         )
+        for warning in model.weights.warnings():
+            progress.message(f"warning: {warning}")
         limit = sequence_limit(model, config.max_length)
         corpus.shorten = partial(shorten_text, tokenizer=model.tokenizer, limit=limit)
         texts: Corpus | Passages = corpus
@@ -298,6 +297,7 @@ def run_plan(run: Run) -> dict[str, str]:
     plan = {
         "input": run.shards.digest,
         "model revision": run.model.revision,
+        "adapter revision": run.model.weights.adapter_revision,
         "device": run.model.device.type,
         "version": f"{__version__} ({_code_hash()})",
         **{name: importlib.metadata.version(name) for name in LIBRARIES},

@@ -150,7 +150,7 @@ class ModelFacts:
     """A model as it was loaded.
 
     Attributes:
-        name: name or folder of the model.
+        name: name or folder of the model, with `` + `` and the name of an adapter.
         revision: commit of a hub model; hash of the weights of a folder or file.
         architecture: class of the model in transformers.
         kind: encoder, decoder, or both.
@@ -164,10 +164,14 @@ class ModelFacts:
         attention: how attention weights were read.
         missing: parameters that the checkpoint lacks; their values are random.
         unexpected: parameters of the checkpoint that the model does not use.
-        stored: number formats of the weights in a GGUF file; empty for safetensors.
-        bits: bits of most weights in a quantised GGUF file; else 0.
+        stored: number formats of a GGUF file or of quantised weights; empty for others.
+        bits: bits of most weights of a quantised model; else 0.
         pooling: pooling of a sentence encoder, such as ``mean``; empty for other models.
         width: numbers in the state of a token; 0 if not known.
+        adapter: name of an adapter, with its method and whether it was merged; empty without one.
+        adapter_revision: commit of a hub adapter; hash of the files of a folder.
+        adapter_base: base model that the adapter names, if it is not this model.
+        remote_code: classes from the code of the model's repository, which was run.
     """
 
     name: str
@@ -188,6 +192,10 @@ class ModelFacts:
     bits: int = 0
     pooling: str = ""
     width: int = 0
+    adapter: str = ""
+    adapter_revision: str = ""
+    adapter_base: str = ""
+    remote_code: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
