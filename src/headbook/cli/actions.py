@@ -148,9 +148,9 @@ def collect_pair(
     config: Config,
     models: tuple[str, str],
     formats: tuple[str, str],
-    adapters: tuple[str | None, str | None],
     progress: Progress,
     *,
+    adapters: tuple[str | None, str | None],
     trained: bool,
     floor: bool = True,
 ) -> "CollectedPair":

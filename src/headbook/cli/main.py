@@ -235,8 +235,8 @@ def compare_command(
     else:
         with actions.progress_of(config) as progress:
             pair = actions.collect_pair(
-                arguments, config, models, formats, attached, progress, trained=trained_from,
-                floor=floor,
+                arguments, config, models, formats, progress, adapters=attached,
+                trained=trained_from, floor=floor,
             )  # fmt: skip
         if keep_studies is not None:
             pair.a.save(keep_studies / "a", force=config.force)

@@ -83,8 +83,9 @@ def _not_downloaded(name: str, kind: str, revision: str | None, error: Exception
         revision: requested revision.
         error: error of the library that downloads.
     """
-    address, status = f"{ENDPOINT}/{name}", _status(error)
-    message = getattr(getattr(error, "response", None), "headers", {}).get("X-Error-Message", "")
+    address, response = f"{ENDPOINT}/{name}", _response(error)
+    status = 0 if response is None else response.status_code
+    message = "" if response is None else response.headers.get("X-Error-Message", "")
     if isinstance(error, GatedRepoError):
         reason = f"gated: its authors grant access at {address}; ask there, then {LOGIN}"
     elif isinstance(error, RevisionNotFoundError):
@@ -110,12 +111,12 @@ def _not_downloaded(name: str, kind: str, revision: str | None, error: Exception
     return ModelError(f"{kind} '{name}': {reason}")
 
 
-def _status(error: BaseException) -> int:
-    """Return the status of the hub's answer that an error reports, also as its cause; else 0."""
+def _response(error: BaseException | None) -> Any:
+    """Return the hub's answer that an error or one of its causes holds, or None."""
+    if error is None:
+        return None
     response = getattr(error, "response", None)
-    if response is not None:
-        return int(response.status_code)
-    return _status(error.__cause__) if error.__cause__ is not None else 0
+    return _response(error.__cause__) if response is None else response
 
 
 MODULES_FILE, POOLING_FOLDER, CONFIG_FILE = "modules.json", "1_Pooling", "config.json"
@@ -246,9 +247,7 @@ def _of_file(path: Path, name: str = "", digest: str = "") -> ModelFiles:
     return ModelFiles(path.parent, name or path.stem, f"sha256:{digest or sha256(path)}", gguf)
 
 
-def _downloaded(
-    name: str, revision: str | None, patterns: list[str], kind: str = MODEL
-) -> Path:
+def _downloaded(name: str, revision: str | None, patterns: list[str], kind: str = MODEL) -> Path:
     """Download files of a hub model or adapter, or find them in the cache, and return the folder.
 
     Args:

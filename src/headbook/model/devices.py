@@ -208,7 +208,7 @@ MAX_UNIT_VECTORS = 1024  # unit vectors that a map is applied to at a time
 
 def is_plain(module: Any) -> bool:
     """Whether a module computes with its weight as stored: neither quantised nor adapted."""
-    weight = getattr(module, "weight", None)
+    weight: Any = getattr(module, "weight", None)
     is_stored = type(weight) in {torch.Tensor, torch.nn.Parameter} and weight.dtype in PLAIN_DTYPES
     return is_stored and not is_adapted(module)
 

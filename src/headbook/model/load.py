@@ -26,7 +26,7 @@ from headbook.model.checkpoint import (
 from headbook.model.devices import OffloadPlace, isolated_random_state, pick_device, read_parameter
 from headbook.model.loaders.adapters import attach_adapter
 from headbook.model.loaders.quantization import NONE, quantization_of, stored_format
-from headbook.model.weights import check_folder, load_with_lm_head
+from headbook.model.weights import check_folder, load_with_lm_head, stored_shapes
 
 SPACE_MARKS = ("\u2581", "\u0120")  # symbols of tokenizers for a space before a word
 REPLACEMENT_CHARACTER = "\ufffd"  # result of decoding a part of a character
@@ -208,7 +208,12 @@ def load_model(
         with _explained(files.name, gguf=files.gguf is not None):
             loaded_tokenizer = _tokenizer(files, tokenizer, trust_remote_code)
             network, weights, headless = _network(
-                files, getattr(torch, dtype), device_found, offload, quantization, trust_remote_code
+                files,
+                getattr(torch, dtype),
+                device_found,
+                offload,
+                quantization=quantization,
+                trusted=trust_remote_code,
             )
         if adapter is not None:
             files, weights = _with_adapter(network, files, weights, adapter, merge=merge_adapter)
@@ -238,9 +243,9 @@ def _with_adapter(
 ) -> tuple[ModelFiles, WeightFacts]:
     """Attach an adapter to a network; return the files under another name, and the facts."""
     found = find_adapter_files(adapter)
-    attached = attach_adapter(
-        network, found.folder, name=found.name, model=files.name, merge=merge
-    )
+    for _ in stored_shapes(found.folder.glob("adapter_model*"), found.name):
+        pass  # damaged files, and files with more than weights, raise an error
+    attached = attach_adapter(network, found.folder, name=found.name, model=files.name, merge=merge)
     base_names = {name.rpartition("/")[2].lower() for name in (attached.base, files.name)}
     facts = replace(
         weights,
@@ -269,6 +274,7 @@ def _network(
     dtype: torch.dtype,
     device: torch.device,
     offload: OffloadPlace | None,
+    *,
     quantization: str,
     trusted: bool,
 ) -> tuple[Any, WeightFacts, str]:
@@ -336,9 +342,7 @@ def untrained_copy(model: Model, seed: int) -> Model:
     if quantization_of(config):  # random weights are not quantised
         del config.quantization_config
     with isolated_random_state(seed):  # weights are initialised on the CPU
-        network = loader.from_config(
-            config, attn_implementation="eager", trust_remote_code=trusted
-        )
+        network = loader.from_config(config, attn_implementation="eager", trust_remote_code=trusted)
     network.set_attn_implementation(attention_hook.NAME)
     network.eval().requires_grad_(requires_grad=False)
     network = network.to(model.device, model.network.dtype)

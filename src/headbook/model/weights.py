@@ -13,10 +13,10 @@ network has to fit into memory.
 """
 
 import json
-import pickle  # noqa: S403 - for the name of an error
+import pickle
 import re
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -69,10 +69,9 @@ def check_folder(folder: Path, name: str) -> None:
     """
     config = _configuration(folder / CONFIG_FILE, name)
     tensors, largest = 0, 0
-    for file in weight_files(folder):
-        for shape in (_shapes if file.suffix == ".safetensors" else _pickled_shapes)(file, name):
-            tensors += 1
-            largest = max(largest, *shape, 0)
+    for shape in stored_shapes(weight_files(folder), name):
+        tensors += 1
+        largest = max(largest, *shape, 0)
     largest_allowed = {
         **dict.fromkeys(LAYER_FIELDS, max(tensors, MAX_SHARED_LAYERS)),
         **dict.fromkeys(HEAD_FIELDS | WIDTH_FIELDS, largest),
@@ -145,6 +144,16 @@ def _sizes(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
+def stored_shapes(files: Iterable[Path], name: str) -> Iterator[list[int]]:
+    """Yield the shapes of all tensors of weight files, safetensors or ``.bin``.
+
+    Raises:
+        ModelError: a file is damaged, or a ``.bin`` holds more than weights.
+    """
+    for file in files:
+        yield from (_shapes if file.suffix == ".safetensors" else _pickled_shapes)(file, name)
+
+
 def _shapes(file: Path, name: str) -> Iterator[list[int]]:
     """Yield the shapes of all tensors of a file, read from its header."""
     try:
@@ -170,23 +179,24 @@ def _pickled_shapes(file: Path, name: str) -> Iterator[list[int]]:
         code = FOREIGN_CODE.search(str(error))
         if code is None:
             raise _damaged(file, name, "a torch.save file", error) from error
-        raise _more_than_weights(file, name, f"the code {code[1]}") from error
+        raise _more_than_weights(file, name, f"code ({code[1]}), which is not run") from error
     except (OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
         raise _damaged(file, name, "a torch.save file", error) from error
     if not isinstance(content, dict):
-        raise _more_than_weights(file, name, f"a {type(content).__name__}")
+        raise _more_than_weights(file, name, f"a value of type {type(content).__name__}")
     for key, tensor in content.items():
         if not isinstance(tensor, torch.Tensor):
-            raise _more_than_weights(file, name, f"a {type(tensor).__name__} named {key!r:.80}")
+            kind = type(tensor).__name__
+            raise _more_than_weights(file, name, f"a value of type {kind} under {key!r:.80}")
         yield [*tensor.shape]
 
 
 def _more_than_weights(file: Path, name: str, found: str) -> ModelError:
     """Return the error to raise if a file of `torch.save` holds something that is no weight."""
     return ModelError(
-        f"model '{name}': {file.name}: holds {found}, which is not loaded, since it may run "
-        "anything; expected named tensors alone: if you trust its author, write its tensors to "
-        "model.safetensors (safetensors.torch.save_file; docs/models.md has the lines)"
+        f"model '{name}': {file.name}: holds {found}; expected named tensors alone; if you trust "
+        "its author, convert it with safetensors.torch.save_file to model.safetensors "
+        "(docs/models.md has the lines)"
     )
 
 

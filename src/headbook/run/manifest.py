@@ -87,12 +87,13 @@ def make_manifest(
     )
 
 
-def _resolved_options(run: Run) -> dict[str, str]:
+def _resolved_options(run: Run) -> dict[str, str | None]:
     """Return the values that options were resolved to; a path is replaced by its last part."""
     encoder = run.sentences.encoder
     rarities = {side: rarity.name for side, rarity in encoder.rarities.items()}
     resolved = {
         "model": run.model.name,
+        "adapter": run.model.weights.adapter.rpartition(" (")[0] or None,
         "annotator": run.sentences.annotator.name,
         "target_annotator": encoder.targets.name,
         "device": run.model.device.type,

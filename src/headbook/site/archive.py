@@ -80,7 +80,11 @@ def _anonymous_manifest(manifest: Manifest) -> Manifest:
         title=f"Attention heads of {name}",
         notes="",
         options={
-            **manifest.options, "title": None, "model": name, "tokenizer": None, "adapter": None,
+            **manifest.options,
+            "title": None,
+            "model": name,
+            "tokenizer": None,
+            "adapter": None,
         },
         model=replace(hidden, name=name),
         inputs=tuple(

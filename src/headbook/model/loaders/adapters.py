@@ -72,7 +72,7 @@ def attach_adapter(
         unused = _fit(config, weights, network, part)
         adapted = get_peft_model(network, config, INJECTED, autocast_adapter_dtype=False)
         kept = {KEY_PREFIX + key: tensor for key, tensor in weights.items() if key not in unused}
-        result = set_peft_model_state_dict(adapted, kept, INJECTED)
+        result: Any = set_peft_model_state_dict(adapted, kept, INJECTED)
         if lacking := [key for key in result.missing_keys if part in key]:
             raise ValueError(f"the adapter has no {_plain(lacking[0])}")
     except (
@@ -183,11 +183,12 @@ def _merge(network: Any, *, merge_maps: bool) -> None:
                 merge=True, safe_merge=False, adapter_names=None
             )
         elif isinstance(module, BaseTunerLayer) and (merge_maps or not _is_map(module)):
-            base = module.get_base_layer()
+            layer: Any = module
+            base = layer.get_base_layer()
             # A head may share the weight of an adapted embedding, but not its adapter.
             base.weight = torch.nn.Parameter(base.weight.detach().clone(), requires_grad=False)
-            module.merge()
-            plain = module.get_base_layer()  # another module for adapted norms
+            layer.merge()
+            plain = layer.get_base_layer()  # another module for adapted norms
         else:
             continue
         parent, _, leaf = path.rpartition(".")

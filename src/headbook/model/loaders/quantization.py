@@ -81,8 +81,9 @@ def _torchao(kind: str, network: Any) -> Any:
 
     if kind == INT8:
         return TorchAoConfig(Int8WeightOnlyConfig())
+    dtypes: Any = torch  # whose types do not list those of four bits
     group = PerGroup(_group(network))
-    return TorchAoConfig(IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=group))
+    return TorchAoConfig(IntxWeightOnlyConfig(weight_dtype=dtypes.int4, granularity=group))
 
 
 def _group(network: Any) -> int:
