@@ -166,7 +166,7 @@ def test_a_run_with_code_of_a_repository_warns_and_records_it(
     assert "trusted: MineConfig, MineForCausalLM" in methods
 
 
-ANSWERS = {  # status, code and message of the hub for a repository
+REPLIES = {  # status, code and message of the hub for a repository
     "gated": (403, "GatedRepo", "Access to model owner/gated is restricted"),
     "gated-alone": (401, "GatedRepo", "Access to model owner/gated-alone is restricted"),
     "missing": (404, "RepoNotFound", "Repository not found"),
@@ -183,8 +183,8 @@ class Hub(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer as the name of the model says."""
-        names = [name for name in ANSWERS if f"/owner/{name}/" in f"{self.path}/"]
-        status, code, message = ANSWERS[names[0] if names else "missing"]
+        names = [name for name in REPLIES if f"/owner/{name}/" in f"{self.path}/"]
+        status, code, message = REPLIES[names[0] if names else "missing"]
         self.send_response(status)
         for header, value in (("X-Error-Code", code), ("X-Error-Message", message)):
             if value:
@@ -223,7 +223,7 @@ for name in sys.argv[1:]:
 """
 
 
-def answers(address: str, cache: Path, *names: str, **variables: str) -> list[str]:
+def lines_of(address: str, cache: Path, *names: str, **variables: str) -> list[str]:
     """The lines of models on a hub, read by a process of its own."""
     kept = {name: value for name, value in environ.items() if not name.startswith("HF_")}
     place = {"HF_ENDPOINT": address, "HF_HOME": str(cache)}
@@ -238,8 +238,8 @@ LOGIN = "run hf auth login or set HF_TOKEN"
 
 
 def test_models_that_the_hub_does_not_give_are_a_line_each(hub: str, tmp_path: Path) -> None:
-    names = [f"owner/{name}" for name in ANSWERS]
-    lines = answers(hub, tmp_path, *names, "adapter:owner/gated")
+    names = [f"owner/{name}" for name in REPLIES]
+    lines = lines_of(hub, tmp_path, *names, "adapter:owner/gated")
     gated = f"gated: its authors grant access at {hub}/owner/"
     missing = f"not on the hub, or private; see {hub}/models; for a private one {LOGIN}"
     refused = "the hub refused the login (Invalid credentials in Authorization header); expected a "
@@ -258,19 +258,19 @@ def test_models_that_the_hub_does_not_give_are_a_line_each(hub: str, tmp_path: P
         f"{hub}/owner/old",
         f"adapter 'owner/gated': {gated}gated; ask there, then {LOGIN}",
     ]
-    (line,) = answers(hub, tmp_path, "owner/private", HF_TOKEN="hf_" + "a" * 34)
+    (line,) = lines_of(hub, tmp_path, "owner/private", HF_TOKEN="hf_" + "a" * 34)
     assert line.startswith(
         "model 'owner/private': the hub refused the login (Repository not found)"
     )
 
 
 def test_models_without_a_network_are_a_line_each(hub: str, tmp_path: Path) -> None:
-    (line,) = answers(hub, tmp_path, "owner/missing", HF_HUB_OFFLINE="1")
+    (line,) = lines_of(hub, tmp_path, "owner/missing", HF_HUB_OFFLINE="1")
     assert line == (
         "model 'owner/missing': not in the cache, and HF_HUB_OFFLINE keeps off the network; unset "
         "it, or download once with hf download owner/missing, or give a local folder"
     )
-    (line,) = answers("http://127.0.0.1:9", tmp_path, "owner/missing")
+    (line,) = lines_of("http://127.0.0.1:9", tmp_path, "owner/missing")
     assert line == (
         "model 'owner/missing': not in the cache, and http://127.0.0.1:9 cannot be reached "
         "(ConnectError); check the network, or give a local folder"

@@ -26,6 +26,7 @@ from huggingface_hub.errors import (
 )
 
 from headbook.errors import ModelError
+from headbook.model.loaders import PICKLED, weight_files
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256, demo_causal, demo_model, sha256
 
 if TYPE_CHECKING:
@@ -153,7 +154,6 @@ def read_pooling(folder: Path) -> str:
 
 FILE_PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 CODE_PATTERN = "*.py"
-PICKLED = "pytorch_model*.bin"  # weights, in the format of torch.save
 ADAPTER_CONFIG, ADAPTER_PATTERNS = "adapter_config.json", ["adapter_*"]
 
 
@@ -226,11 +226,9 @@ def find_adapter_files(name: str) -> ModelFiles:
 
 
 def _of_folder(folder: Path) -> ModelFiles:
-    patterns = "*.safetensors", f"*{GGUF}", PICKLED
-    weight_files, gguf_files, pickled_files = (sorted(folder.glob(each)) for each in patterns)
-    weight_files = weight_files or pickled_files
-    if weight_files or not gguf_files:
-        digest = hashlib.sha256("".join(map(sha256, weight_files)).encode()).hexdigest()
+    weights, gguf_files = weight_files(folder), sorted(folder.glob(f"*{GGUF}"))
+    if weights or not gguf_files:
+        digest = hashlib.sha256("".join(map(sha256, weights)).encode()).hexdigest()
         return ModelFiles(folder, folder.resolve().name, f"sha256:{digest}")
     if len(gguf_files) > 1:
         raise ModelError(

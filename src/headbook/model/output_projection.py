@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers.pytorch_utils import Conv1D
 
-from headbook.model.devices import is_adapted, read_bias, read_weight
+from headbook.model.devices import is_adapted, is_plain, read_bias, read_weight
 
 MIN_PERTURBATION, MAX_PERTURBATION = 0.5, 2.0  # range of random factors: large, no change of sign
 TOLERANCE_ROUNDINGS = 16  # roundings by which factors may differ from exact multiples
@@ -107,12 +107,13 @@ def matrix(module: Any) -> torch.Tensor:
 def is_linear(module: torch.nn.Module) -> bool:
     """Whether a module is a linear map whose weight can be read.
 
-    Some families have their own class (I-BERT), which returns more than a tensor. Quantised maps
-    are of subclasses of `torch.nn.Linear`.
+    Some families have their own class (I-BERT), which returns more than a tensor. The weight of a
+    quantised map has any shape; only maps of subclasses of `torch.nn.Linear` are known to be such.
     """
     if is_adapted(module):
         return is_linear(module.get_base_layer())  # type: ignore[operator]
-    if isinstance(module, Conv1D | torch.nn.Linear):
+    is_quantized = isinstance(module, torch.nn.Linear) and not is_plain(module)
+    if is_quantized or isinstance(module, Conv1D):
         return True
     weight = getattr(module, "weight", None)
     sizes = (getattr(module, "out_features", None), getattr(module, "in_features", None))

@@ -36,8 +36,8 @@ from transformers import (
 )
 
 from headbook.errors import ModelError
-from headbook.model.checkpoint import PICKLED
 from headbook.model.devices import OffloadPlace, device_map
+from headbook.model.loaders import weight_files
 from headbook.model.loaders.quantization import NONE, quantization_options
 
 CONFIG_FILE = "config.json"
@@ -162,11 +162,6 @@ def _shapes(file: Path, name: str) -> Iterator[list[int]]:
                 yield opened.get_slice(tensor).get_shape()
     except (SafetensorError, OSError) as error:
         raise _damaged(file, name, "a safetensors file", error) from error
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """Return the safetensors files of a folder, or, without any, its ``pytorch_model.bin``."""
-    return sorted(folder.glob("*.safetensors")) or sorted(folder.glob(PICKLED))
 
 
 def _pickled_shapes(file: Path, name: str) -> Iterator[list[int]]:

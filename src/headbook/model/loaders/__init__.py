@@ -1,1 +1,10 @@
-"""Adapters and quantised weights: what other libraries add to a network that transformers loads."""
+"""What other libraries add to transformers: files of weights, adapters, quantised weights."""
+
+from pathlib import Path
+
+PICKLED = "pytorch_model*.bin"  # weights in the format of torch.save
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the safetensors files of a folder, or, without any, its ``pytorch_model.bin``."""
+    return sorted(folder.glob("*.safetensors")) or sorted(folder.glob(PICKLED))
