@@ -18,8 +18,10 @@ from command_line import FEW, Run
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError
 from headbook.model.architecture import probe_architecture
+from headbook.model.devices import is_adapted, read_bias
 from headbook.model.head_weights import product_drift, weight_drift
 from headbook.model.load import load_model
+from headbook.model.output_projection import linear_maps, matrix
 from headbook.model.weights import can_round
 from headbook.run.arguments import check_arguments
 from tiny import HEADS
@@ -106,6 +108,25 @@ def test_embeddings_and_norms_of_an_adapter_are_read_with_it(tmp_path: Path) -> 
     assert type(model.base_model.norm).__name__ == "LlamaRMSNorm"
     before = load_model(str(base), device="cpu").base_model.norm.weight
     torch.testing.assert_close(model.base_model.norm.weight, before + 0.1)
+
+
+@pytest.mark.parametrize("options", [{}, {"use_dora": True}, {"use_rslora": True}])
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
+def test_a_weight_is_read_with_its_adapter(
+    family: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """As the matrix and the bias of what the map computes."""
+    base, adapter, _ = adapted(family, tmp_path, **options)
+    model = load_model(str(base), device="cpu", adapter=str(adapter))
+    maps = [module for _, module in linear_maps(model.base_model) if is_adapted(module)]
+    assert len(maps) == 2 * 3  # of two layers
+    for module in maps:
+        weight, bias = matrix(module), read_bias(module)
+        x = torch.randn(5, weight.shape[1])
+        with torch.no_grad():
+            expected = module(x)
+        assert bias is not None
+        torch.testing.assert_close(x @ weight.T + bias, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
@@ -262,3 +283,13 @@ def test_two_models_are_compared_with_and_without_an_adapter(tmp_path: Path, run
     none = ("--models", base, base, "--merge-adapter")
     refused = run("compare", texts, *none, "--out", tmp_path / "no")
     assert "--merge-adapter: got no adapter to merge; expected --adapters, too" in refused.err
+
+
+def test_heads_of_an_adapted_model_are_ablated(tmp_path: Path) -> None:
+    base, adapter, _ = adapted("llama", tmp_path)
+    texts = treebank.write_trees(tmp_path / "trees.conllu")
+    plain, lost = (
+        headbook.ablate(str(base), texts, ["L0-H1"], **more) for more in ({}, {"adapter": adapter})
+    )
+    assert list(plain["target"]) == list(lost["target"])
+    assert (plain["full"] - lost["full"]).abs().max() > 0.01

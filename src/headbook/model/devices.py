@@ -203,6 +203,7 @@ def read_parameter(module: Any, name: str = "weight") -> torch.Tensor | None:
 
 
 PLAIN_DTYPES = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
+LORA_MODULE = "peft.tuners.lora.layer"  # module of the maps with LoRA and without quantisation
 MAX_UNIT_VECTORS = 1024  # unit vectors that a map is applied to at a time
 
 
@@ -226,11 +227,31 @@ def read_weight(module: Any) -> torch.Tensor:
         and with its adapter. *Shape:* ``(out, in)`` for linear maps, also those of GPT-2 if
         adapted.
     """
-    if not is_plain(module):
-        return _applied_to_unit_vectors(module)
-    weight = read_parameter(module)
-    assert weight is not None
-    return weight
+    if is_adapted(module):
+        weight = _with_lora(module)
+    elif is_plain(module):
+        weight = read_parameter(module)
+        assert weight is not None
+        return weight
+    else:
+        stored: Any = getattr(module, "weight", None)
+        is_torchao = type(stored).__module__.startswith("torchao")
+        weight = stored.dequantize() if is_torchao else None
+    return _applied_to_unit_vectors(module) if weight is None else weight
+
+
+def _with_lora(module: Any) -> torch.Tensor | None:
+    """Return the weight of a linear map plus its LoRA, or None for other adapters or maps.
+
+    Variants such as DoRA do more than add a product of two matrices.
+    """
+    base = module.get_base_layer()
+    is_lora = type(module).__module__ == LORA_MODULE and is_plain(base)
+    if not is_lora or getattr(module, "lora_variant", None) or module.merged:
+        return None
+    names = [name for name in module.active_adapters if name in module.lora_A]
+    weight: torch.Tensor = sum((module.get_delta_weight(name) for name in names), base.weight)
+    return weight.T if module.fan_in_fan_out else weight
 
 
 def read_bias(module: Any) -> torch.Tensor | None:
