@@ -288,8 +288,7 @@ def test_two_models_are_compared_with_and_without_an_adapter(tmp_path: Path, run
 def test_heads_of_an_adapted_model_are_ablated(tmp_path: Path) -> None:
     base, adapter, _ = adapted("llama", tmp_path)
     texts = treebank.write_trees(tmp_path / "trees.conllu")
-    plain, lost = (
-        headbook.ablate(str(base), texts, ["L0-H1"], **more) for more in ({}, {"adapter": adapter})
-    )
+    plain = headbook.ablate(str(base), texts, ["L0-H1"])
+    lost = headbook.ablate(str(base), texts, ["L0-H1"], adapter=adapter)
     assert list(plain["target"]) == list(lost["target"])
     assert (plain["full"] - lost["full"]).abs().max() > 0.01

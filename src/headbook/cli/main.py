@@ -287,15 +287,16 @@ def metrics() -> None:
     from headbook.metrics import all_metrics  # noqa: PLC0415 - it loads every metric's file
 
     known_metrics = all_metrics().values()
-    id_width = max(len(metric.id) for metric in known_metrics)
-    unit_width = max(len(metric.unit) for metric in known_metrics)
+    lengths = ((len(metric.id), len(metric.unit)) for metric in known_metrics)
+    id_width, unit_width = map(max, zip(*lengths, strict=True))
     section = ""
     for metric in known_metrics:
         if metric.section != section:
             section = metric.section
             typer.echo(f"{section}:")
-        unit = metric.unit or "-"
-        typer.echo(f"  {metric.id:{id_width}}  {unit:{unit_width}}  {metric.reference}")
+        typer.echo(
+            f"  {metric.id:{id_width}}  {metric.unit or '-':{unit_width}}  {metric.reference}"
+        )
 
 
 def _build(inputs: list[str], config: Config) -> None:
@@ -437,8 +438,7 @@ def _exit_after(error: Exception | SystemExit) -> None:
         return
     if isinstance(error, SystemExit):
         raise error
-    fault = terminal.user_error(error)
-    if fault is not None:
+    if (fault := terminal.user_error(error)) is not None:
         _exit_with(str(fault), EXIT_WRONG_USE)
     if {"-v", "--verbose"} & set(sys.argv):
         traceback.print_exc()

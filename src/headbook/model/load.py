@@ -24,6 +24,7 @@ from headbook.model.checkpoint import (
     read_pooling,
 )
 from headbook.model.devices import OffloadPlace, isolated_random_state, pick_device, read_parameter
+from headbook.model.gguf import Gguf
 from headbook.model.loaders.adapters import attach_adapter
 from headbook.model.loaders.quantization import NONE, quantization_of, stored_format
 from headbook.model.weights import check_folder, load_with_lm_head, stored_shapes
@@ -293,15 +294,20 @@ def _network(
         )
         missing, unexpected = (tuple(sorted(report[f"{part}_keys"])) for part in REPORT_PARTS)
         return network, WeightFacts(missing, unexpected, *stored_format(network.config)), headless
-    if offload is not None:
-        raise ModelError(f"model '{files.name}': GGUF files are read whole; use --offload off")
     if quantization != NONE:
         raise ModelError(
             f"model '{files.name}': a GGUF file stores its own number format; expected no "
             f"--quantization, got {quantization}"
         )
+    if offload is not None:
+        raise ModelError(f"model '{files.name}': GGUF files are read whole; use --offload off")
+    return _gguf_network(gguf, dtype)
+
+
+def _gguf_network(gguf: Gguf, dtype: torch.dtype) -> tuple[Any, WeightFacts, str]:
+    """Return the network of a GGUF file, facts about its weights, and why there is no head."""
     network, report, headless = load_with_lm_head(
-        files.folder, gguf.configuration(), dtype, gguf.path.name
+        gguf.path.parent, gguf.configuration(), dtype, gguf.path.name
     )
     if report["mismatched_keys"]:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What other libraries add to transformers: files of weights, adapters, quantised weights."""
+"""Files of weights, adapters, and quantised weights, before and after transformers loads them."""
 
 from pathlib import Path
 

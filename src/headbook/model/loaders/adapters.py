@@ -50,10 +50,7 @@ def attach_adapter(
         ModelError: peft is missing or cannot read the adapter, the adapter changes inputs instead
             of weights, or belongs to another base model.
     """
-    if find_spec("peft") is None:
-        raise ModelError(
-            f"adapter '{name}': needs the package peft; run: pip install 'headbook[peft]'"
-        )
+    _check_installed(name)
     from peft import PeftConfig, get_peft_model  # noqa: PLC0415 - an extra, slow to import
     from peft.mapping import PEFT_TYPE_TO_PREFIX_MAPPING  # noqa: PLC0415
     from peft.utils import load_peft_weights, set_peft_model_state_dict  # noqa: PLC0415
@@ -62,11 +59,7 @@ def attach_adapter(
     try:
         config: Any = PeftConfig.from_pretrained(str(folder))
         base, rank = str(config.base_model_name_or_path or ""), getattr(config, "r", None)
-        if config.is_prompt_learning:
-            raise ModelError(
-                f"adapter '{name}': {config.peft_type.value} adds virtual tokens to the input, "
-                "which are no tokens of a text; expected an adapter of weights, such as LoRA"
-            )
+        _check_kind(name, config)
         weights = _keys_of_network(load_peft_weights(str(folder), device="cpu"), network)
         part = f".{PEFT_TYPE_TO_PREFIX_MAPPING.get(config.peft_type, 'lora_')}"
         unused = _fit(config, weights, network, part)
@@ -84,6 +77,23 @@ def attach_adapter(
     unused.update(map(_plain, result.unexpected_keys))
     is_path = Path(base).is_absolute() or Path(base).exists()
     return AttachedAdapter(kind, Path(base).name if is_path else base, tuple(sorted(unused)))
+
+
+def _check_installed(name: str) -> None:
+    """Raise an error without peft."""
+    if find_spec("peft") is None:
+        raise ModelError(
+            f"adapter '{name}': needs the package peft; run: pip install 'headbook[peft]'"
+        )
+
+
+def _check_kind(name: str, config: Any) -> None:
+    """Raise an error for an adapter that changes inputs instead of weights."""
+    if config.is_prompt_learning:
+        raise ModelError(
+            f"adapter '{name}': {config.peft_type.value} adds virtual tokens to the input, "
+            "which are no tokens of a text; expected an adapter of weights, such as LoRA"
+        )
 
 
 def _plain(key: str) -> str:
