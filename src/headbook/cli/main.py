@@ -287,16 +287,15 @@ def metrics() -> None:
     from headbook.metrics import all_metrics  # noqa: PLC0415 - it loads every metric's file
 
     known_metrics = all_metrics().values()
-    lengths = ((len(metric.id), len(metric.unit)) for metric in known_metrics)
-    id_width, unit_width = map(max, zip(*lengths, strict=True))
+    id_width = max(len(metric.id) for metric in known_metrics)
+    unit_width = max(len(metric.unit) for metric in known_metrics)
     section = ""
     for metric in known_metrics:
         if metric.section != section:
             section = metric.section
             typer.echo(f"{section}:")
-        typer.echo(
-            f"  {metric.id:{id_width}}  {metric.unit or '-':{unit_width}}  {metric.reference}"
-        )
+        unit = metric.unit or "-"
+        typer.echo(f"  {metric.id:{id_width}}  {unit:{unit_width}}  {metric.reference}")
 
 
 def _build(inputs: list[str], config: Config) -> None:
