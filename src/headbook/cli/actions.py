@@ -19,7 +19,7 @@ from rich.console import Console
 
 from headbook.cli.terminal import Display, LossyStream
 from headbook.config import Config
-from headbook.errors import ConfigError, OutputError
+from headbook.errors import ConfigError, HeadbookWarning, OutputError
 from headbook.output_folder import OutputKind, check_output_folder, reserve
 from headbook.progress import NoProgress, Progress
 from headbook.run.arguments import ModelCheckpoint, list_checkpoints
@@ -134,6 +134,7 @@ def _load_torch(config: Config) -> None:
     """Import the modules that run models, and set up the process's warnings and memory for them."""
     if not config.verbose:
         warnings.simplefilter("ignore")
+        warnings.simplefilter("default", HeadbookWarning)
         logging.disable(logging.WARNING)
     from headbook.memory import gc_frozen, keep_freed_blocks  # noqa: PLC0415 - slow to import
 

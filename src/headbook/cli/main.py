@@ -292,7 +292,8 @@ def metrics() -> None:
             section = metric.section
             typer.echo(f"{section}:")
         unit = metric.unit or "-"
-        typer.echo(f"  {metric.id:{id_width}}  {unit:{unit_width}}  {metric.reference}")
+        package = f" (package {metric.package})" if metric.package else ""
+        typer.echo(f"  {metric.id:{id_width}}  {unit:{unit_width}}  {metric.reference}{package}")
 
 
 def _build(inputs: list[str], config: Config) -> None:
@@ -406,6 +407,7 @@ def _print(config: Config, text: str) -> None:
 def main() -> None:
     """Run a command, and end every error with one line and an exit code."""
     terminal.escape_unprintable()
+    terminal.print_warnings()
     try:
         with terminal.signals_as_interrupt():
             # The code of an interrupt; None or 0 without one.
