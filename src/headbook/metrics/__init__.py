@@ -6,12 +6,16 @@ group ``headbook.metrics``; see `headbook.plugins`.
 
 import pkgutil
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
+from headbook.analysis.arrays import Floats
+from headbook.analysis.intervals import UNBOUNDED
 from headbook.errors import (
     ConfigError,
     HeadbookError,
@@ -23,7 +27,6 @@ from headbook.metrics.base import (
     AnchorMetric,
     AttentionMetric,
     ChartKind,
-    CircuitMetric,
     ContextMetric,
     FlowMetric,
     HeadMetric,
@@ -38,6 +41,7 @@ from headbook.metrics.base import (
     TokenMetric,
 )
 from headbook.plugins import METRICS, load_plugins, package_of, warn_of
+from headbook.schema import IntervalRule
 
 __all__ = [
     "all_metrics",
@@ -77,13 +81,15 @@ def all_metrics() -> dict[str, Metric]:
     return {metric.id: metric for metric in ordered}
 
 
-METRIC_KINDS = "an object of a class of headbook.metrics.base, such as AttentionMetric"
+# Kinds of metrics whose pages need nothing but the metric; others have charts made for each.
+EXTENSIBLE = (AttentionMetric, SampledMetric, ContextMetric, TokenMetric, FlowMetric)
+METRIC_KINDS = f"an object of {', '.join(kind.__name__ for kind in EXTENSIBLE)}"
 METRIC_ID = re.compile("[a-z][a-z0-9_]*")  # ids are names of files and parts of addresses
 
 
 def _fault(name: str, metric: Any, known: Mapping[str, Metric]) -> tuple[str, str] | None:
     """Return the fault of another package's metric and what was expected; None without one."""
-    if not isinstance(metric, Metric) or type(metric) in {Metric, HeadMetric, CircuitMetric}:
+    if not isinstance(metric, EXTENSIBLE):
         return f"got a {type(metric).__name__}", METRIC_KINDS
     if not METRIC_ID.fullmatch(name):
         return "got this name", "small letters, digits and '_', since the name is the metric's id"
@@ -131,6 +137,29 @@ def _check_sums(metric: Metric, value: Any) -> None:
     if len(shape) < 2 or (shape[2:] not in sizes and metric.named is None):
         expected = "(sentence, head" + (f", {len(labels)} labels)" if len(labels) > 1 else ")")
         raise ValueError(f"measure returned sums of shape {shape}, expected {expected}")
+
+
+def interval_rules(
+    columns: Sequence[Any],
+) -> tuple[tuple[Floats, Floats], list[IntervalRule]]:
+    """Return the bounds and the rules of the confidence intervals of columns.
+
+    A metric that is not installed, or that only another version has, is taken as unbounded.
+
+    Args:
+        columns: keys with the fields ``metric`` and ``label``.
+
+    Returns:
+        Smallest and largest values, and rules. *Shape:* ``(column,)`` each.
+    """
+    metrics = [all_metrics().get(column.metric) for column in columns]
+    limits = np.array([UNBOUNDED if metric is None else metric.limits for metric in metrics])
+    lowest, highest = limits.reshape(-1, 2).T
+    rules = [
+        IntervalRule.USUAL if metric is None else metric.spread(column.label)
+        for metric, column in zip(metrics, columns, strict=True)
+    ]
+    return (lowest, highest), rules
 
 
 def missing_metric(name: str) -> HeadbookError:

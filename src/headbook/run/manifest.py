@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headbook import __version__
 from headbook.inputs import Sentence
+from headbook.inputs.sources import other_readers
 from headbook.model.tokenizer import special_pattern
 from headbook.option_values import creation_date
 from headbook.run.prepare import LIBRARIES, Run, RunLog
@@ -84,6 +85,12 @@ def make_manifest(
             for group in _sentences_not_measured(run, log, baseline)
         ),
         fallbacks=tuple(_smaller_batches(run, {run.name: run.log, **baselines})),
+        packages={metric.id: metric.package for metric in run.metrics if metric.package}
+        | {
+            kind: package
+            for kind, (package, _) in other_readers().items()
+            if any(file.source.kind == kind for file in run.corpus.files)
+        },
     )
 
 

@@ -21,7 +21,7 @@ from headbook.comparison.head_pairs import (
     listed_sentences,
     paired_stacks,
 )
-from headbook.errors import StudyError
+from headbook.errors import StudyError, warn
 from headbook.output_folder import temporary_folder
 from headbook.pages.about import about_page, missing_page
 from headbook.pages.comparison.comparing import comparing_page
@@ -37,6 +37,7 @@ from headbook.pages.film.filmmeasure import measure_pages
 from headbook.pages.film.parts import HEADS, DrawnFilm
 from headbook.pages.head import head_pages
 from headbook.pages.index import overview_page
+from headbook.pages.methods import not_installed
 from headbook.pages.metric import metric_pages, study_metrics
 from headbook.pages.parts.atlas import map_sheets
 from headbook.pages.parts.page import EVERY, Page, SiteFacts
@@ -111,6 +112,8 @@ class StudySite(Site):
         self.stored = None if isinstance(study, Study) else Path(study)
         self.study = study if isinstance(study, Study) else Study.load(study)
         self.manifest, self.stacks = self.study.manifest, self.study.manifest.stacks
+        for text in not_installed(self.manifest):
+            warn(text)
         paged = bool(self.study.sentence_data.paged)
         self.facts = SiteFacts.of(self.manifest, sentence_pages=paged)
         self.results = results_of(self.study)
@@ -253,6 +256,8 @@ class ComparisonSite(Site):
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
         sides = comparison.sides
+        for text in dict.fromkeys(t for each in (sides.a, sides.b) for t in not_installed(each.manifest)):
+            warn(text)
         self.stacks = [s for study in (sides.a, sides.b) for s in study.manifest.stacks]
         self.manifest, self.facts = sides.a.manifest, facts_of(comparison)
         self.rows = SiteRows({table.name: table for table in COMPARISON_TABLES}, comparison)

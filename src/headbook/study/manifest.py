@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
@@ -213,6 +213,8 @@ class Manifest:
         roundings: changes of ranks by a vocabulary product in lower precision, if one was used.
         not_measured: sentences that could not be measured.
         fallbacks: deviations from the planned computation, in words.
+        packages: name and version of the package behind each metric, by id, and behind each reader,
+            by suffix, that is not Headbook's own.
     """
 
     schema: int
@@ -233,6 +235,7 @@ class Manifest:
     roundings: tuple[Rounding, ...] = ()
     not_measured: tuple[UnmeasuredSentences, ...] = ()
     fallbacks: tuple[str, ...] = ()
+    packages: Mapping[str, str] = field(default_factory=dict)
 
     def stack(self, name: str) -> AttentionStack:
         """Return the stack with a name."""
