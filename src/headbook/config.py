@@ -63,7 +63,16 @@ class Config:
     )
     title: str | None = option(None, "Title of the site.")
     notes: Path | None = option(
-        None, "Markdown file with your own text for the overview.", place=True
+        None,
+        "Your own text: a Markdown file for the overview, or a TOML file with Markdown for pages "
+        "and heads, and names for heads.",
+        place=True,
+    )
+    section: tuple[Path, ...] = option(
+        (),
+        "Markdown file of a page of your own, last in the menu; its first heading is its title. "
+        "May be repeated.",
+        place=True,
     )
     annotator: str = option(
         "embedded",
@@ -307,13 +316,14 @@ class Config:
     def _check_letters(self, name: str) -> None:
         """Refuse text that UTF-8 cannot encode, and blank text except as the title."""
         value = getattr(self, name)
-        if not isinstance(value, str | Path):
-            return
-        text = str(value)
-        is_utf8 = "\0" not in text and text == text.encode(errors="replace").decode()
-        if not is_utf8:
-            raise ConfigError(f"{flag(name)}: got {text!a}, expected text in UTF-8")
-        self._check(bool(text.strip()) or name == "title", name, "something that is not blank")
+        for part in value if isinstance(value, tuple) else (value,):
+            if not isinstance(part, str | Path):
+                continue
+            text = str(part)
+            is_utf8 = "\0" not in text and text == text.encode(errors="replace").decode()
+            if not is_utf8:
+                raise ConfigError(f"{flag(name)}: got {text!a}, expected text in UTF-8")
+            self._check(bool(text.strip()) or name == "title", name, "something that is not blank")
 
     def _check(self, fits: bool, name: str, expected: str) -> None:
         if not fits:
@@ -384,26 +394,12 @@ def read_toml(file: Path) -> dict[str, Any]:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{file.name}: {_read_failure(error)}; expected a TOML file of options"
+            f"{file.name}: {read_failure(error)}; expected a TOML file of options"
         ) from error
     return dict(_option_of_key(file, key, value) for key, value in table.items())
 
 
-def read_notes(file: Path | None) -> str:
-    """Return the text of the file given with ``--notes``; empty without a file.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    try:
-        return "" if file is None else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"--notes: {file}: {_read_failure(error)}; expected a Markdown file in UTF-8"
-        ) from error
-
-
-def _read_failure(error: Exception) -> str:
+def read_failure(error: Exception) -> str:
     """Return the reason why a file cannot be read, without its name and without Python's words."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
@@ -421,6 +417,8 @@ def _option_of_key(file: Path, key: str, value: object) -> tuple[str, object]:
         raise ConfigError(f"{file.name}: {key}: got {value!r:.100}, expected {error}") from error
     if isinstance(value, Path):
         value = file.parent / value  # paths are relative to the file that names them
+    elif isinstance(value, tuple):
+        value = tuple(file.parent / part for part in value)
     return name, value
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from headbook.errors import ConfigError
 
@@ -62,7 +62,8 @@ def option_value(
 ) -> Any:
     """Convert a value to the type of an option.
 
-    A list may stand for comma-separated values, a number for its text, and a path for a folder.
+    A list may stand for comma-separated values, a number for its text, a path for a folder, and a
+    single value for a tuple.
 
     Args:
         kind: type of the option, perhaps a union with None.
@@ -75,6 +76,9 @@ def option_value(
     """
     if value is None and type(None) in get_args(kind):
         return None
+    if get_origin(kind) is tuple:
+        parts = value if isinstance(value, list | tuple) else [value]
+        return tuple(option_value(get_args(kind)[0], part) for part in parts)
     (only_kind,) = (member for member in get_args(kind) or (kind,) if member is not type(None))
     if isinstance(value, only_kind) and isinstance(value, bool) == (only_kind is bool):
         converted = value

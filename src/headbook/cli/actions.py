@@ -267,12 +267,18 @@ def render_film(film: "Film", config: Config, title: str) -> "WrittenSite":
         )  # fmt: skip
 
 
-def render(study: "Study | Path", config: Config, progress: Progress) -> "WrittenSite":
-    """Write the site of a study, given as such or by its folder."""
+def render(
+    study: "Study | Path", config: Config, progress: Progress, **words: Any
+) -> "WrittenSite":
+    """Write the site of a study, given as such or by its folder.
+
+    Args:
+        words: words of the author in place of those of the study, as for `headbook.render`.
+    """
     from headbook.site.sites import render as draw  # noqa: PLC0415 - slow to import
 
     assert config.out is not None
     return draw(
         study, config.out, base_url=config.base_url, force=config.force,
-        processes=config.processes, progress=progress,
+        processes=config.processes, progress=progress, **words,
     )  # fmt: skip

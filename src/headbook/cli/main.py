@@ -32,6 +32,7 @@ from headbook.cli.options import (
     PACK_PARAMETERS,
     RENDER_OPTIONS,
     ROUNDED_PARAMETER,
+    WORDS,
     CompareArguments,
     FilmArguments,
     InputArguments,
@@ -148,7 +149,8 @@ def render_command(study: Path, **options: Any) -> None:
     actions.checked_out(config, [str(study)], OutputKind.SITE)
     actions.check_studies(study)
     with actions.progress_of(config) as progress:
-        summary = actions.render(study, config, progress)
+        words = {name: getattr(config, name) for name in WORDS}
+        summary = actions.render(study, config, progress, **words)
     _finish(config, summary, start)
 
 

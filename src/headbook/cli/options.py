@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
 import typer
 
@@ -17,7 +17,8 @@ from headbook.output_folder import MANIFEST
 from headbook.schema import HeadCorrespondence
 
 # Fields of `Config` that are options of a command; FIGURE_OPTIONS also those of pack.
-RENDER_OPTIONS = ("out", "base_url", "processes", "force", "open", "quiet", "verbose")
+WORDS = ("title", "notes", "section")  # the author's own
+RENDER_OPTIONS = (*WORDS, "out", "base_url", "processes", "force", "open", "quiet", "verbose")
 FIGURE_OPTIONS = ("out", "force", "quiet", "verbose")
 MERGE_OPTIONS = ("out", "accept_failed_checks", "force", "quiet", "verbose")
 # Options of pages, which have no effect on collect.
@@ -135,13 +136,14 @@ def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
 
     The default is None, so that a configuration file can set options that were not given.
     """
-    default = "" if field.default is None or field.default is False else str(field.default)
+    unset = field.default is None or field.default is False or field.default == ()
+    default = "" if unset else str(field.default)
     names = [flag(field.name), *field.metadata["flags"]]
     text = field.metadata["help"] + (f" [dim]\\[default: {default}][/dim]" if default else "")
     option = typer.Option(*names, help=text, show_default=False)
     if field.type is bool:
         return keyword(field.name, Annotated[bool, option], False)
-    kind: Any = field.type
+    kind: Any = list[Path] if get_origin(field.type) is tuple else field.type
     return keyword(field.name, Annotated[kind | None, option], None)
 
 
@@ -162,7 +164,7 @@ FIGURE_PARAMETERS = (
 )
 
 
-NOT_FOR_COMPARE = {"model", "dtype", "keep_study", "offload", "title"} | RESUME_OPTIONS
+NOT_FOR_COMPARE = {"model", "dtype", "keep_study", "offload", "title", "section"} | RESUME_OPTIONS
 COMPARE_OPTIONS = tuple(name for name in BUILD_OPTIONS if name not in NOT_FOR_COMPARE)
 
 CompareArguments = Annotated[
@@ -294,7 +296,7 @@ def correspondence_of(name: str) -> HeadCorrespondence:
     return HeadCorrespondence(name)
 
 
-NOT_FOR_FILM = {"model", "revision", "keep_study", "processes"} | RESUME_OPTIONS
+NOT_FOR_FILM = {"model", "revision", "keep_study", "processes", "section"} | RESUME_OPTIONS
 FILM_OPTIONS = tuple(name for name in BUILD_OPTIONS if name not in NOT_FOR_FILM)
 
 FilmArguments = Annotated[
