@@ -21,7 +21,7 @@ HEAD = re.compile(r"(?:([a-z]+)[- ])?L(\d+)[-·]H(\d+)")  # as in addresses, and
 HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")
 UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")  # below a heading
 FENCE = re.compile(r" {0,3}(```|~~~)")  # begins and ends code, in which ``#`` is no heading
-MARKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*_`]+|<[^>]*>")  # links and emphasis of Markdown
+MARKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|<[^>]*>|[*_`|]+|^[ >]*(?:#+|[-+])\s", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,11 @@ class HeadNote:
 
     name: str = ""
     text: str = ""
+
+    @property
+    def quoted(self) -> str:
+        """Name in quotation marks, which tell it from names of Headbook; empty without a name."""
+        return f"“{self.name}”" if self.name else ""
 
     def __bool__(self) -> bool:
         """Whether there are any words."""
@@ -166,11 +171,16 @@ def section_parts(text: str) -> tuple[str, str]:
         match, underlined = HEADING.fullmatch(line), UNDERLINE.fullmatch(following)
         if match is None and not (line.strip() and underlined):
             continue
-        title = " ".join(MARKS.sub(r"\1", match[1] if match else line).split())
+        title = plain_words(match[1] if match else line)
         if title:
             rest = lines[:number] + lines[number + (1 if match else 2) :]
             return title, "\n".join(rest).strip()
     return "", text
+
+
+def plain_words(markdown: str) -> str:
+    """Return the words of Markdown in one line, without its marks and the addresses of links."""
+    return " ".join(MARKS.sub(r"\1", markdown).split())
 
 
 def section_paths(titles: Iterable[str]) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headbook.author import section_parts, section_paths
+from headbook.author import plain_words, section_parts, section_paths
 from headbook.pages.parts.page import Page
 from headbook.study.manifest import Manifest
 
@@ -27,6 +27,6 @@ def section_pages(manifest: Manifest) -> Iterator[SectionPage]:
     """Yield the pages of the author's own, in the order given."""
     parts = [section_parts(text) for text in manifest.sections]
     for path, (title, text) in zip(section_paths(title for title, _ in parts), parts, strict=True):
-        start = " ".join(text.split())
+        start = plain_words(text.partition("\n\n")[0])
         short = start if len(start) <= MAX_DESCRIPTION else f"{start[:MAX_DESCRIPTION]}…"
         yield SectionPage(path=path, title=title, description=short or title, text=text)

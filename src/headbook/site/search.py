@@ -8,7 +8,7 @@ from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
-from headbook.author import OVERVIEW
+from headbook.author import OVERVIEW, plain_words
 from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_figures
 from headbook.pages.metric import MetricPage
@@ -189,7 +189,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         "pages": [
             _line(page, manifest) for page in pages if not isinstance(page, MetricPage)
         ] + [
-            _words(title, path, note, _plain(manifest.notes) if path == OVERVIEW else "")
+            _words(title, path, note, plain_words(visible(manifest.notes)) if path == OVERVIEW else "")
             for title, path, note in (*PAGES_OF_ALL_STUDIES, *([PUBLISHED_PAGE] * published))
         ],
         "sentences": [_sentence(sentence) for sentence in searched],
@@ -216,18 +216,13 @@ def _notes(results: Mapping[str, StackResults]) -> dict[str, list[list[str]]]:
     """Return the author's name of each head and the note on it; nothing without any."""
     manifest = study_of(results).manifest
     notes = [manifest.note_on(head) for r in results.values() for head in heads_of(r.stack)]
-    return {"notes": [[visible(n.name), _plain(n.text)] for n in notes]} if any(notes) else {}
-
-
-def _plain(markdown: str) -> str:
-    """Return Markdown in one line, whose words are found but not shown."""
-    return " ".join(visible(markdown).split())
+    return {"notes": [[visible(n.quoted), plain_words(visible(n.text))] for n in notes]} if any(notes) else {}
 
 
 def _line(page: Page, manifest: Manifest) -> list[str]:
     title = page.topic if isinstance(page, AnalysisPage) else page.title
     own = page.text if isinstance(page, SectionPage) else manifest.page_notes.get(page.path, "")
-    return _words(title, page.path, page.description, _plain(own))
+    return _words(title, page.path, page.description, plain_words(visible(own)))
 
 
 def _metric_lines(page: MetricPage, manifest: Manifest) -> Iterator[list[str]]:

@@ -147,7 +147,7 @@ def _tile(results: StackResults, head: HeadName, losses: HeadLosses | None, lit:
         bar, exact = losses.step(head), loss.exact
         about = "" if exact else "about "
         parts.append(f"without it {LOST[losses.target]} {about}{effect_text(loss.value)}")
-    name = " ".join(filter(None, (head_name(head), results.study.manifest.note_on(head).name)))
+    name = " ".join(filter(None, (head_name(head), results.study.manifest.note_on(head).quoted)))
     return WallTile(
         head_page(head),
         f"{name}: {'; '.join(parts)}" if parts else name,

@@ -91,7 +91,7 @@ def card(results: StackResults, head: HeadName) -> HeadCard:
         for metric in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
     )
     return HeadCard(
-        name=" ".join(filter(None, (head_name(head), results.study.manifest.note_on(head).name))),
+        name=" ".join(filter(None, (head_name(head), results.study.manifest.note_on(head).quoted))),
         href=head_page(head),
         type=in_page_words(head_type.name) if head_type else "",
         style=style_of(head_type) if head_type else "",
