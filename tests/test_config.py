@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import headbook
-from headbook.config import Config, flag, read_notes
+from headbook.author import read_notes
+from headbook.config import Config, flag
 from headbook.errors import ConfigError, HeadbookError
 
 

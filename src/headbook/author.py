@@ -21,7 +21,7 @@ HEAD = re.compile(r"(?:([a-z]+)[- ])?L(\d+)[-·]H(\d+)")  # as in addresses, and
 HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")
 UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")  # below a heading
 FENCE = re.compile(r" {0,3}(```|~~~)")  # begins and ends code, in which ``#`` is no heading
-MARKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|<[^>]*>|[*_`|]+|^[ >]*(?:#+|[-+])\s", re.MULTILINE)
+MARKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|<[^>]*>|[*_`|]+|^ *(?:>|#+|[-+]\s)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def section_paths(titles: Iterable[str]) -> list[str]:
     """Return the addresses of sections: ``section-`` and the words of the title in ASCII."""
     paths: list[str] = []
     for number, title in enumerate(titles, 1):
-        plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+        plain = unicodedata.normalize("NFKD", title.casefold()).encode("ascii", "ignore").decode()
         slug = "-".join(re.findall(r"[a-z0-9]+", plain))[:MAX_NAME].strip("-") or str(number)
         path = f"section-{slug}.html"
         paths.append(path if path not in paths else f"section-{slug}-{number}.html")
