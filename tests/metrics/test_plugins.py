@@ -1,6 +1,7 @@
 """Metrics and readers of another package: a folder on the path, as pip would have installed it."""
 
 import sys
+import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -9,20 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_new_metric import ROOT, documented
 
 import headbook
+from code_blocks import blocks
 from command_line import Run
 from headbook.errors import ConfigError, HeadbookError, HeadbookWarning, InputError
 from headbook.inputs import open_corpus
 from headbook.inputs.sources import other_readers
 from headbook.metrics import all_metrics, chosen_metrics
+from headbook.plugins import METRICS, READERS
 from headbook.run.collect import collect
 from headbook.site.archive import anonymise
 from headbook.study.study import Study
 from html_pages import data_file, html_of, text_of
-from test_new_metric import documented
 
-CODE = '''
+CODE = """
 from dataclasses import replace
 
 from headbook.inputs.records import BlankLine, Record
@@ -56,7 +59,7 @@ def rows(path):
 def broken(path):
     yield Record(1, "One sentence.")
     raise KeyError("text")
-'''
+"""
 PACKAGE = "far-heads 1.2"
 TEXTS = "The cat sat on the mat.\n\nThe dogs saw the cat and the mat.\n"
 
@@ -121,7 +124,9 @@ OPTIONS: dict[str, Any] = {
 def test_a_metric_and_a_reader_of_another_package_serve_like_those_of_headbook(
     install: Install, model: str, tmp_path: Path
 ) -> None:
-    install(metrics={"far": "METRIC", "cosine": "COSINE", "flow": "FLOW"}, readers={".sub": "subtitles"})
+    install(
+        metrics={"far": "METRIC", "cosine": "COSINE", "flow": "FLOW"}, readers={".sub": "subtitles"}
+    )
     file = tmp_path / "film.sub"
     file.write_text(TEXTS)
     names = "attention_distance,far,cosine,flow"
@@ -131,7 +136,8 @@ def test_a_metric_and_a_reader_of_another_package_serve_like_those_of_headbook(
         study.heads.query("metric == @name")["value"].to_numpy()
         for name in ("far", "attention_distance")
     )
-    assert len(mine) and mine == pytest.approx(known, abs=1e-6)
+    assert len(mine)
+    assert mine == pytest.approx(known, abs=1e-6)
     study.save(tmp_path / "study")
     site = headbook.render(tmp_path / "study", tmp_path / "site").index.parent
     page = html_of(site / "metrics" / "far.html")
@@ -172,16 +178,42 @@ def test_a_study_whose_metric_is_not_installed_says_so(
         _ = replace(other, stored_sampled=None).heads
 
 
+def test_the_package_of_the_documents_works(install: Install, model: str, tmp_path: Path) -> None:
+    """Its module and its entry points, as ``docs/extending.md`` prints them."""
+    text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    project, code, reader = (code for language, code in blocks(text) if language != "text")
+    install()
+    folder = tmp_path / "packages"
+    (folder / "far_heads.py").write_text(code + reader, encoding="utf-8")
+    points = tomllib.loads(project)["project"]["entry-points"]
+    assert {*points} == {METRICS, READERS}
+    lines = [
+        f"[{group}]\n" + "".join(f"{n} = {o}\n" for n, o in points[group].items())
+        for group in points
+    ]
+    (folder / "far_heads-1.2.dist-info" / "entry_points.txt").write_text("".join(lines))
+    file = tmp_path / "film.srt"
+    file.write_text(TEXTS)
+    assert not warned(all_metrics)
+    study = collect(file, model=model, metrics="far_attention", **OPTIONS)
+    values = study.heads.query("metric == 'far_attention' and view == 'raw'")["value"]
+    assert 0 < values.min() < values.max() < 1
+    assert all_metrics()["far_attention"].summary.startswith("Share of attention to tokens")
+
+
 KINDS = "an object of AttentionMetric, SampledMetric, ContextMetric, TokenMetric, FlowMetric"
 
 
 @pytest.mark.parametrize(
     ("name", "value", "fault"),
     [
-        ("gone", "GONE", f"AttributeError: module 'far_heads' has no attribute 'GONE'; expected {KINDS}"),
+        ("gone", "GONE",
+         f"AttributeError: module 'far_heads' has no attribute 'GONE'; expected {KINDS}"),
         ("gone", "measure", f"got a function; expected {KINDS}"),
-        ("Far-heads", "METRIC", "got this name; expected small letters, digits and '_', since the name is the metric's id"),
-        ("sink_share", "METRIC", "a metric of this id is in Headbook itself; expected another name"),
+        ("Far-heads", "METRIC", "got this name; expected small letters, digits and '_', since the "
+         "name is the metric's id"),
+        ("sink_share", "METRIC",
+         "a metric of this id is in Headbook itself; expected another name"),
         ("down", "UPSIDE_DOWN", "bounds inf, 0; expected the smallest value first"),
     ],
 )  # fmt: skip
@@ -229,8 +261,9 @@ def test_a_metric_that_fails_is_named(
 @pytest.mark.parametrize(
     ("reader", "line"),
     [
-        ("rows", "film.sub:1: the reader of .sub in package far-heads 1.2 failed, TypeError: it "
-         "yielded a dict, not a Record or BlankLine; expected a file and a reader that go together"),
+        ("rows", "film.sub:1: the reader of .sub in package far-heads 1.2 failed, TypeError: "
+         "it yielded a dict, not a Record or BlankLine; expected a file and a reader that go "
+         "together"),
         ("broken", "film.sub:1: the reader of .sub in package far-heads 1.2 failed, KeyError: "
          "'text'; expected a file and a reader that go together"),
     ],
@@ -259,7 +292,9 @@ def test_readers_of_headbook_win(install: Install, tmp_path: Path) -> None:
         assert len(corpus) == 2
     packed = tmp_path / "film.sub.gz"
     packed.touch()
-    with pytest.raises(InputError, match=r"a compressed \.sub file; expected the \.sub file itself"):
+    with pytest.raises(
+        InputError, match=r"a compressed \.sub file; expected the \.sub file itself"
+    ):
         open_corpus([packed])
 
 

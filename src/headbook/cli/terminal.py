@@ -146,13 +146,13 @@ def print_warnings() -> None:
     """Print each `HeadbookWarning` as one line on standard error; others stay as Python has it."""
     show_others = warnings.showwarning
 
-    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, HeadbookWarning):
             LossyStream(sys.stderr).write(f"warning: {message}\n")
         else:
-            show_others(message, category, *place)
+            show_others(message, category, *place, **more)
 
-    warnings.showwarning = show
+    warnings.showwarning = show  # type: ignore[assignment] # names of arguments differ
 
 
 class LossyStream:

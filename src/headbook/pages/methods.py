@@ -141,8 +141,8 @@ def not_installed(manifest: Manifest) -> Iterator[str]:
     for name, package in manifest.packages.items():
         if not name.startswith(".") and name not in all_metrics():
             yield (
-                f"metric {name}: {package}, which measured it, is not installed, so its numbers are "
-                "in the tables but on no page; install it and render the study again"
+                f"metric {name}: {package}, which measured it, is not installed, so its numbers "
+                "are in the tables but on no page; install it and render the study again"
             )
 
 

@@ -186,10 +186,11 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
             if isinstance(page, MetricPage)
             for line in _metric_lines(page, manifest)
         ],
-        "pages": [
-            _line(page, manifest) for page in pages if not isinstance(page, MetricPage)
-        ] + [
-            _words(title, path, note, plain_words(visible(manifest.notes)) if path == OVERVIEW else "")
+        "pages": [_line(page, manifest) for page in pages if not isinstance(page, MetricPage)]
+        + [
+            _words(
+                title, path, note, plain_words(visible(manifest.notes)) if path == OVERVIEW else ""
+            )
             for title, path, note in (*PAGES_OF_ALL_STUDIES, *([PUBLISHED_PAGE] * published))
         ],
         "sentences": [_sentence(sentence) for sentence in searched],
@@ -216,7 +217,11 @@ def _notes(results: Mapping[str, StackResults]) -> dict[str, list[list[str]]]:
     """Return the author's name of each head and the note on it; nothing without any."""
     manifest = study_of(results).manifest
     notes = [manifest.note_on(head) for r in results.values() for head in heads_of(r.stack)]
-    return {"notes": [[visible(n.quoted), plain_words(visible(n.text))] for n in notes]} if any(notes) else {}
+    return (
+        {"notes": [[visible(n.quoted), plain_words(visible(n.text))] for n in notes]}
+        if any(notes)
+        else {}
+    )
 
 
 def _line(page: Page, manifest: Manifest) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -49,7 +50,8 @@ from headbook.report.answers.data import NumberExample, first_number, number_exa
 from headbook.report.results import StackResults
 from headbook.report.results import stack_results as results_of
 from headbook.report.tables import STUDY_TABLES
-from headbook.report.wording import count_text, sentence_page
+from headbook.report.wording import count_text
+from headbook.report.wording import sentence_page as page_of_sentence
 from headbook.site import data_files, export
 from headbook.site.markup import script
 from headbook.site.page_writer import PageWriter
@@ -108,8 +110,8 @@ def render(
     words = read_words(file, [Path(each) for each in sections])
     words |= {"title": title} if title else {}
     return write_site(
-        lambda: StudySite(study, words, file), Path(out), base_url=base_url, force=force, progress=progress,
-        processes=processes,
+        lambda: StudySite(study, words, file), Path(out), base_url=base_url, force=force,
+        progress=progress, processes=processes,
     )  # fmt: skip
 
 
@@ -160,7 +162,7 @@ class StudySite(Site):
     def _unknown_pages(self) -> list[str]:
         """Return the addresses of notes for which the site has no page."""
         known = {*self.across, *(page_address(metric, self.metrics) for metric in self.metrics)}
-        known |= {sentence_page(each.number) for each in self.study.sentence_data.paged}
+        known |= {page_of_sentence(each.number) for each in self.study.sentence_data.paged}
         return [path for path in self.manifest.page_notes if path not in known]
 
     @cached_property
@@ -294,7 +296,8 @@ class ComparisonSite(Site):
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
         sides = comparison.sides
-        for text in dict.fromkeys(t for each in (sides.a, sides.b) for t in not_installed(each.manifest)):
+        manifests = sides.a.manifest, sides.b.manifest
+        for text in dict.fromkeys(chain.from_iterable(map(not_installed, manifests))):
             warn(text)
         self.stacks = [s for study in (sides.a, sides.b) for s in study.manifest.stacks]
         self.manifest, self.facts = sides.a.manifest, facts_of(comparison)
