@@ -223,5 +223,5 @@ def _check_text(file: Path, place: str, value: Any) -> None:
 
 def _fault(file: Path | None, place: str, found: Any, expected: str) -> ConfigError:
     """Return the error to raise for a key or a value of a file of notes."""
-    shown = f"{found!r:.80}" if not isinstance(found, str) else f"'{found:.80}'"
-    return ConfigError(f"--notes: {file or 'notes'}: {place}: got {shown}, expected {expected}")
+    value = f"'{found:.80}'" if isinstance(found, str) else f"{found!r:.80}"
+    return ConfigError(f"--notes: {file or 'notes'}: {place}: got {value}, expected {expected}")

@@ -14,6 +14,8 @@ HeadbookError                  exit code 2, except for the two classes with exit
 └── ResourceError
 ```
 
+A `HeadbookWarning` is no error: something is left out, and the rest is done.
+
 Every message is one line and says what was found, what was expected and what to do.
 Any other exception that reaches the command line is a bug; exit code 1.
 """

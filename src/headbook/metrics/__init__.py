@@ -10,12 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headbook.analysis.arrays import Floats
-from headbook.analysis.intervals import UNBOUNDED
 from headbook.errors import (
     ConfigError,
     HeadbookError,
@@ -42,6 +40,9 @@ from headbook.metrics.base import (
 )
 from headbook.plugins import METRICS, load_plugins, package_of, warn_of
 from headbook.schema import IntervalRule
+
+if TYPE_CHECKING:
+    from headbook.analysis.arrays import Floats
 
 __all__ = [
     "all_metrics",
@@ -84,6 +85,7 @@ def all_metrics() -> dict[str, Metric]:
 # Kinds of metrics whose pages need nothing but the metric; others have charts made for each.
 EXTENSIBLE = (AttentionMetric, SampledMetric, ContextMetric, TokenMetric, FlowMetric)
 METRIC_KINDS = f"an object of {', '.join(kind.__name__ for kind in EXTENSIBLE)}"
+UNBOUNDED = (-np.inf, np.inf)
 METRIC_ID = re.compile("[a-z][a-z0-9_]*")  # ids are names of files and parts of addresses
 
 
@@ -141,7 +143,7 @@ def _check_sums(metric: Metric, value: Any) -> None:
 
 def interval_rules(
     columns: Sequence[Any],
-) -> tuple[tuple[Floats, Floats], list[IntervalRule]]:
+) -> "tuple[tuple[Floats, Floats], list[IntervalRule]]":
     """Return the bounds and the rules of the confidence intervals of columns.
 
     A metric that is not installed, or that only another version has, is taken as unbounded.
