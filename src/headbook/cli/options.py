@@ -140,10 +140,12 @@ def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
     default = "" if unset else str(field.default)
     names = [flag(field.name), *field.metadata["flags"]]
     text = field.metadata["help"] + (f" [dim]\\[default: {default}][/dim]" if default else "")
-    option = typer.Option(*names, help=text, show_default=False)
+    several = get_origin(field.type) is tuple
+    metavar = "<path>" if several else None  # the name of the list's type is too wide
+    option = typer.Option(*names, help=text, show_default=False, metavar=metavar)
     if field.type is bool:
         return keyword(field.name, Annotated[bool, option], False)
-    kind: Any = list[Path] if get_origin(field.type) is tuple else field.type
+    kind: Any = list[Path] if several else field.type
     return keyword(field.name, Annotated[kind | None, option], None)
 
 

@@ -152,7 +152,7 @@ def print_warnings() -> None:
         else:
             show_others(message, category, *place, **more)
 
-    warnings.showwarning = show  # type: ignore[assignment] # names of arguments differ
+    warnings.showwarning = show
 
 
 class LossyStream:
