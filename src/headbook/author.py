@@ -46,7 +46,7 @@ class HeadNote:
         return bool(self.name or self.text)
 
 
-def read_words(notes: Path | None, sections: Sequence[Path]) -> dict[str, Any]:
+def read_words(notes: Path | None, sections: Sequence[str | Path] | str | Path) -> dict[str, Any]:
     """Return the fields of a manifest that given files fill; the others are absent.
 
     Args:
@@ -57,8 +57,9 @@ def read_words(notes: Path | None, sections: Sequence[Path]) -> dict[str, Any]:
         ConfigError: a file cannot be read, or its content does not fit.
     """
     words = {} if notes is None else read_notes(notes)
-    if sections:
-        words["sections"] = tuple(_section(file) for file in sections)
+    files = [sections] if isinstance(sections, str | Path) else sections
+    if files:
+        words["sections"] = tuple(_section(Path(file)) for file in files)
     return words
 
 

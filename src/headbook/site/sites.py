@@ -88,8 +88,7 @@ def render(
         study: a study, or the folder of a stored one.
         out: folder to write; it appears when it is complete.
         title: title of the site, in place of that of the study.
-        notes: file of notes, in place of those of the study: Markdown for the overview, or TOML
-            with Markdown for pages and heads, and names for heads.
+        notes: file of notes, Markdown or TOML, in place of those of the study.
         section: Markdown files of pages of your own, in place of those of the study.
         base_url: address where the folder will be published, if that is known.
         force: replace a site of Headbook that is there; one with foreign files is refused.
@@ -106,9 +105,7 @@ def render(
         ResourceError: the process may not use enough memory.
     """
     file = None if notes is None else Path(notes)
-    sections = [section] if isinstance(section, str | Path) else section
-    words = read_words(file, [Path(each) for each in sections])
-    words |= {"title": title} if title else {}
+    words = read_words(file, section) | ({"title": title} if title else {})
     return write_site(
         lambda: StudySite(study, words, file), Path(out), base_url=base_url, force=force,
         progress=progress, processes=processes,
