@@ -30,7 +30,6 @@ from headbook.schema import Side
 from headbook.site.markup import script
 from headbook.site.search import find_data
 from headbook.study.sentence_data import (
-    UINT8_STEPS,
     Exemplar,
     StoredSentence,
     heads_of,
