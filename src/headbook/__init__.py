@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     """Import a public name at its first use: rendering never loads torch, transformers or spaCy."""
+    import warnings  # noqa: PLC0415
     from importlib import import_module  # noqa: PLC0415
 
     homes = {
@@ -35,7 +36,10 @@ def __getattr__(name: str) -> object:
     }
     if name not in homes:
         raise AttributeError(f"module 'headbook' has no attribute {name!r}")
-    return getattr(import_module(homes[name]), name)
+    with warnings.catch_warnings():
+        # In notebooks transformers warns that its progress bars need ipywidgets; none is shown.
+        warnings.filterwarnings("ignore", "IProgress not found")
+        return getattr(import_module(homes[name]), name)
 
 
 def __dir__() -> list[str]:

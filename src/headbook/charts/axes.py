@@ -73,7 +73,9 @@ def altair_chart(spec: Spec) -> Any:
     The specification itself has the text colour of a page, which pictures in notebooks lack.
     """
     config = spec["config"] | {"background": PAPER}
-    text = json.dumps(spec | {"background": PAPER, "config": config}).replace(INK, ROLE_COLOURS["model"][0])
+    text = json.dumps(spec | {"background": PAPER, "config": config}).replace(
+        INK, ROLE_COLOURS["model"][0]
+    )
     return alt.Chart.from_json(text)
 
 

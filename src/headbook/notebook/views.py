@@ -135,22 +135,23 @@ def plot(study: Study, name: str, stack: str | None, label: str, view: str) -> A
     if not metrics:
         figures = [figure for figure in study_figures(study) if figure.name == name]
     if not figures:
-        raise ConfigError(_unknown_figure(study, results, name))
+        raise ConfigError(_unknown_figure(study, results, name, stack))
     if label or view:
-        figures = chosen_figures(
-            choosable_of_study(results), [[figures[0].name]], label, view
-        )
+        figures = chosen_figures(choosable_of_study(results), [[figures[0].name]], label, view)
     figure = figures[0]
     if isinstance(figure, Figure):
         return altair_chart(figure.spec)
     return NotebookView(_html(study, "chart", figure, ("plots", "analysis")), figure.caption)
 
 
-def _unknown_figure(study: Study, results: Mapping[str, StackResults], name: str) -> str:
+def _unknown_figure(
+    study: Study, results: Mapping[str, StackResults], name: str, stack: str | None
+) -> str:
     if name in all_metrics():
+        where = "this study" if stack is None else f"stack {stack!r}"
         return (
-            f"study.plot: this study has no numbers of {name} that a chart shows; "
-            f"collect it with metrics=[{name!r}, ...]"
+            f"study.plot: {where} has no numbers of {name} that a chart shows; expected a metric "
+            f"of the study; metrics=[{name!r}, ...] of collect adds one"
         )
     names = [metric.id for metric in study_metrics(results)]
     names += [figure.name for figure in study_figures(study)]

@@ -29,7 +29,7 @@ from headbook.report.wording import head_file, sentence_file
 from headbook.schema import Side, heads_of
 from headbook.site.markup import script
 from headbook.site.search import find_data
-from headbook.study.sentence_data import UINT8_STEPS, Exemplar, StoredSentence, rows_by_sentence
+from headbook.study.sentence_data import Exemplar, StoredSentence, rows_by_sentence
 from headbook.study.study import Study
 
 

@@ -114,11 +114,10 @@ class Study:
         return sentence_view(self, index)
 
     def plot(self, name: str, stack: str | None = None, *, label: str = "", view: str = "") -> Any:
-        """Return a chart of the site as an Altair chart; a `NotebookView` if it is not an Altair one.
+        """Return a chart of the site: an Altair chart, or a `NotebookView` if Altair has no such.
 
         Args:
-            name: id of a metric, for the chart of all its heads or layers; or name of a figure, as
-                `headbook.write_figures` returns it.
+            name: id of a metric, or name of a figure as `headbook.write_figures` returns it.
             stack: kind of attention; the first that has numbers by default.
             label: label of a head metric, as in tables; that of the site by default.
             view: ``raw``, ``nosink`` or ``renorm``; that of the site by default.

@@ -179,9 +179,7 @@ def map_sheets(results: Iterable[StackResults]) -> str:
     It is part of the sheet, since browsers load no masks from other files of a folder.
     """
     return "".join(
-        _sheet_rule(
-            result.stack, result.cached(mean_maps).maps[[*result.stack.attention_layers]]
-        )
+        _sheet_rule(result.stack, result.cached(mean_maps).maps[[*result.stack.attention_layers]])
         for result in results
     )
 
