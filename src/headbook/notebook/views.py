@@ -34,6 +34,8 @@ from headbook.study.sentence_data import HeadName, heads_of
 from headbook.study.study import Study
 
 LINK = re.compile(r'(<a\b[^>]*?) href="[^"]*"')
+# Targets of links; styles know claims by their ids, to light the heads of each.
+TARGET = re.compile(r' id="(?!c\d)[^"]*"')
 NAMED_LINK = re.compile(r'(<a\b[^>]*?) aria-label="([^"]*)"')
 N_SUGGESTIONS = 3  # names that the message on an unknown figure suggests
 MAX_NAMED_SENTENCES = 8  # indices that the message on an unknown sentence names
@@ -201,7 +203,8 @@ def _html(study: Study, template: str, page: Any, names: tuple[str, ...], maps: 
     site = SiteFacts.of(manifest, sentence_pages=False)
     frame = {"site": site, "manifest": manifest, "root": "", "static": True}
     writer = PageWriter(Path(), "", frame)
-    body = LINK.sub(r"\1", writer.render(f"notebook/{template}.html", page=page))
+    body = writer.render(f"notebook/{template}.html", page=page)
+    body = TARGET.sub("", LINK.sub(r"\1", body))
     body = NAMED_LINK.sub(r'\1 role="img" title="\2" aria-label="\2"', body)
     whole = writer.render("notebook/output.html", body=picture(body), style="")
     tiles = max(max(stack.n_layers, stack.n_heads) for stack in manifest.stacks)
