@@ -147,7 +147,7 @@ def test_the_notebook_runs_and_is_seen_without_a_network(
     outputs = {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
     printed = [o.text for each in outputs.values() for o in each if o.output_type == "stream"]
     assert not [text for text in printed if "Warning" in text or "Error" in text]
-    data = {name: each[-1].data for name, each in outputs.items() if "data" in each[-1]}
+    data = {name: each[-1].data for name, each in outputs.items() if each and "data" in each[-1]}
     html = [data[name]["text/html"] for name in ("study", "head", "sentence")]
     assert "Study of all-MiniLM-L6-v2" in data["study"]["text/plain"]
     assert "Head L2·H8" in data["head"]["text/plain"]

@@ -26,11 +26,11 @@ from headbook.pages.parts.sentence_maps import sheet_picture
 from headbook.pages.sentence import sentence_pages
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import visible
+from headbook.schema import HeadName, heads_of
 from headbook.site.figures import choosable_of_study, chosen_figures, study_figures
 from headbook.site.markup import picture
 from headbook.site.page_writer import PageWriter
 from headbook.site.writer import exported
-from headbook.study.sentence_data import HeadName, heads_of
 from headbook.study.study import Study
 
 LINK = re.compile(r'(<a\b[^>]*?) href="[^"]*"')

@@ -87,10 +87,9 @@ class Study:
         return study_html(self)
 
     def head(self, layer: int, head: int, stack: str | None = None) -> "NotebookView":
-        """Return the card of a head: mean map, role, exemplars, and effect of ablation if measured.
+        """Return the card of a head, both counted from 0: mean map, role, exemplars, and effect.
 
         Args:
-            layer, head: the head, both counted from 0.
             stack: kind of attention: ``encoder``, ``decoder`` or ``cross``; the first by default.
 
         Raises:
@@ -101,10 +100,7 @@ class Study:
         return head_view(self, layer, head, stack)
 
     def sentence(self, index: int) -> "NotebookView":
-        """Return a sentence with the maps of all heads and its largest weights.
-
-        Args:
-            index: index of a sentence with stored maps, from 0: sentence 1 of the site has index 0.
+        """Return the maps of all heads in a sentence; sentence 1 of the site has index 0.
 
         Raises:
             ConfigError: no maps are stored of such a sentence.
@@ -119,8 +115,7 @@ class Study:
         Args:
             name: id of a metric, or name of a figure as `headbook.write_figures` returns it.
             stack: kind of attention; the first that has numbers by default.
-            label: label of a head metric, as in tables; that of the site by default.
-            view: ``raw``, ``nosink`` or ``renorm``; that of the site by default.
+            label, view: label and view of a head metric, as in tables; the site's by default.
 
         Raises:
             ConfigError: the study has no such figure, stack, label or view.
