@@ -21,7 +21,7 @@ from headbook import Study
 TABLES = (
     "heads", "layers", "controls", "compared", "pairs", "groups", "minimal_pairs", "geometry",
     "types", "top_tokens", "class_flows", "tokens", "nearest", "importance", "head_groups",
-    "pruning",
+    "pruning", "composition", "promoted_tokens", "exemplar_tokens", "task_facets",
 )  # fmt: skip
 WITHIN = 1e-6  # of a number, or of 1 where it is smaller
 # Columns that say what a row is about; all others hold what was found about it.
@@ -31,7 +31,13 @@ KEYS = (
     "replacement", "target", "order", "sentence", "position", "entry", "what", "ranking", "rank",
     "first_member", "second_member", "query_class", "key_class",
 )  # fmt: skip
-MORE_KEYS = {"top_tokens": ("query", "key"), "pruning": ("share",)}
+MORE_KEYS = {
+    "top_tokens": ("query", "key"),
+    "pruning": ("share",),
+    "composition": ("kind", "lower_layer", "lower_head"),
+    "promoted_tokens": ("kind", "key_token"),
+    "task_facets": ("facet",),
+}
 LISTED = 5  # differing cells of a column, or rows, that a report lists
 
 

@@ -83,7 +83,10 @@ def _call(module: Any, states: torch.Tensor) -> torch.Tensor:
     """Return a module's output for states of any shape, in double precision on the CPU."""
     parameter = next(module.parameters(), None)
     rows = states.reshape(1, -1, states.shape[-1])
-    rows = rows.float() if parameter is None else rows.to(parameter)
+    if parameter is None:
+        rows = rows.float()
+    else:  # an offloaded module moves its input itself
+        rows = rows.to(parameter.dtype) if parameter.is_meta else rows.to(parameter)
     with torch.inference_mode():
         output: torch.Tensor = module(rows)
     return output.reshape(states.shape).cpu().double().clone()
