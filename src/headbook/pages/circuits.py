@@ -18,6 +18,7 @@ from headbook.charts.circuits import (
     walk_drawing,
 )
 from headbook.charts.plots import Plot
+from headbook.metrics import ids
 from headbook.pages.parts.page import AnalysisPage, Question, Sentence
 from headbook.pages.parts.table import (
     HeatCell,
@@ -139,16 +140,13 @@ def circuits_page(results: Results) -> CircuitsPage:
 def _scope(results: Results) -> Iterator[tuple[str, str]]:
     study = study_of(results)
     circuits = study.circuits
-    stacks = study.manifest.stacks
-    heads = sum(len(stack.attention_layers) * stack.n_heads for stack in stacks)
-    texts = len(circuits.sentences)
-    yield (
-        "Measured on",
-        (
-            f"weights of {heads:,} heads, {count_text(circuits.types, 'token type')}, exemplars of "
-            f"{count_text(texts, 'sentence')}"
-        ),
+    numbers = circuits.numbers
+    heads = (numbers["metric"].eq(ids.COPYING_SCORE) & numbers["label"].eq("")).sum()
+    weights = (
+        f"weights of {heads:,} heads, {count_text(circuits.types, 'token type')}, " if heads else ""
     )
+    texts = count_text(len(circuits.sentences), "sentence")
+    yield "Measured on", f"{weights}exemplars of {texts}"
     if study.manifest.model.bits:
         yield "Weights", f"dequantised from {study.manifest.model.bits} bits"
     yield "Compared with", "permuted token types, random matrices, each head’s own mean output"
