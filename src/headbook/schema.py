@@ -123,6 +123,10 @@ class ModelKind(StrEnum):
     ENCODER_DECODER = "encoder-decoder"
 
 
+# Endings of the names of classes with a classification head.
+TEXT_CLASSIFIER, TOKEN_CLASSIFIER = "ForSequenceClassification", "ForTokenClassification"
+
+
 class Side(StrEnum):
     """Side of a text pair that a sequence of tokens belongs to."""
 

@@ -38,6 +38,7 @@ from transformers import (
 
 from headbook.errors import ModelError
 from headbook.model.devices import OffloadPlace, device_map
+from headbook.schema import TEXT_CLASSIFIER, TOKEN_CLASSIFIER
 
 CONFIG_FILE = "config.json"
 LAYER_FIELDS = {
@@ -237,8 +238,7 @@ def _head_loader(config: Any) -> Any:
     return AutoModelForImageTextToText if has_images else None
 
 
-TEXT_CLASSIFIER, TOKEN_CLASSIFIER = "ForSequenceClassification", "ForTokenClassification"
-CLASSIFIERS = {  # endings of the names of classes with a classification head
+CLASSIFIERS = {
     TEXT_CLASSIFIER: (
         AutoModelForSequenceClassification, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     ),

@@ -9,6 +9,7 @@ import pandas as pd
 
 from headbook.charts import Plot
 from headbook.charts.ablation import GroupEffect, effect_ends, effect_step, group_plot
+from headbook.pages.importance_parts.tasks import TaskSection, task_section
 from headbook.pages.parts import ablation as parts
 from headbook.pages.parts.page import AnalysisPage, Question
 from headbook.pages.parts.table import HeatCell, PageTable, Row, words_cell
@@ -26,6 +27,7 @@ from headbook.report.ablation import (
 )
 from headbook.report.answers import importance as answers
 from headbook.report.answers.sinks import sink_heads_text
+from headbook.report.answers.tasks import gap_sentences
 from headbook.report.families import FAMILY_OF_TYPE, Family, families, family_names, sink_tokens
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.head_types import OffSinkType
@@ -75,6 +77,7 @@ class ImportancePage(AnalysisPage):
         types: heads of each type, replaced together in three ways; None if not measured.
         heads: heads with intervals and verdicts, the largest change first.
         left_out: number of heads that the table leaves out.
+        tasks: sections of the tasks that were measured.
     """
 
     template: ClassVar[str] = "importance.html"
@@ -92,6 +95,7 @@ class ImportancePage(AnalysisPage):
     types: PageTable | None
     heads: PageTable
     left_out: int
+    tasks: tuple[TaskSection, ...]
 
     @property
     def verdicts(self) -> list[tuple[str, str, int]]:
@@ -160,7 +164,7 @@ def importance_page(results: Results) -> ImportancePage:
         answer=answers.importance_answer(ablation, _last_layers(results)),
         scope=_scope(ablation, groups),
         questions=tuple(_questions(ablation, results, sink, steps)),
-        absent=tuple(_absent(ablation, has_pruning=not steps.empty)),
+        absent=(*_absent(ablation, has_pruning=not steps.empty), *gap_sentences(study)),
         ablation=ablation,
         groups=_group_plot(ablation, groups, results),
         maps=tuple(_maps(ablation, changes, results, ends)),
@@ -174,6 +178,7 @@ def importance_page(results: Results) -> ImportancePage:
         types=parts.removed_table(ablation, groups[~groups["group"].isin(sink["group"])]),
         heads=_heads_table(ablation, changes),
         left_out=max(0, len(changes) - MAX_LISTED),
+        tasks=tuple(task_section(task) for task in study.corpus_sums.tasks.values()),
     )
 
 

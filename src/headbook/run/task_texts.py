@@ -17,11 +17,11 @@ from headbook.ablation.task_targets import NO_CLASS
 from headbook.analysis.arrays import Ints
 from headbook.config import Config
 from headbook.inputs import Sentence
-from headbook.model.weights import TOKEN_CLASSIFIER, classifier_kind
+from headbook.model.weights import classifier_kind
 from headbook.option_values import ACCEPTABLE
 from headbook.report.wording import count_text
 from headbook.run.prepare import Run
-from headbook.schema import Side
+from headbook.schema import TOKEN_CLASSIFIER, Side
 from headbook.study.groups import PAIR_COLUMN, pair_key, value_of
 from headbook.text.batch import text_hash
 from headbook.text.tokens import TokenizedSentence, TokenizedText

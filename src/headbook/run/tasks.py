@@ -19,10 +19,11 @@ from headbook.analysis.arrays import Floats
 from headbook.errors import ConfigError
 from headbook.model.intervention import layer_slots
 from headbook.model.logit_lens import LogitLens, NoLogitLens, make_logit_lens
-from headbook.model.weights import TOKEN_CLASSIFIER, classifier_kind
+from headbook.model.weights import classifier_kind
 from headbook.option_values import AUTO_TASKS, NO_TASKS, TASKS, named_tasks
 from headbook.run import task_texts
 from headbook.run.prepare import Run
+from headbook.schema import TOKEN_CLASSIFIER
 from headbook.study.ablation.results import AblationReason, AblationResults
 from headbook.study.groups import PAIR_COLUMN, value_of
 from headbook.study.manifest import NotAvailable

@@ -12,6 +12,8 @@ few words. Pages say that a head copies from 10 %, if `copying_score` lies above
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from headbook.metrics.base import ChartKind, CircuitMetric, Section
 
 if TYPE_CHECKING:
@@ -21,11 +23,13 @@ N_BEST = 5  # largest logits among which a copied token is
 
 
 def measure(larger: "Floats") -> "Floats":
-    """Share of types with fewer than five larger logits than their own.
+    """Return the share of types with fewer than five larger logits than their own, or NaN.
 
     Args:
         larger: number of tokens with a larger logit than the type itself. *Shape:* ``(..., type)``.
     """
+    if not larger.shape[-1]:
+        return np.full(larger.shape[:-1], np.nan)
     rate: Floats = (larger < N_BEST).mean(-1)
     return rate
 

@@ -12,6 +12,7 @@ from headbook.charts import Drawing
 from headbook.charts.one_head import EffectScale, effect_dots, effect_picture
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report import ablation as report
+from headbook.report.answers import tasks as task_answers
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import (
@@ -26,8 +27,9 @@ from headbook.report.wording import (
     sentence_page,
 )
 from headbook.schema import AblationTarget, HeadName, Replacement
-from headbook.study.ablation.effect_tests import COSINE_TARGETS, token_target
+from headbook.study.ablation.effect_tests import ATTRIBUTION, COSINE_TARGETS, token_target
 from headbook.study.ablation.results import AblationResults, MissedToken
+from headbook.study.ablation.tasks import DENOISING, PATCHING_ALL, patching_effects
 from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, REPAIR
 
 LISTED = 5  # ranks of tokens that are listed, with the median one in addition
@@ -71,6 +73,7 @@ class AblationSection:
         remarks: direct and total change, and heads that back it up, in sentences.
         tokens: tokens at which the head is missed most; empty if the head was not replaced.
         scores: meaning of ``before`` and ``after`` of the tokens, in words.
+        tasks: changes of tasks without the head; None without tasks.
     """
 
     value: LinkedNumber | None
@@ -84,6 +87,7 @@ class AblationSection:
     remarks: tuple[str, ...]
     tokens: tuple[MissedTokenRow, ...]
     scores: str
+    tasks: PageTable | None
 
 
 def ablation_section(results: StackResults, head: HeadName) -> AblationSection | None:
@@ -110,7 +114,50 @@ def ablation_section(results: StackResults, head: HeadName) -> AblationSection |
         scores="probability of the true token"
         if report.loss_target(ablation) in ablation.unablated
         else "1 minus the cosine of the token's last state",
+        tasks=_tasks(results, head),
     )
+
+
+def _tasks(results: StackResults, head: HeadName) -> PageTable | None:
+    """Return a row for each target of each task: the change without the head, and the verdict."""
+    effects, rows = results.cached(report.rows_by_head).get(head, {}), []
+    for task in results.study.corpus_sums.tasks.values():
+        for target in task.targets:
+            row = effects.get((EFFECT, Replacement.MEAN, target))
+            row = row or effects.get((ATTRIBUTION, Replacement.MEAN, target))
+            if row is None or math.isnan(row["value"]):
+                continue
+            words = words_cell(report.short_verdict(row["verdict"]))
+            if row["method"] != EXACT:
+                words = words_cell("estimated")
+            name = f"{task_answers.target_name(target)}, {task_answers.task_unit(target)}"
+            cell = task_answers.effect_number(target, row)
+            ends = task_answers.ends_text(target, row)
+            number_cell = NumberCell(cell.text, ends, note="", too_few=False, number=cell)
+            rows.append(Row(name, (number_cell, words)))
+        rows += _patched(results, task, head)
+    columns = ("Task", "Lost without it", "Verdict")
+    return PageTable(columns, tuple(rows)) if rows else None
+
+
+def _patched(results: StackResults, task: AblationResults, head: HeadName) -> Iterator[Row]:
+    """Yield how much of the difference of logits the head restores, if the task is patching."""
+    if task.targets[0] != AblationTarget.PATCHING:
+        return
+    effects = results.cached(_patching_effects)
+    for row in effects[(effects[[*HeadName._fields]] == list(head)).all(axis=1)].to_dict("records"):
+        printed = task_answers.patching_number(row)
+        ends = interval_text(row["low"], row["high"], share=True)
+        yield Row(
+            "Restored when patched, all positions",
+            (NumberCell(printed.text, ends, note="", too_few=False, number=printed), words_cell()),
+        )
+
+
+def _patching_effects(results: StackResults) -> pd.DataFrame:
+    """Return what each patched head restores at all positions."""
+    effects = patching_effects(results.study.corpus_sums.tasks[AblationTarget.PATCHING])
+    return effects[(effects["direction"] == DENOISING) & (effects["label"] == PATCHING_ALL)]
 
 
 def _change(

@@ -184,7 +184,8 @@ def _node(flow: Flow, kind: str) -> FlowNode:
         if len(longer) > NOTE_LETTERS:
             break
         note = longer
-    label = f"{name} {whole_percent(flow.share)}"
+    short = name.replace("ordinating conjunctions", "ord. conj.")  # the margins are narrow
+    label = f"{short} {whole_percent(flow.share)}"
     return FlowNode(name, flow.share, label, note, _flow_title(flow), stands_out=flow.stands_out)
 
 

@@ -1,4 +1,4 @@
-"""Claims of the overview on heads that were replaced together: a layer, and the sink heads."""
+"""Claims of the overview on heads that were replaced together: a task, a layer, the sink heads."""
 
 from collections.abc import Iterator
 
@@ -15,12 +15,42 @@ from headbook.report.answers.overview.claim_parts import (
     sentences_text,
 )
 from headbook.report.answers.overview.numbers import decisive_layer, sink_group_effect
+from headbook.report.answers.tasks import (
+    clearly_rests_on,
+    on_more_sentence,
+    rests_evidence,
+    rests_sentence,
+    surely_on_more,
+)
 from headbook.report.findings.finding import Link
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, interval_text, number_word
 from headbook.schema import AblationTarget
 
 WRITING = " Lit: its heads that write the word they attend to into the sentence vector."
+
+
+def task_claim(results: StackResults) -> Iterator[OverviewClaim]:
+    """Yield the claim on the heads of the first task that rests on few heads, or surely does not.
+
+    A task that rests on few heads comes before all that do not.
+    """
+    every = results.study.corpus_sums.tasks.items()
+    for find, sentence in (
+        (clearly_rests_on, rests_sentence), (surely_on_more, on_more_sentence),
+    ):  # fmt: skip
+        for name, task in every:
+            row = find(task)
+            if row is None:
+                continue
+            stack = row["heads"][0].stack
+            if stack == results.stack.name:  # heads of several stacks are claimed once
+                link = Link("All", f"importance.html#task-{name}")
+                evidence = (*rests_evidence(task, row), " ", link)
+                yield OverviewClaim(
+                    "task", stack, sentence(task, row), frozenset(row["heads"]), evidence
+                )
+            return
 
 
 def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:

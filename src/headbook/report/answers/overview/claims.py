@@ -9,7 +9,11 @@ the model is compared with random weights. The claims are then ordered by depth,
 from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 
-from headbook.report.answers.overview.ablation_claims import layer_claim, sink_heads_claim
+from headbook.report.answers.overview.ablation_claims import (
+    layer_claim,
+    sink_heads_claim,
+    task_claim,
+)
 from headbook.report.answers.overview.attention_claims import (
     induction_claim,
     random_weights_claim,
@@ -23,6 +27,7 @@ from headbook.report.results import StackResults
 MAX_CLAIMS = 4
 MIN_CLAIMS = 2  # claims below which a model is compared with random weights
 RULES: tuple[Callable[[StackResults], Iterator[OverviewClaim]], ...] = (
+    task_claim,
     sink_claim,
     family_claim,
     same_keys_claim,
