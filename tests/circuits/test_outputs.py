@@ -20,14 +20,15 @@ from headbook.ablation.logit_targets import target_functions
 from headbook.ablation.sample import ablation_sample
 from headbook.circuits.outputs import measure_outputs
 from headbook.circuits.sample_outputs import SampleOutputs
-from headbook.circuits.token_directions import NORMED_BLOCKS
-from headbook.circuits.unembedding import TRANSFORM
+from headbook.circuits.unembedding import POST_NORM, TRANSFORM
 from headbook.config import Config
 from headbook.errors import ModelError
 from headbook.model.architecture import AttentionPlace
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.progress import NoProgress
+from headbook.run.circuits import TOLERANCE
 from headbook.run.prepare import prepare
+from headbook.schema import ResidualPoint
 from headbook.study.circuits import CircuitResults, OutputSpace
 from headbook.text.batch import Batch
 
@@ -364,12 +365,26 @@ def test_contributions_add_up_to_the_centred_logits(
         assert it.results.space is OutputSpace.UNEMBEDDING
 
 
+def test_a_contribution_that_is_left_out_is_found(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_parts = SampleOutputs._summed_parts
+
+    def without_embedding(outputs: SampleOutputs, calls: Any, points: Any, valid: Any) -> Any:
+        total, adds_up = all_parts(outputs, calls, points, valid)
+        return total - points[outputs.stack, 0, ResidualPoint.PRE], adds_up
+
+    monkeypatch.setattr(SampleOutputs, "_summed_parts", without_embedding)
+    with measured(tiny.write("gpt2", tmp_path / "gpt2", head=True), texts) as it:
+        assert it.outputs.error > 10 * TOLERANCE
+
+
 def test_models_with_norms_behind_blocks_are_called_approximate(
     pairs: Path, tmp_path: Path
 ) -> None:
     with measured(tiny.write("bart", tmp_path / "bart"), pairs) as it:
         assert isnan(it.outputs.error)
-        assert it.results.remarks == (NORMED_BLOCKS,)
+        assert it.results.remarks == (POST_NORM,)
         assert {*it.results.numbers["stack"]} == {"decoder", "cross"}
 
 
@@ -443,7 +458,7 @@ def test_heads_of_encoder_decoders_promote_by_the_unembedding_of_the_decoder(
 def test_the_transform_of_a_masked_head_is_its_mean_derivative(texts: Path, tmp_path: Path) -> None:
     folder = tiny.write("bert", tmp_path / "bert", head=True)
     with measured(folder, texts) as it:
-        assert it.results.remarks == (NORMED_BLOCKS, TRANSFORM)
+        assert it.results.remarks == (POST_NORM, TRANSFORM)
         network, batch = it.outputs.model.network, it.batches[0]
         prepared = it.outputs._functions.prepare_batch(batch).texts[it.outputs.side]
         with torch.no_grad():

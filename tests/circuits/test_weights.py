@@ -10,7 +10,7 @@ import torch
 
 import naive_circuits
 import tiny
-from headbook.circuits.checks import direct_contribution_error
+from direct_contributions import direct_contribution_error
 from headbook.circuits.composition import PAIR_COLUMNS, composition_table, compositions
 from headbook.circuits.copying import CopyingProducts, copying_numbers, scored_types
 from headbook.circuits.paths import PathPatcher, with_interventions

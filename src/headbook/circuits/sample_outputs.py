@@ -14,11 +14,11 @@ from headbook.analysis.arrays import Floats, Ints
 from headbook.attention.views import ViewMasks
 from headbook.circuits.token_directions import (
     MAX_ERROR,
-    NORMED_BLOCKS,
     TokenDirections,
     residual_sum_error,
     token_directions,
 )
+from headbook.circuits.unembedding import POST_NORM
 from headbook.errors import ModelError
 from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.attention_hook import AttentionCall
@@ -212,7 +212,7 @@ class SampleOutputs:
             return directions
         total, adds_up = self._summed_parts(calls, points, valid)
         if not adds_up:
-            self.remarks = (NORMED_BLOCKS, *self.remarks)
+            self.remarks = (POST_NORM, *self.remarks)
         elif not directions.remarks:
             self.error = residual_sum_error(directions, self.lens, total[valid], states[valid])
         return directions

@@ -11,10 +11,6 @@ from headbook.study.circuits import OutputSpace
 
 ROWS_PER_CHECK = 64  # states whose logits are compared at a time
 MAX_ERROR = 0.02  # difference of a block's output from its heads, relative to its length
-NORMED_BLOCKS = (
-    "approximate: norms follow attention blocks; contributions leave out the gains and scales of "
-    "the norms between a head and the last layer"
-)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,10 @@ TRANSFORM = (
     "approximate: the head transforms states before the unembedding; the mean of the transform's "
     "derivatives at some tokens is used"
 )
+POST_NORM = (
+    "approximate: norms stand behind the sums of this model's residual stream; they are left out "
+    "between a head and the logits or a later head"
+)
 SOFT_CAP = "approximate: the head's cap on logits is left out"
 
 

@@ -17,6 +17,7 @@ import torch
 from torch.nn.functional import normalize
 
 from headbook.circuits.unembedding import (
+    POST_NORM,
     Norm,
     RecordedCall,
     Unembedding,
@@ -46,10 +47,6 @@ ENCODER_HEADS = (
 )
 GATED = "a gate or norm multiplies the outputs of heads before the output projection"
 OTHER_INPUT = "heads read neither the residual stream nor a norm of it"
-POST_NORM = (
-    "approximate: norms stand behind the sums of this model's residual stream; they are left out "
-    "between a head and the logits or a later head"
-)
 OUTPUT_NORM = (
     "approximate: scales between heads' output projection and residual stream are left out"
 )

@@ -1,5 +1,6 @@
 """Circuits of a run: what heads read and write, measured on the sample as ``--circuits`` says."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -121,8 +122,7 @@ def _weights(run: Run, study: "Study", lens: LogitLens) -> Iterator[CircuitResul
             yield CircuitResults(missing={stack: weights.why})
             continue
         run.progress.message(f"weights of heads, {stack}: copying and composition")
-        types = study.corpus_sums.types.get("encoder" if stack == "cross" else stack)
-        counts = dict(zip(types.ids.tolist(), types.count.tolist(), strict=True)) if types else {}
+        counts = _type_counts(run, study, sample, stack)
         induction, previous = (
             _random_scores(stack_results(study)[stack], metric)
             for metric in (ids.INDUCTION_SCORE, ids.PREVIOUS_SCORE)
@@ -141,6 +141,19 @@ def _weights(run: Run, study: "Study", lens: LogitLens) -> Iterator[CircuitResul
             types=len(scored_types(weights, counts)),
             remarks=(*weights.remarks, *([f"{NO_INTERVENTIONS}: {why}."] if why else [])),
         )
+
+
+def _type_counts(run: Run, study: "Study", sample: AblationSample, stack: str) -> dict[int, int]:
+    """Return how often the keys' token types occur: in the corpus, or in the sample.
+
+    The corpus is counted for some metrics only, which ``--metrics`` may leave out.
+    """
+    types = study.corpus_sums.types.get("encoder" if stack == "cross" else stack)
+    if types is not None:
+        return dict(zip(types.ids.tolist(), types.count.tolist(), strict=True))
+    side = run.architecture.stacks[stack].keys
+    texts = (batch.texts[side] for batch in sample.batches)
+    return Counter(int(token) for each in texts for token in each.ids[each.ordinary])
 
 
 def _random_scores(results: StackResults, metric: str) -> Floats:

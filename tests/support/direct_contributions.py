@@ -1,4 +1,4 @@
-"""Check that direct contributions of all parts of a model add up to the centred logits."""
+"""Head outputs from the factors of circuits, and the logits that they and all other parts make."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
