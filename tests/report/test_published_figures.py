@@ -22,6 +22,7 @@ from bare_model import Bare, given
 from chosen_results import Fake, fake_results
 from code_blocks import ROOT, blocks, commands, read
 from headbook.metrics import all_metrics
+from headbook.metrics.base import CircuitMetric
 from headbook.pages.methods import computed_from, methods_page
 from headbook.pages.parts.table import words_cell
 from headbook.report.published import (
@@ -29,6 +30,7 @@ from headbook.report.published import (
     CLARK,
     GPT2,
     GROUPS,
+    NAME_MOVERS,
     RELATIONS,
     VIG,
     PaperFigures,
@@ -101,8 +103,9 @@ SIZES = {
 
 
 def metrics_of(group: PaperFigures) -> set[str]:
-    """The metrics that the figures of a group are computed from."""
-    return {column.metric for figure in group.figures for column in figure.quantity.columns}
+    """The metrics that the figures of a group are computed from, without those of circuits."""
+    found = {column.metric for figure in group.figures for column in figure.quantity.columns}
+    return {name for name in found if not isinstance(all_metrics()[name], CircuitMetric)}
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +119,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
         with pytest.MonkeyPatch.context() as patch:
             large = replace(small, options={**small.options, **SIZES[name]})
             patch.setitem(tiny.ALL, family, large)
-            model = tiny.write(family, folder / name)
+            model = tiny.write(family, folder / name, head=name == "gpt2")
         inputs = treebank.write_trees(folder / "trees.conllu", TREES)
         metrics = ",".join(
             {m for group in GROUPS if name in group.names for m in metrics_of(group)}
@@ -307,6 +310,8 @@ def test_the_document_has_the_figures_of_the_program(group: PaperFigures) -> Non
     assert given_[given_.index("--model") + 1] in group.names
     if needed := metrics_of(group):
         assert set(given_[given_.index("--metrics") + 1].split(",")) == needed
+    elif any(figure.quantity.columns for figure in group.figures):
+        assert "--circuits" not in given_  # on, unless it is turned off
     else:
         assert given_[given_.index("--importance") + 1] == "full"
 
@@ -344,13 +349,13 @@ def test_sites_of_other_models_have_no_section(any_site: Site) -> None:
 
 
 def test_every_figure_of_the_model_itself_has_its_number(made: Callable[[str], Made]) -> None:
-    ((title, rows),) = published(made("gpt2").results, "gpt2").items()
-    assert title == VIG.title
-    for figure, row in zip(VIG.figures, rows, strict=True):
-        number, own = figure.quantity.number(made("gpt2").results), row["this study"]
-        assert own.text == figure.quantity.written(number.value)
-        assert bool(own.interval) == math.isfinite(number.low)
-        assert own.note == f"{number.sentences} sentences"
+    found = published(made("gpt2").results, "gpt2")
+    for group, observed in ((VIG, "sentences"), (NAME_MOVERS, "token types")):
+        for figure, row in zip(group.figures, found[group.title], strict=True):
+            number, own = figure.quantity.number(made("gpt2").results), row["this study"]
+            assert own.text == figure.quantity.written(number.value)
+            assert bool(own.interval) == math.isfinite(number.low)
+            assert own.note == f"{number.sentences} {observed}"
 
 
 def test_a_site_of_the_model_itself_has_the_section(small_site: Site, tmp_path: Path) -> None:

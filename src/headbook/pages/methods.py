@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import Metric
 from headbook.pages.metric import is_measured
 from headbook.pages.parts.page import Page, gap_texts
@@ -97,6 +97,7 @@ KEYS = {
     "to 1",
 }
 CHECKED = ("Identity", "where", "largest difference", "tolerance", "holds")
+OF_TYPES = {ids.COPY_RATE, ids.COPY_RATE_NEGATIVE}  # metrics whose observations are token types
 LISTED = 8  # sentences that are listed by number
 DIFFERENCE = "Largest absolute difference, relative to the largest value compared."
 PUBLISHED = ("Figure", "published", "this study", "computed from", "in the source")
@@ -206,10 +207,11 @@ def _rows(group: PaperFigures, results: StackResults) -> Iterator[Row]:
         estimate, quantity = figure.quantity.number(results), figure.quantity
         if math.isnan(estimate.value):
             continue
+        of_types = any(column.metric in OF_TYPES for column in quantity.columns)
         own = NumberCell(
             quantity.written(estimate.value),
             interval_text(estimate.low, estimate.high, share=quantity.share),
-            count_text(estimate.sentences, "sentence"),
+            count_text(estimate.sentences, "token type" if of_types else "sentence"),
             too_few=False,
         )
         row = quantity.row(results)

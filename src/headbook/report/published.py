@@ -327,4 +327,46 @@ SELF_REPAIR = PaperFigures(
     ),
 )
 
-GROUPS = (VIG, CLARK, RELATIONS, MICHEL, SELF_REPAIR)
+COPIES = HeadKey(ids.COPY_RATE, SinkView.RAW, "")
+SUPPRESSES = HeadKey(ids.COPY_RATE_NEGATIVE, SinkView.RAW, "")
+NAME_MOVERS = PaperFigures(
+    title="Heads that copy names, GPT-2 small",
+    source="Wang et al. (2022), arXiv:2211.00593",
+    names=GPT2,
+    differs=(
+        "Token types: names in 1,000 prompts, each read after the first feed-forward block in its "
+        "prompt; here the types of the texts, each alone after layer 0. A head that copies names "
+        "need not copy other words.",
+        "The five largest logits count in both.",
+    ),
+    figures=(
+        *(
+            PublishedFigure(
+                f"L{layer}·H{head}, a name mover: copy rate",
+                "over 95 %",
+                "section 3.1",
+                AtHead(COPIES, layer, head),
+            )
+            for layer, head in ((9, 9), (10, 0), (9, 6))
+        ),
+        PublishedFigure("Copy rate, mean head", "below 20 %", "section 3.1", MeanOver(COPIES)),
+        *(
+            PublishedFigure(
+                f"L{layer}·H{head}, a negative name mover: copy rate with the sign turned",
+                "98 %",
+                "section 3.1",
+                AtHead(SUPPRESSES, layer, head),
+                "The paper prints one figure for both heads.",
+            )
+            for layer, head in ((10, 7), (11, 10))
+        ),
+        PublishedFigure(
+            "Copy rate with the sign turned, mean head",
+            "12 %",
+            "section 3.1",
+            MeanOver(SUPPRESSES),
+        ),
+    ),
+)
+
+GROUPS = (VIG, CLARK, RELATIONS, MICHEL, SELF_REPAIR, NAME_MOVERS)
