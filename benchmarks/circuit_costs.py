@@ -1,6 +1,6 @@
 """What circuits add to a build: seconds of the processor and memory, as a share of the rest.
 
-Usage: python benchmarks/circuits.py CORPUS [--models demo demo-causal] [--importance fast]
+Usage: python benchmarks/circuit_costs.py CORPUS [--models demo demo-causal] [--importance fast]
 
 CORPUS is any input file that Headbook reads. Each model is collected and rendered in a process of
 its own, with circuits. The seconds in which circuits are measured are divided by those of all else,
