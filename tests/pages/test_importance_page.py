@@ -36,7 +36,7 @@ from headbook.report.ablation import (
     layer_ratio,
     verdict_text,
 )
-from headbook.report.answers.importance import (
+from headbook.report.answers.ablation.importance import (
     effect_row,
     estimates_note,
     harmful_note,

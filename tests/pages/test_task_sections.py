@@ -18,8 +18,8 @@ from headbook.analysis.accumulators import HELD_OUT
 from headbook.pages.importance import importance_page
 from headbook.pages.parts.page import Sentence, plain_text
 from headbook.pages.parts.table import NumberCell
+from headbook.report.answers.ablation.tasks import patching_answer, rests_answer, success_answer
 from headbook.report.answers.overview.ablation_claims import task_claim
-from headbook.report.answers.tasks import patching_answer, rests_answer, success_answer
 from headbook.report.results import stack_results
 from headbook.schema import AblationTarget, HeadName
 from headbook.study.ablation import tasks

@@ -25,9 +25,9 @@ from headbook.report.ablation import (
     short_verdict,
     unit_factor,
 )
-from headbook.report.answers import importance as answers
+from headbook.report.answers.ablation import importance as answers
+from headbook.report.answers.ablation.tasks import gap_sentences
 from headbook.report.answers.sinks import sink_heads_text
-from headbook.report.answers.tasks import gap_sentences
 from headbook.report.families import FAMILY_OF_TYPE, Family, families, family_names, sink_tokens
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.head_types import OffSinkType

@@ -12,7 +12,7 @@ from headbook.charts import Drawing
 from headbook.charts.one_head import EffectScale, effect_dots, effect_picture
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report import ablation as report
-from headbook.report.answers import tasks as task_answers
+from headbook.report.answers.ablation import tasks
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import (
@@ -130,9 +130,9 @@ def _tasks(results: StackResults, head: HeadName) -> PageTable | None:
             words = words_cell(report.short_verdict(row["verdict"]))
             if row["method"] != EXACT:
                 words = words_cell("estimated")
-            name = f"{task_answers.target_name(target)}, {task_answers.task_unit(target)}"
-            cell = task_answers.effect_number(target, row)
-            ends = task_answers.ends_text(target, row)
+            name = f"{tasks.target_name(target)}, {tasks.task_unit(target)}"
+            cell = tasks.effect_number(target, row)
+            ends = tasks.ends_text(target, row)
             number_cell = NumberCell(cell.text, ends, note="", too_few=False, number=cell)
             rows.append(Row(name, (number_cell, words)))
         rows += _patched(results, task, head)
@@ -146,7 +146,7 @@ def _patched(results: StackResults, task: AblationResults, head: HeadName) -> It
         return
     effects = results.cached(_patching_effects)
     for row in effects[(effects[[*HeadName._fields]] == list(head)).all(axis=1)].to_dict("records"):
-        printed = task_answers.patching_number(row)
+        printed = tasks.patching_number(row)
         ends = interval_text(row["low"], row["high"], share=True)
         yield Row(
             "Restored when patched, all positions",

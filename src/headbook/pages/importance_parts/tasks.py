@@ -8,8 +8,8 @@ import pandas as pd
 
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.ablation import choice_text, short_verdict
-from headbook.report.answers import tasks as answers
-from headbook.report.answers.tasks import WORDS
+from headbook.report.answers.ablation import tasks as answers
+from headbook.report.answers.ablation.tasks import WORDS
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import capital, count_text, head_name, interval_text, percent

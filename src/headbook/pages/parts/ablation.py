@@ -16,7 +16,7 @@ from headbook.report.ablation import (
     unit_factor,
     verdict_text,
 )
-from headbook.report.answers.importance import effect_row, random_rank
+from headbook.report.answers.ablation.importance import effect_row, random_rank
 from headbook.report.families import sink_tokens
 from headbook.report.head_types import OffSinkType
 from headbook.report.linked_rows import LinkedNumber

@@ -3,6 +3,13 @@
 from collections.abc import Iterator
 
 from headbook.report.ablation import LAYER, SINK, TARGET_NAMES, layer_ratio_number, main_target
+from headbook.report.answers.ablation.tasks import (
+    clearly_rests_on,
+    on_more_sentence,
+    rests_evidence,
+    rests_sentence,
+    surely_on_more,
+)
 from headbook.report.answers.circuit_rules import writes_into_vector
 from headbook.report.answers.layers import CHANGES, by_construction, layer_sentence
 from headbook.report.answers.overview.claim_parts import (
@@ -15,13 +22,6 @@ from headbook.report.answers.overview.claim_parts import (
     sentences_text,
 )
 from headbook.report.answers.overview.numbers import decisive_layer, sink_group_effect
-from headbook.report.answers.tasks import (
-    clearly_rests_on,
-    on_more_sentence,
-    rests_evidence,
-    rests_sentence,
-    surely_on_more,
-)
 from headbook.report.findings.finding import Link
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, interval_text, number_word

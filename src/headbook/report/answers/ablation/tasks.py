@@ -338,11 +338,11 @@ def group_effects(task: AblationResults) -> Iterator[tuple[str, pd.DataFrame]]:
     for facet, every in effects.groupby("facet", sort=False):
         sizes = every.groupby("group")["n_sentences"].first()
         groups = sizes.sort_values(ascending=False, kind="stable").index[:MAX_GROUPS]
-        shown = every[every["group"].isin(groups)]
-        first = effect_tests.head_names(shown.loc[shown.groupby("group")["value"].idxmax()])
-        names = pd.Series(effect_tests.head_names(shown), index=shown.index)
-        shown = shown.assign(order=names.map(order))[names.isin({*largest, *first})]
-        yield str(facet), shown.sort_values("order", kind="stable")
+        kept = every[every["group"].isin(groups)]
+        first = effect_tests.head_names(kept.loc[kept.groupby("group")["value"].idxmax()])
+        names = pd.Series(effect_tests.head_names(kept), index=kept.index)
+        kept = kept.assign(order=names.map(order))[names.isin({*largest, *first})]
+        yield str(facet), kept.sort_values("order", kind="stable")
 
 
 def gap_sentences(study: Study) -> Iterator[str]:
