@@ -337,6 +337,7 @@ type FindData = {
   questions: Named[]; pages: Named[]; metrics: Named[]; relations: Record<string, string>;
   same: Record<string, string[]>; sentences: [number: number, href: string, text: string, other?: string][]; total: number;
   tokens: FindToken[]; types: string[]; roles: string[];
+  notes?: [name: string, text: string][];
 };
 /** A live chart: its specification, and its rows by column (`headbook.charts.figure.Figure`). */
 type ChartColumn = unknown[] | { at: number[]; texts: string[] };

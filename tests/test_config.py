@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import headbook
+from headbook.author import read_notes
 from headbook.config import Config, flag
 from headbook.errors import ConfigError, HeadbookError
-from headbook.option_values import read_notes
 
 
 def written(folder: Path, text: str) -> Path:
@@ -210,8 +210,8 @@ def test_the_library_refuses_wrong_options_as_it_promises() -> None:
 def test_files_that_cannot_be_read_are_named_without_words_of_python(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read_notes(tmp_path / "no.md")
-    expected = f"--notes: {tmp_path / 'no.md'}: No such file or directory; expected a Markdown file"
-    assert str(caught.value) == f"{expected} in UTF-8"
+    expected = f"--notes: {tmp_path / 'no.md'}: No such file or directory; expected a Markdown or "
+    assert str(caught.value) == f"{expected}TOML file in UTF-8"
     assert "No such file or directory; expected" in fault(tmp_path / "no.toml")
     deep = written(tmp_path, "model = " + "[" * 100_000)
     assert fault(deep) == "headbook.toml: nested too deeply; expected a TOML file of options"

@@ -62,7 +62,14 @@ class Config:
     )
     title: str | None = option(None, "Title of the site.")
     notes: Path | None = option(
-        None, "Markdown file with your own text for the overview.", place=True
+        None,
+        "Your own text: Markdown for the overview, or TOML with pages, heads and names of heads.",
+        place=True,
+    )
+    section: tuple[Path, ...] = option(
+        (),
+        "Markdown file of a page of your own, titled by its first heading. May be repeated.",
+        place=True,
     )
     annotator: str = option(
         "embedded",
@@ -71,8 +78,7 @@ class Config:
     )
     target_annotator: str = option(
         "none",
-        "spaCy pipeline for the target side of source-target pairs, which is often in another "
-        "language.",
+        "spaCy pipeline for the target side of pairs, which is often in another language.",
     )
     language: str = option(
         "en",
@@ -147,22 +153,19 @@ class Config:
     )
     circuits: str = option(
         "on",
-        "What heads read and write: on or off. Copying, composition of heads, tokens that each "
-        "head promotes; for sentence encoders the words to which it moves the sentence vector, "
-        "for which every head is replaced on the sample.",
+        "What heads read and write, on or off: copying, composition, promoted tokens; for sentence "
+        "encoders the words to which each head, replaced on the sample, moves the vector.",
     )
     margin: float | None = option(
         None,
-        "Smallest change by an ablation for which a sentence counts as changed, in the target's "
-        "unit: 1 minus a cosine, or nats per token. Default: 1 % of the mean distance between two "
-        "sentences or 0.5 % of the whole model's loss, but at least 10 times the change by "
-        "rounding weights to bfloat16. Tasks keep their default margins.",
+        "Smallest change by an ablation for which a sentence counts as changed: 1 minus a cosine, "
+        "or nats per token. Default: 1 % of the mean distance between two sentences or 0.5 % of "
+        "the loss, but at least 10 times what bfloat16 changes. Tasks keep their own.",
     )
     task: str = option(
         "auto",
-        "Tasks on which heads are ablated as well, separated by commas: "
-        f"{', '.join(TASKS)}; 'auto': those that the model has a head for and the "
-        "input has columns for; or 'none'.",
+        f"Tasks on which heads are ablated as well, with commas: {', '.join(TASKS)}; 'auto': those "
+        "that the model has a head and the input columns for; or 'none'.",
     )
     label_column: str = option("label", "Column with the true labels of texts or tokens.")
     acceptable: str | None = option(
@@ -322,14 +325,10 @@ class Config:
 
     def _check_letters(self, name: str) -> None:
         """Refuse text that UTF-8 cannot encode, and blank text except as the title."""
-        value = getattr(self, name)
-        if not isinstance(value, str | Path):
-            return
-        text = str(value)
-        is_utf8 = "\0" not in text and text == text.encode(errors="replace").decode()
-        if not is_utf8:
-            raise ConfigError(f"{flag(name)}: got {text!a}, expected text in UTF-8")
-        self._check(bool(text.strip()) or name == "title", name, "something that is not blank")
+        for text in option_values.texts_in(getattr(self, name)):
+            if not option_values.is_utf8(text):
+                raise ConfigError(f"{flag(name)}: got {text!a}, expected text in UTF-8")
+            self._check(bool(text.strip()) or name == "title", name, "something that is not blank")
 
     def _check(self, fits: bool, name: str, expected: str) -> None:
         if not fits:
@@ -416,6 +415,8 @@ def _option_of_key(file: Path, key: str, value: object) -> tuple[str, object]:
         raise ConfigError(f"{file.name}: {key}: got {value!r:.100}, expected {error}") from error
     if isinstance(value, Path):
         value = file.parent / value  # paths are relative to the file that names them
+    elif isinstance(value, tuple):
+        value = tuple(file.parent / part for part in value)
     return name, value
 
 

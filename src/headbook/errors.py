@@ -14,11 +14,15 @@ HeadbookError                  exit code 2, except for the two classes with exit
 └── ResourceError
 ```
 
+A `HeadbookWarning` is no error: something is left out, and the rest is done.
+
 Every message is one line and says what was found, what was expected and what to do.
 Any other exception that reaches the command line is a bug; exit code 1.
 """
 
 import errno
+import multiprocessing
+import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -107,6 +111,16 @@ class OutputError(HeadbookError):
 
 class ResourceError(HeadbookError):
     """Too little memory, or an output stream that cannot be written."""
+
+
+class HeadbookWarning(UserWarning):
+    """A fault that leaves something out of the output. The message is one line, ready to print."""
+
+
+def warn(text: str) -> None:
+    """Issue a `HeadbookWarning`, but not in a process that another one started, which warns too."""
+    if multiprocessing.parent_process() is None:
+        warnings.warn(" ".join(text.split()), HeadbookWarning, stacklevel=2)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -6,7 +6,7 @@ import os
 import re
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 from urllib.parse import urlsplit
 
 from headbook.errors import ConfigError
@@ -72,7 +72,8 @@ def option_value(
 ) -> Any:
     """Convert a value to the type of an option.
 
-    A list may stand for comma-separated values, a number for its text, and a path for a folder.
+    A list may stand for comma-separated values, a number for its text, a path for a folder, and a
+    single value for a tuple.
 
     Args:
         kind: type of the option, perhaps a union with None.
@@ -85,6 +86,9 @@ def option_value(
     """
     if value is None and type(None) in get_args(kind):
         return None
+    if get_origin(kind) is tuple:
+        parts = value if isinstance(value, list | tuple) else [value]
+        return tuple(option_value(get_args(kind)[0], part) for part in parts)
     (only_kind,) = (member for member in get_args(kind) or (kind,) if member is not type(None))
     if isinstance(value, only_kind) and isinstance(value, bool) == (only_kind is bool):
         converted = value
@@ -160,18 +164,15 @@ def is_web_folder(address: str) -> bool:
     return has_place and not (web.query or web.fragment)
 
 
-def read_notes(file: Path | None) -> str:
-    """Return the text of the file given with ``--notes``; empty without a file.
+def texts_in(value: Any) -> list[str]:
+    """Return the texts and paths of an option as texts; empty for numbers and nothing."""
+    parts = value if isinstance(value, tuple) else (value,)
+    return [str(part) for part in parts if isinstance(part, str | Path)]
 
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    try:
-        return "" if file is None else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"--notes: {file}: {read_failure(error)}; expected a Markdown file in UTF-8"
-        ) from error
+
+def is_utf8(text: str) -> bool:
+    """Whether UTF-8 can encode a text, and files can have it as their name."""
+    return "\0" not in text and text == text.encode(errors="replace").decode()
 
 
 def read_failure(error: Exception) -> str:

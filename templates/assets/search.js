@@ -54,15 +54,17 @@
   };
   /** @type {(found: FindData) => (row: HeadRow, i: number) => Entry} */
   const headEntry =
-    ({ relations, types, roles }) =>
+    ({ relations, types, roles, notes }) =>
     ([name, href, stack, layer, label, looks, relation], i) => {
       const spelled = relations[relation[0].split(" ")[0]] || "";
+      const [own, note] = notes?.[i] ?? ["", ""];
       const unseen = [
+        note,
         types[i] || label[0],
         looks[0] && `attends most to ${looks[0]}`,
         relation[0] && `best at ${relation[0]} ${spelled}`,
       ];
-      return entry(name, href, roles[i], unseen.filter(Boolean).join(" "), {
+      return entry(own ? `${name} ${own}` : name, href, roles[i], unseen.filter(Boolean).join(" "), {
         at: { stack, layer, head: Number(name.split("H").pop()) },
       });
     };

@@ -48,6 +48,8 @@ NOT_OURS = {  # what looks like a path of this project or of a site, and whose i
     ".github/workflows/pages.yml": "the reader's",
     "/docs": "a choice on a page of GitHub",
     "headbook.toml": "the reader's",
+    "far_heads.py": "of a package that docs/extending.md describes",
+    "section-limits.html": "made of a file of the reader's",
     "owner/name": "an id of the hub",
     "site/": "what the demo writes",
     "groups.csv": "of sites with groups",

@@ -74,6 +74,8 @@ FILES = {
     "part-2.txt": "a red house\nthe fisherman sees the water\n",
     "more.jsonl": '{"text": "the bird sees a house"}\n',
     "notes.md": "My *notes*.\n",
+    "notes.toml": '[pages]\nindex = "My *notes*."\n[heads.L1-H1]\nname = "mine"\n',
+    "limits.md": "# Limits\n\nFew sentences.\n",
 }
 PACKED = {"corpus.jsonl.gz": '{"body": "the bird sees a house"}\n'}
 DATASET = "my-dataset"  # what documents call one; its library is an extra

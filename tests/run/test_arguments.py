@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from headbook.author import read_notes
 from headbook.config import Config
 from headbook.errors import ConfigError
-from headbook.option_values import read_notes
 from headbook.resources import folder
 from headbook.run.arguments import check_arguments
 
@@ -22,7 +22,7 @@ def test_notes_from_a_pipe_are_left_to_the_run() -> None:
     notes = Path(f"/dev/fd/{theirs}")
     try:
         check_arguments([INPUT], Config(notes=notes), "demo")
-        assert read_notes(notes) == "seen by nobody else"
+        assert read_notes(notes)["notes"] == "seen by nobody else"
     finally:
         os.close(theirs)
 

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from headbook.cli.terminal import Display, LossyStream
 from headbook.config import Config
-from headbook.errors import ConfigError, OutputError
+from headbook.errors import ConfigError, HeadbookWarning, OutputError
 from headbook.output_folder import OutputKind, check_output_folder, reserve
 from headbook.progress import NoProgress, Progress
 from headbook.run.arguments import ModelCheckpoint, list_checkpoints
@@ -134,6 +134,7 @@ def _load_torch(config: Config) -> None:
     """Import the modules that run models, and set up the process's warnings and memory for them."""
     if not config.verbose:
         warnings.simplefilter("ignore")
+        warnings.simplefilter("default", HeadbookWarning)
         logging.disable(logging.WARNING)
     from headbook.memory import gc_frozen, keep_freed_blocks  # noqa: PLC0415 - slow to import
 
@@ -266,12 +267,26 @@ def render_film(film: "Film", config: Config, title: str) -> "WrittenSite":
         )  # fmt: skip
 
 
-def render(study: "Study | Path", config: Config, progress: Progress) -> "WrittenSite":
-    """Write the site of a study, given as such or by its folder."""
+WORDS = ("title", "notes", "section")  # options with the author's own words
+
+
+def words_of(config: Config) -> dict[str, Any]:
+    """Return the author's words among the options, as `render` takes them."""
+    return {name: getattr(config, name) for name in WORDS}
+
+
+def render(
+    study: "Study | Path", config: Config, progress: Progress, **words: Any
+) -> "WrittenSite":
+    """Write the site of a study, given as such or by its folder.
+
+    Args:
+        words: words of the author in place of those of the study, as for `headbook.render`.
+    """
     from headbook.site.sites import render as draw  # noqa: PLC0415 - slow to import
 
     assert config.out is not None
     return draw(
         study, config.out, base_url=config.base_url, force=config.force,
-        processes=config.processes, progress=progress,
+        processes=config.processes, progress=progress, **words,
     )  # fmt: skip

@@ -62,8 +62,7 @@ if TYPE_CHECKING:
     from headbook.study.study import Study
 
 EXIT_DONE, EXIT_BUG, EXIT_WRONG_USE, EXIT_INCOMPLETE = 0, 1, 2, 3
-# The message is true even if all output was written before the interrupt.
-STOPPED_MESSAGE = "stopped; no partial output is left"
+STOPPED_MESSAGE = "stopped; no partial output is left"  # true even if all output was written
 RESUMABLE_MESSAGE = (
     "stopped; finished parts are kept, the same command goes on from there; --restart begins anew"
 )
@@ -148,7 +147,7 @@ def render_command(study: Path, **options: Any) -> None:
     actions.checked_out(config, [str(study)], OutputKind.SITE)
     actions.check_studies(study)
     with actions.progress_of(config) as progress:
-        summary = actions.render(study, config, progress)
+        summary = actions.render(study, config, progress, **actions.words_of(config))
     _finish(config, summary, start)
 
 
@@ -291,8 +290,8 @@ def metrics() -> None:
         if metric.section != section:
             section = metric.section
             typer.echo(f"{section}:")
-        unit = metric.unit or "-"
-        typer.echo(f"  {metric.id:{id_width}}  {unit:{unit_width}}  {metric.reference}")
+        source = metric.reference + (f" (package {metric.package})" if metric.package else "")
+        typer.echo(f"  {metric.id:{id_width}}  {metric.unit or '-':{unit_width}}  {source}")
 
 
 def _build(inputs: list[str], config: Config) -> None:
@@ -406,6 +405,7 @@ def _print(config: Config, text: str) -> None:
 def main() -> None:
     """Run a command, and end every error with one line and an exit code."""
     terminal.escape_unprintable()
+    terminal.print_warnings()
     try:
         with terminal.signals_as_interrupt():
             # The code of an interrupt; None or 0 without one.

@@ -5,11 +5,11 @@ import inspect
 from collections.abc import Callable, Sequence
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
 import typer
 
-from headbook.cli.actions import check_outside
+from headbook.cli.actions import WORDS, check_outside
 from headbook.config import Config, flag
 from headbook.errors import ConfigError, StudyError
 from headbook.option_values import DTYPES
@@ -17,7 +17,7 @@ from headbook.output_folder import MANIFEST
 from headbook.schema import HeadCorrespondence
 
 # Fields of `Config` that are options of a command; FIGURE_OPTIONS also those of pack.
-RENDER_OPTIONS = ("out", "base_url", "processes", "force", "open", "quiet", "verbose")
+RENDER_OPTIONS = (*WORDS, "out", "base_url", "processes", "force", "open", "quiet", "verbose")
 FIGURE_OPTIONS = ("out", "force", "quiet", "verbose")
 MERGE_OPTIONS = ("out", "accept_failed_checks", "force", "quiet", "verbose")
 # Options of pages, which have no effect on collect.
@@ -135,13 +135,16 @@ def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
 
     The default is None, so that a configuration file can set options that were not given.
     """
-    default = "" if field.default is None or field.default is False else str(field.default)
+    unset = field.default is None or field.default is False or field.default == ()
+    default = "" if unset else str(field.default)
     names = [flag(field.name), *field.metadata["flags"]]
     text = field.metadata["help"] + (f" [dim]\\[default: {default}][/dim]" if default else "")
-    option = typer.Option(*names, help=text, show_default=False)
+    several = get_origin(field.type) is tuple
+    metavar = "<path>" if several else None  # the name of the list's type is too wide
+    option = typer.Option(*names, help=text, show_default=False, metavar=metavar)
     if field.type is bool:
         return keyword(field.name, Annotated[bool, option], False)
-    kind: Any = field.type
+    kind: Any = list[Path] if several else field.type
     return keyword(field.name, Annotated[kind | None, option], None)
 
 
@@ -162,7 +165,7 @@ FIGURE_PARAMETERS = (
 )
 
 
-NOT_FOR_COMPARE = {"model", "dtype", "keep_study", "offload", "title"} | RESUME_OPTIONS
+NOT_FOR_COMPARE = {"model", "dtype", "keep_study", "offload", "title", "section"} | RESUME_OPTIONS
 COMPARE_OPTIONS = tuple(name for name in BUILD_OPTIONS if name not in NOT_FOR_COMPARE)
 
 CompareArguments = Annotated[
@@ -294,7 +297,7 @@ def correspondence_of(name: str) -> HeadCorrespondence:
     return HeadCorrespondence(name)
 
 
-NOT_FOR_FILM = {"model", "revision", "keep_study", "processes"} | RESUME_OPTIONS
+NOT_FOR_FILM = {"model", "revision", "keep_study", "processes", "section"} | RESUME_OPTIONS
 FILM_OPTIONS = tuple(name for name in BUILD_OPTIONS if name not in NOT_FOR_FILM)
 
 FilmArguments = Annotated[

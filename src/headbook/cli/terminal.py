@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -16,7 +17,13 @@ from typing import Any, NoReturn, Self, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from headbook.errors import HeadbookError, OutputError, ResourceError, is_out_of_memory
+from headbook.errors import (
+    HeadbookError,
+    HeadbookWarning,
+    OutputError,
+    ResourceError,
+    is_out_of_memory,
+)
 from headbook.safe_files import DISK_ERRORS
 
 LINE_INTERVAL = 10.0  # seconds between two lines of progress without a terminal
@@ -133,6 +140,19 @@ def escape_unprintable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def print_warnings() -> None:
+    """Print each `HeadbookWarning` as one line on standard error; others stay as Python has it."""
+    show_others = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, HeadbookWarning):
+            LossyStream(sys.stderr).write(f"warning: {message}\n")
+        else:
+            show_others(message, category, *place, **more)
+
+    warnings.showwarning = show
 
 
 class LossyStream:

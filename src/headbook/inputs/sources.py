@@ -1,4 +1,8 @@
-"""Sources of sentences: files, standard input and datasets, with temporary copies if needed."""
+"""Sources of sentences: files, standard input and datasets, with temporary copies if needed.
+
+Other packages add readers by entry points of the group ``headbook.readers``, whose names are the
+suffixes of their files; see `headbook.plugins`.
+"""
 
 import json
 import os
@@ -7,10 +11,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from headbook.errors import InputError, OutputError
+from headbook.errors import HeadbookError, InputError, OutputError, is_out_of_memory
 from headbook.inputs.conllu import read_conllu
 from headbook.inputs.huggingface import DatasetSource, is_id
 from headbook.inputs.readers import parquet_row_count, read_csv, read_jsonl, read_parquet, read_text
@@ -24,6 +29,7 @@ from headbook.inputs.records import (
     suffix_of,
 )
 from headbook.output_folder import temporary_folder
+from headbook.plugins import READERS, load_plugins, package_of, warn_of
 from headbook.resources import sha256
 
 STDIN = "-"  # name of standard input
@@ -40,6 +46,54 @@ TABLE_READERS: dict[str, TableReader] = {
 }
 KINDS = (*TEXT_READERS, *TABLE_READERS)
 WITH_HEADER = {".csv", ".tsv"}  # kinds of files that begin with a header line
+READER = "a function that takes a path and yields records of headbook.inputs.records"
+
+
+@cache
+def other_readers() -> dict[str, tuple[str, Callable[[Path], Any]]]:
+    """Return package and reader of each kind of file that another package reads, by suffix."""
+    readers: dict[str, tuple[str, Callable[[Path], Any]]] = {}
+    for point, reader in load_plugins(READERS, READER):
+        suffix = f".{point.name.lower().removeprefix('.')}"
+        owner = "Headbook itself" if suffix in KINDS else readers.get(suffix, ("",))[0]
+        if owner or suffix in DECOMPRESSORS:
+            warn_of(point, f"{suffix} is read by {owner or 'Headbook itself'}", "another suffix")
+        elif not callable(reader):
+            warn_of(point, f"got a {type(reader).__name__}", READER)
+        else:
+            readers[suffix] = package_of(point), reader
+    return readers
+
+
+def _read_by_other(path: Path, file_name: str) -> Records:
+    """Yield the records of another package's reader, checked.
+
+    Raises:
+        InputError: the reader fails, or yields no record; the message names package and suffix.
+    """
+    kind = suffix_of(path)
+    package, reader = other_readers()[kind]
+    line = None
+    try:
+        for record in reader(path):
+            if not isinstance(record, Record | BlankLine):
+                raise TypeError(f"it yielded a {type(record).__name__}, not a Record or BlankLine")
+            line = record.line
+            if isinstance(record, Record) and not (
+                isinstance(record.text, str) and record.text.strip()
+            ):
+                raise ValueError("it yielded a Record without text; BlankLine is for blank lines")
+            yield record
+    except Exception as error:
+        if isinstance(error, HeadbookError | OSError) or is_out_of_memory(error):
+            raise
+        raise InputError(
+            file_name,
+            line,
+            found=f"the reader of {kind} in package {package} failed, "
+            f"{type(error).__name__}: {error}",
+            expected="a file and a reader that go together",
+        ) from error
 
 
 class InputSource(Protocol):
@@ -95,7 +149,7 @@ class FileSource:
         """Yield sentences and blank lines in order."""
         if self.kind in TABLE_READERS:
             return TABLE_READERS[self.kind](self.path, self.name, self.column)
-        return TEXT_READERS[self.kind](self.path, self.name)
+        return TEXT_READERS.get(self.kind, _read_by_other)(self.path, self.name)
 
     def rows(self) -> int | None:
         """Return the number of rows in a Parquet file's metadata; None for other files."""
@@ -141,7 +195,7 @@ def input_file(name: str) -> Path | None:
     _check_name(path.name or path.resolve().name)
     try:
         exists, is_file = os.path.lexists(path), path.is_file()
-        if path.is_dir() or (not exists and suffix_of(path) not in KINDS and is_id(name)):
+        if path.is_dir() or (not exists and suffix_of(path) not in all_kinds() and is_id(name)):
             return None
         if not is_file:
             path.stat()
@@ -159,9 +213,14 @@ def input_file(name: str) -> Path | None:
     return path
 
 
+def all_kinds() -> tuple[str, ...]:
+    """Return the suffixes of all files that are read, those of other packages last."""
+    return (*KINDS, *other_readers())
+
+
 def ending(name: str) -> str:
     """Return the extension of an input's name, with compression, such as ``.jsonl.gz``, or ""."""
-    has_known_suffix = suffix_of(name) in KINDS
+    has_known_suffix = suffix_of(name) in all_kinds()
     return name[name.lower().rindex(suffix_of(name)) :] if has_known_suffix else ""
 
 
@@ -173,20 +232,23 @@ def unreadable_error(name: str, error: OSError) -> InputError:
 def _check_kind(path: Path, file_name: str) -> None:
     """Raise an error for a kind of file that is not read, or not read if compressed."""
     kind = suffix_of(path)
-    if kind not in KINDS:
+    not_packed = (PARQUET, *other_readers())
+    if kind not in all_kinds():
         compressions = " or ".join(DECOMPRESSORS)
         raise InputError(
             file_name,
             None,
             found=f"a file of kind '{kind or path.name}'",
-            expected=f"one of {' '.join(KINDS)}; all but {PARQUET} also with {compressions}",
+            expected=f"one of {' '.join(all_kinds())}; all but {' '.join(not_packed)} also with "
+            f"{compressions}",
         )
-    if kind == PARQUET and is_packed(path):
+    if kind in not_packed and is_packed(path):
+        reason = "which is compressed inside" if kind == PARQUET else "as its reader takes it"
         raise InputError(
             file_name,
             None,
-            found="a compressed Parquet file",
-            expected=f"the {PARQUET} file itself, which is compressed inside; unpack it",
+            found=f"a compressed {'Parquet' if kind == PARQUET else kind} file",
+            expected=f"the {kind} file itself, {reason}; unpack it",
         )
 
 

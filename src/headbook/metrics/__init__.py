@@ -1,17 +1,30 @@
 """The registry of all metrics: a file of this folder with a value ``METRIC`` is a metric.
 
-The file may lie in a folder inside, by family.
+The file may lie in a folder inside, by family. Other packages add metrics by entry points of the
+group ``headbook.metrics``; see `headbook.plugins`.
 """
 
 import pkgutil
-from collections.abc import Iterable
-from functools import cache
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from headbook.errors import ConfigError
+import numpy as np
+
+from headbook.errors import (
+    ConfigError,
+    HeadbookError,
+    ModelError,
+    is_device_lost,
+    is_out_of_memory,
+)
 from headbook.metrics.base import (
     AnchorMetric,
     AttentionMetric,
+    ChartKind,
     ContextMetric,
     FlowMetric,
     HeadMetric,
@@ -19,11 +32,17 @@ from headbook.metrics.base import (
     LayerPairMetric,
     Metric,
     PairMetric,
+    Ratio,
     SampledMetric,
     Section,
     Source,
     TokenMetric,
 )
+from headbook.plugins import METRICS, load_plugins, package_of, warn_of
+from headbook.schema import IntervalRule
+
+if TYPE_CHECKING:
+    from headbook.analysis.arrays import Floats
 
 __all__ = [
     "all_metrics",
@@ -45,10 +64,112 @@ def all_metrics() -> dict[str, Metric]:
     """Return every metric by id, in the order of lists: by section, then by title."""
     files = pkgutil.walk_packages(__path__, f"{__name__}.")
     modules = (import_module(file.name) for file in files)
-    found = [module.METRIC for module in modules if hasattr(module, "METRIC")]
+    own = [module.METRIC for module in modules if hasattr(module, "METRIC")]
+    found = {metric.id: metric for metric in own}
+    for point, metric in load_plugins(METRICS, METRIC_KINDS):
+        if fault := _fault(point.name, metric, found):
+            warn_of(point, *fault)
+            continue
+        found[point.name] = replace(
+            metric,
+            name=point.name,
+            text=metric.prose,
+            package=package_of(point),
+            measure=partial(_measured, replace(metric, name=point.name), package_of(point)),
+        )
     order = list(Section)
-    found.sort(key=lambda metric: (order.index(metric.section), metric.title))
-    return {metric.id: metric for metric in found}
+    ordered = sorted(found.values(), key=lambda each: (order.index(each.section), each.title))
+    return {metric.id: metric for metric in ordered}
+
+
+# Kinds of metrics whose pages need nothing but the metric; others have charts made for each.
+EXTENSIBLE = (AttentionMetric, SampledMetric, ContextMetric, TokenMetric, FlowMetric)
+METRIC_KINDS = f"an object of {', '.join(kind.__name__ for kind in EXTENSIBLE)}"
+UNBOUNDED = (-np.inf, np.inf)
+METRIC_ID = re.compile("[a-z][a-z0-9_]*")  # ids are names of files and parts of addresses
+
+
+def _fault(name: str, metric: Any, known: Mapping[str, Metric]) -> tuple[str, str] | None:
+    """Return the fault of another package's metric and what was expected; None without one."""
+    if not isinstance(metric, EXTENSIBLE):
+        return f"got a {type(metric).__name__}", METRIC_KINDS
+    if not METRIC_ID.fullmatch(name):
+        return "got this name", "small letters, digits and '_', since the name is the metric's id"
+    if name in known:
+        owner = f"package {known[name].package}" if known[name].package else "Headbook itself"
+        return f"a metric of this id is in {owner}", "another name"
+    for field, kind in (("section", Section), ("chart", ChartKind)):
+        if not isinstance(getattr(metric, field), kind):
+            return f"{field} {getattr(metric, field)!r:.50}", f"a value of {kind.__name__}"
+    try:
+        low, high = metric.limits
+        valid = low < high
+    except Exception as error:  # noqa: BLE001 - a function of another package
+        return f"bounds: {type(error).__name__}: {error}", "the smallest and the largest value"
+    return None if valid else (f"bounds {low}, {high}", "the smallest value first")
+
+
+def _measured(metric: Metric, package: str, *arguments: Any) -> Any:
+    """Return what another package's metric measures.
+
+    Raises:
+        ModelError: the metric fails, or returns sums of another shape; the message names it.
+    """
+    try:
+        value = metric.measure(*arguments)
+        if isinstance(metric, AttentionMetric | ContextMetric):
+            _check_sums(metric, value)
+    except Exception as error:
+        if isinstance(error, HeadbookError) or is_out_of_memory(error) or is_device_lost(error):
+            raise
+        raise ModelError(
+            f"metric '{metric.id}' of package {package}: {type(error).__name__}: {error}; repair "
+            "the package, or name other metrics with --metrics"
+        ) from error
+    return value
+
+
+def _check_sums(metric: Metric, value: Any) -> None:
+    """Refuse sums that are not one number for each sentence and head, or label."""
+    if not isinstance(value, Ratio):
+        raise TypeError(f"measure returned a {type(value).__name__}, expected a Ratio")
+    labels = metric.labels if value.labels is None else value.labels
+    sizes = {(), (len(labels),)} if len(labels) == 1 else {(len(labels),)}
+    shape = tuple(value.numerator.shape)
+    if len(shape) < 2 or (shape[2:] not in sizes and metric.named is None):
+        expected = "(sentence, head" + (f", {len(labels)} labels)" if len(labels) > 1 else ")")
+        raise ValueError(f"measure returned sums of shape {shape}, expected {expected}")
+
+
+def interval_rules(
+    columns: Sequence[Any],
+) -> "tuple[tuple[Floats, Floats], list[IntervalRule]]":
+    """Return the bounds and the rules of the confidence intervals of columns.
+
+    A metric that is not installed, or that only another version has, is taken as unbounded.
+
+    Args:
+        columns: keys with the fields ``metric`` and ``label``.
+
+    Returns:
+        Smallest and largest values, and rules. *Shape:* ``(column,)`` each.
+    """
+    metrics = [all_metrics().get(column.metric) for column in columns]
+    limits = np.array([UNBOUNDED if metric is None else metric.limits for metric in metrics])
+    lowest, highest = limits.reshape(-1, 2).T
+    rules = [
+        IntervalRule.USUAL if metric is None else metric.spread(column.label)
+        for metric, column in zip(metrics, columns, strict=True)
+    ]
+    return (lowest, highest), rules
+
+
+def missing_metric(name: str) -> HeadbookError:
+    """Return the error to raise if a study has a metric that is not installed."""
+    return ConfigError(
+        f"metric '{name}': not installed, so its numbers cannot be computed; expected the package "
+        "that measured it, which the study's manifest.json names"
+    )
 
 
 def chosen_metrics(names: str) -> dict[str, Metric]:

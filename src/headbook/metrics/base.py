@@ -115,6 +115,10 @@ class Metric:
             do not depend on tags or relations.
         spreads: rule of the confidence interval by label, for labels with an unusual one.
         measure: the function that computes the metric.
+        name: id of the metric; empty for the name of the file of ``measure``. The id of a metric of
+            another package is the name of its entry point.
+        text: text of the metric's page in Markdown; empty for the docstring of that file.
+        package: name and version of the package that has the metric; empty for Headbook's own.
     """
 
     title: str
@@ -131,11 +135,14 @@ class Metric:
     named: Callable[[schema.AnnotationScheme], tuple[str, ...]] | None = None
     spreads: Mapping[str, schema.IntervalRule] = field(default_factory=dict)
     measure: Callable[..., object]
+    name: str = ""
+    text: str = ""
+    package: str = ""
 
     @property
     def id(self) -> str:
-        """Id of the metric in tables and addresses: the name of its file."""
-        return self.measure.__module__.rpartition(".")[2]
+        """Id of the metric in tables and addresses."""
+        return self.name or self.measure.__module__.rpartition(".")[2]
 
     def with_scheme(self, scheme: schema.AnnotationScheme) -> Self:
         """Return the metric with the labels of a corpus."""
@@ -143,8 +150,8 @@ class Metric:
 
     @property
     def prose(self) -> str:
-        """Text of the metric's page in Markdown: the docstring of its file."""
-        return inspect.getdoc(inspect.getmodule(self.measure)) or ""
+        """Text of the metric's page in Markdown."""
+        return self.text or inspect.getdoc(inspect.getmodule(self.measure)) or ""
 
     @property
     def summary(self) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from headbook.author import HeadNote
 from headbook.metrics import ids
 from headbook.pages.head_parts import sections
 from headbook.pages.head_parts.effect import AblationSection, ablation_section
@@ -107,6 +108,7 @@ class HeadPage(Page):
         exemplar_maps: strongest exemplar in up to three views; None without exemplars.
         alike_tokens: similarity of head outputs in that exemplar; None if values are unknown.
         data: address of the script with the whole maps of the exemplars.
+        note: the author's words on the head.
         absent: numbers that were not measured, with the reason or the option.
     """
 
@@ -150,6 +152,7 @@ class HeadPage(Page):
     exemplar_maps: sections.ExemplarMaps | None
     alike_tokens: sections.ExemplarMaps | None
     data: str
+    note: HeadNote
     absent: tuple[str, ...]
 
 
@@ -230,6 +233,7 @@ def _page(
         exemplar_maps=sections.exemplar_maps(results, strongest) if strongest else None,
         alike_tokens=sections.token_similarity_maps(results, strongest) if strongest else None,
         data=f"data/heads/{head_file(head)}.js",
+        note=study.manifest.note_on(head),
         absent=tuple(_absent(results)),
     )
 

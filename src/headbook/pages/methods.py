@@ -123,7 +123,12 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         checks=PageTable(CHECKED, tuple(map(_check, manifest.checks)), DIFFERENCE),
         passed=all(check.passed for check in manifest.checks),
         checked_sentences=manifest.checked_sentences,
-        gaps=tuple(filter(None, (*gap_texts(manifest.gaps), why_no_circuits(results)))),
+        gaps=tuple(
+            filter(
+                None,
+                (*gap_texts(manifest.gaps), why_no_circuits(results), *not_installed(manifest)),
+            )
+        ),
         not_measured=tuple(_not_measured(manifest)),
         fallbacks=manifest.fallbacks,
         roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
@@ -136,6 +141,16 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         all_pairs=min(amounts) <= MAX_HEADS_ALL_PAIRS,
         similar_pairs=max(amounts) > MAX_HEADS_ALL_PAIRS,
     )
+
+
+def not_installed(manifest: Manifest) -> Iterator[str]:
+    """Yield a message for each metric of a study whose package is not installed."""
+    for name, package in manifest.packages.items():
+        if not name.startswith(".") and name not in all_metrics():
+            yield (
+                f"metric {name}: {package}, which measured it, is not installed, so its numbers "
+                "are in the tables but on no page; install it and render the study again"
+            )
 
 
 def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -157,6 +172,9 @@ def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "Tokenizer", f"{model.tokenizer} ({model.tokenizer_sha256[:19]}…)"
     yield "Special tokens", model.special_tokens or "none"
     yield "Longest text", f"{model.limit:,} tokens"
+    for name, package in sorted(manifest.packages.items()):
+        kind = "Reader" if name.startswith(".") else "Metric"
+        yield f"{kind} {name}", f"of {package}, not of Headbook"
 
 
 def _not_measured(manifest: Manifest) -> Iterator[str]:

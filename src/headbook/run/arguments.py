@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headbook.author import read_words
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError
 from headbook.inputs.sources import STDIN, input_file
 from headbook.metrics import chosen_metrics
 from headbook.model.checkpoint import check_name, is_local
-from headbook.option_values import creation_date, read_notes
+from headbook.option_values import creation_date
 
 
 def check_revision(revision: str | None, models: Sequence[str]) -> None:
@@ -40,8 +41,8 @@ def check_arguments(inputs: Sequence[str], config: Config, *models: str) -> None
         ModelError: a name is neither a folder, a file nor a hub id.
     """
     chosen_metrics(config.metrics)
-    if config.notes is None or not config.notes.is_fifo():  # a pipe is read once, by the run
-        read_notes(config.notes)
+    piped = config.notes is not None and config.notes.is_fifo()  # is read once, by the run
+    read_words(None if piped else config.notes, config.section)
     creation_date()
     if config.shared and STDIN in inputs:
         raise ConfigError(

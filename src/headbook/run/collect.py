@@ -4,7 +4,7 @@ The sample holds the sentences with the smallest hashes: the same ones for every
 the order of the input.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, reduce
@@ -14,6 +14,7 @@ from typing import Any
 
 from headbook.ablation.costs import costs_of
 from headbook.ablation.importance import FAST, AblationPlan, NotEnoughMemory, parameters_of
+from headbook.author import known_heads, read_words
 from headbook.config import Config
 from headbook.errors import ModelError
 from headbook.memory import trim_memory
@@ -28,7 +29,6 @@ from headbook.metrics.base import Source
 from headbook.model.devices import isolated_random_state
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.model.tokenizer import MAX_RANDOM_TOKENS, random_sequences
-from headbook.option_values import read_notes
 from headbook.passes.batch_sums import bucket_sums
 from headbook.passes.corpus_pass import CorpusPass
 from headbook.passes.self_checks import roundings, self_checks
@@ -94,15 +94,17 @@ def collect(
     files = [inputs] if isinstance(inputs, str | Path) else inputs
     names = [*map(str, files)]
     check_arguments(names, config, config.model)
-    notes = read_notes(config.notes)
+    words = read_words(config.notes, config.section)
     with prepare(names, config, progress or NoProgress(), work) as run:
         tasks = chosen_tasks(run)
         # No variable holds the study, so that its sums can leave memory while heads are ablated.
-        return measure_importance(run, measure_circuits(run, measure_study(run, notes)), tasks)
+        words = known_heads(words, run.architecture.stacks.values(), config.notes)
+        study = measure_circuits(run, measure_study(run, words))
+        return measure_importance(run, study, tasks)
 
 
-def measure_study(run: Run, notes: str) -> Study:
-    """Measure a study without the importance of heads."""
+def measure_study(run: Run, words: Mapping[str, Any]) -> Study:
+    """Measure a study without the importance of heads; ``words`` are those of the author."""
     sums = measure_sums(run)
     chosen = choose_sentences(
         sums,
@@ -145,7 +147,7 @@ def measure_study(run: Run, notes: str) -> Study:
     )
     manifest = make_manifest(
         run,
-        notes=notes,
+        words=words,
         counts=sums.counts,
         checks=checks,
         n_checked=len(batch.items),

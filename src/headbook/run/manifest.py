@@ -4,9 +4,11 @@ import importlib.metadata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from headbook import __version__
 from headbook.inputs import Sentence
+from headbook.inputs.sources import other_readers
 from headbook.model.tokenizer import special_pattern
 from headbook.option_values import creation_date
 from headbook.run.prepare import LIBRARIES, Run, RunLog
@@ -35,7 +37,7 @@ RARE_LABELS_REASON = (
 def make_manifest(
     run: Run,
     *,
-    notes: str,
+    words: Mapping[str, Any],
     counts: Mapping[str, int],
     checks: tuple[Check, ...],
     n_checked: int,
@@ -47,7 +49,7 @@ def make_manifest(
 
     Args:
         run: the run that measured the study.
-        notes: text of the option ``--notes``.
+        words: fields of the manifest from the options ``--notes`` and ``--section``.
         counts: numbers of sentences, tokens and words.
         checks: results of the self-checks.
         n_checked: number of sentences that the self-checks ran on.
@@ -63,7 +65,6 @@ def make_manifest(
         headbook=__version__,
         created=creation_date(),
         title=run.config.title or f"Attention heads of {run.model.name}",
-        notes=notes,
         options=run.config.recorded() | _resolved_options(run),
         model=_model_facts(run),
         stacks=tuple(run.architecture.stacks.values()),
@@ -84,6 +85,13 @@ def make_manifest(
             for group in _sentences_not_measured(run, log, baseline)
         ),
         fallbacks=tuple(_smaller_batches(run, {run.name: run.log, **baselines})),
+        packages={metric.id: metric.package for metric in run.metrics if metric.package}
+        | {
+            kind: package
+            for kind, (package, _) in other_readers().items()
+            if any(file.source.kind == kind for file in run.corpus.files)
+        },
+        **{"notes": "", **words},
     )
 
 

@@ -71,6 +71,10 @@ def _anonymous_manifest(manifest: Manifest) -> Manifest:
         created="",
         title=f"Attention heads of {name}",
         notes="",
+        head_notes={},
+        page_notes={},
+        sections=(),
+        packages=dict.fromkeys(manifest.packages, "a package"),
         options={**manifest.options, "title": None, "model": name, "tokenizer": None},
         model=replace(model, name=name),
         inputs=tuple(

@@ -22,6 +22,7 @@ from headbook.site import latex
 MAX_PLAIN_CHARACTERS = 1_000  # of a value that a data file has as JSON, not compressed
 CALL_END = ");\n"  # of the call in a data file
 JSON_END = b"\n"  # between a value's JSON and its bytes
+HEADING_TAG = re.compile(r"</?h([1-6])(?=[ >])")  # in HTML that nh3 has written
 IDENTIFIERS = {
     re.compile(r"arXiv:(\d{4}\.\d{4,5})"): "https://arxiv.org/abs/",
     re.compile(r"doi:(10\.\S+[^\s.,;)])"): "https://doi.org/",
@@ -33,11 +34,31 @@ def printed(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def prose(text: str) -> Markup:
-    """Return Markdown as HTML without elements that run or load something."""
-    html = markdown(visible(text), extensions=["tables", "sane_lists"], output_format="html")
+def prose(text: str, *, code: bool = False) -> Markup:
+    """Return Markdown as HTML without elements that run or load something.
+
+    Args:
+        code: whether lines between fences are code.
+    """
+    extensions = ["tables", "sane_lists", *(["fenced_code"] if code else [])]
+    html = markdown(visible(text), extensions=extensions, output_format="html")
     tags = nh3.ALLOWED_TAGS - {"img", "map", "area"}
     return Markup(nh3.clean(html, tags=tags))  # noqa: S704 - cleaned
+
+
+def words(text: str, top: int = 3) -> Markup:
+    """Return the author's Markdown as HTML.
+
+    Args:
+        top: level of its highest headings, below those of the page.
+    """
+    html = prose(text, code=True)
+    shift = top - min(map(int, HEADING_TAG.findall(html)), default=top)
+
+    def shifted(match: re.Match[str]) -> str:
+        return f"{match[0][:-1]}{min(6, int(match[1]) + shift)}"
+
+    return Markup(HEADING_TAG.sub(shifted, html))  # noqa: S704 - cleaned by prose
 
 
 @cache
@@ -129,6 +150,7 @@ def filters() -> dict[str, Callable[..., Any]]:
     """Return the filters that templates use."""
     return {
         "prose": prose,
+        "words": words,
         "formula": formula,
         "reference": reference,
         "unbroken": unbroken,

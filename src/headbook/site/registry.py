@@ -21,6 +21,7 @@ from headbook.pages.methods import methods_page
 from headbook.pages.metric import metrics_page, moved_metrics, study_metrics
 from headbook.pages.parts.page import Page
 from headbook.pages.patterns import has_patterns, patterns_page
+from headbook.pages.section import section_pages
 from headbook.pages.sentences import sentences_page
 from headbook.pages.similar import has_similar, similar_page
 from headbook.pages.speech import speech_page
@@ -210,8 +211,12 @@ def study_menu(entries: Iterable[PageEntry]) -> Menu:
 
 
 def study_pages(results: Results) -> tuple[PageEntry, ...]:
-    """Return the entries of the pages that a study has."""
-    return tuple(entry for entry in PAGES if entry.exists(results))
+    """Return the entries of the pages that a study has, those of the author's own last."""
+    own = (
+        PageEntry(page.path, page.title, MenuPlace.END, lambda _, page=page: page)  # type: ignore[misc]
+        for page in section_pages(study_of(results).manifest)
+    )
+    return (*(entry for entry in PAGES if entry.exists(results)), *own)
 
 
 @dataclass(frozen=True, kw_only=True)

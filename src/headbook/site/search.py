@@ -8,11 +8,13 @@ from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
+from headbook.author import OVERVIEW, plain_words
 from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_figures
 from headbook.pages.metric import MetricPage
 from headbook.pages.metrics.heads import HeadSection
 from headbook.pages.parts.page import AnalysisPage, Page, plain_text
+from headbook.pages.section import SectionPage
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.metric import NOT_MEASURED as METRIC_NOT_MEASURED
 from headbook.report.families import kinds_of
@@ -21,6 +23,7 @@ from headbook.report.results import StackResults, study_of
 from headbook.report.wording import sentence_page, visible
 from headbook.schema import heads_of
 from headbook.site.registry import PAGES, POSITION, SINK, USELESS
+from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import StoredSentence
 from headbook.study.study import Study
 
@@ -168,24 +171,22 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         ``questions``, ``metrics`` and ``pages``: title, address, more words, words that are found
         but not shown; ``sentences``: number, address, text, other text; ``total``: how many
         sentences have a page; ``tokens``: see `_tokens`; ``relations``: words for labels;
-        ``same``: what words of a query may mean as well; ``types`` and ``roles``: type of each
-        head, and the sentence of its page, in the order of heads.
+        ``same``: what words of a query may mean as well; ``types``, ``roles`` and ``notes``, if
+        any: type, sentence, and the author's name and text of each head, in their order.
     """
     study = study_of(results)
     paged = study.sentence_data.paged
     searched = paged[:MAX_SEARCHED_SENTENCES]
+    manifest, published = study.manifest, any(published_figures(results))
     return {
         "questions": [*_answered(pages), *_questions(pages)],
-        "metrics": [
-            line for page in pages if isinstance(page, MetricPage) for line in _metric_lines(page)
-        ],
-        "pages": [_line(page) for page in pages if not isinstance(page, MetricPage)]
+        "metrics": [*_all_metric_lines(pages, manifest)],
+        "pages": [_line(page, manifest) for page in pages if not isinstance(page, MetricPage)]
         + [
-            _words(*page_and_note)
-            for page_and_note in (
-                *PAGES_OF_ALL_STUDIES,
-                *([PUBLISHED_PAGE] if any(published_figures(results)) else []),
+            _words(
+                title, path, note, plain_words(visible(manifest.notes)) if path == OVERVIEW else ""
             )
+            for title, path, note in (*PAGES_OF_ALL_STUDIES, *([PUBLISHED_PAGE] * published))
         ],
         "sentences": [_sentence(sentence) for sentence in searched],
         "total": len(paged),
@@ -194,7 +195,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         "same": {word: [*synonyms] for word, synonyms in SYNONYMS.items()},
         "types": [name for result in results.values() for name in _types(result)],
         "roles": [head_roles(r)[h].plain for r in results.values() for h in heads_of(r.stack)],
-    }
+    } | _notes(results)
 
 
 def _types(results: StackResults) -> Iterator[str]:
@@ -207,14 +208,33 @@ def _types(results: StackResults) -> Iterator[str]:
         yield f"{' + '.join(names)} head" if names else ""
 
 
-def _line(page: Page) -> list[str]:
+def _notes(results: Mapping[str, StackResults]) -> dict[str, list[list[str]]]:
+    """Return the author's name of each head and the note on it; nothing without any."""
+    manifest = study_of(results).manifest
+    notes = [manifest.note_on(head) for r in results.values() for head in heads_of(r.stack)]
+    return (
+        {"notes": [[visible(n.quoted), plain_words(visible(n.text))] for n in notes]}
+        if any(notes)
+        else {}
+    )
+
+
+def _line(page: Page, manifest: Manifest) -> list[str]:
     title = page.topic if isinstance(page, AnalysisPage) else page.title
-    return _words(title, page.path, page.description)
+    own = page.text if isinstance(page, SectionPage) else manifest.page_notes.get(page.path, "")
+    return _words(title, page.path, page.description, plain_words(visible(own)))
 
 
-def _metric_lines(page: MetricPage) -> Iterator[list[str]]:
+def _all_metric_lines(pages: Sequence[Page], manifest: Manifest) -> Iterator[list[str]]:
+    """Yield the lines of all pages of metrics."""
+    for page in pages:
+        if isinstance(page, MetricPage):
+            yield from _metric_lines(page, manifest)
+
+
+def _metric_lines(page: MetricPage, manifest: Manifest) -> Iterator[list[str]]:
     """Yield a metric and its variants, which its page shows, by their titles."""
-    title, path, note, words = _line(page)
+    title, path, note, words = _line(page, manifest)
     drawn = any(isinstance(section, HeadSection) for section in page.sections)
     files = HEAT_MAP if drawn else ""
     yield [page.metric.title, path, note, " ".join(filter(None, (title, words, files)))]
@@ -223,8 +243,10 @@ def _metric_lines(page: MetricPage) -> Iterator[list[str]]:
         yield [variant.title, f"{path}#{variant.id}", variant.summary, words]
 
 
-def _words(title: str, path: str, note: str) -> list[str]:
-    return [title, path, note, KEYWORDS.get(path) or PAGE_KEYWORDS.get(path, "")]
+def _words(title: str, path: str, note: str, more: str = "") -> list[str]:
+    """Return title, address and text of a result, and words that are found but not shown."""
+    words = KEYWORDS.get(path) or PAGE_KEYWORDS.get(path, "")
+    return [title, path, note, " ".join(filter(None, (words, more)))]
 
 
 def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:

@@ -4,14 +4,17 @@ Nothing here imports torch, transformers or spaCy.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from headbook import charts
+from headbook.author import known_heads, read_words, unknown_page
 from headbook.comparison.comparison import COMPARISON_TABLES, DIFFERENCES_TABLE, Comparison
 from headbook.comparison.film import FILM as FILM_TABLE
 from headbook.comparison.film import FILM_TABLES, Film
@@ -21,7 +24,7 @@ from headbook.comparison.head_pairs import (
     listed_sentences,
     paired_stacks,
 )
-from headbook.errors import StudyError
+from headbook.errors import StudyError, warn
 from headbook.output_folder import temporary_folder
 from headbook.pages.about import about_page, missing_page
 from headbook.pages.comparison.comparing import comparing_page
@@ -37,7 +40,8 @@ from headbook.pages.film.filmmeasure import measure_pages
 from headbook.pages.film.parts import HEADS, DrawnFilm
 from headbook.pages.head import head_pages
 from headbook.pages.index import overview_page
-from headbook.pages.metric import metric_pages, study_metrics
+from headbook.pages.methods import not_installed
+from headbook.pages.metric import metric_pages, page_address, study_metrics
 from headbook.pages.parts.atlas import map_sheets
 from headbook.pages.parts.page import EVERY, Page, SiteFacts
 from headbook.pages.sentence import sentence_pages
@@ -47,6 +51,7 @@ from headbook.report.results import StackResults
 from headbook.report.results import stack_results as results_of
 from headbook.report.tables import STUDY_TABLES
 from headbook.report.wording import count_text
+from headbook.report.wording import sentence_page as page_of_sentence
 from headbook.site import data_files, export
 from headbook.site.markup import script
 from headbook.site.page_writer import PageWriter
@@ -67,6 +72,9 @@ def render(
     study: Study | str | Path,
     out: str | Path,
     *,
+    title: str | None = None,
+    notes: str | Path | None = None,
+    section: Sequence[str | Path] | str | Path = (),
     base_url: str | None = None,
     force: bool = False,
     processes: int = 1,
@@ -79,22 +87,26 @@ def render(
     Args:
         study: a study, or the folder of a stored one.
         out: folder to write; it appears when it is complete.
+        title, notes, section: title, file of notes (Markdown or TOML) and Markdown files of pages
+            of your own, in place of those of the study.
         base_url: address where the folder will be published, if that is known.
         force: replace a site of Headbook that is there; one with foreign files is refused.
         processes: number of processes that draw pages, this one included; 0: one for every two
             cores if there are many pages, at most three. A script that asks for several needs
-            ``if __name__ == "__main__"``. Each loads the study from its folder; a study that has
-            none is saved to a temporary folder meanwhile.
+            ``if __name__ == "__main__"``. A study without a folder is saved to a temporary one.
         progress: shows the number of finished pages.
 
     Raises:
+        ConfigError: a file of notes or of a section cannot be read or does not fit the study.
         StudyError: the stored study cannot be read.
         OutputError: ``out`` may not be replaced or written.
         ResourceError: the process may not use enough memory.
     """
+    file = None if notes is None else Path(notes)
+    words = read_words(file, section) | ({"title": title} if title else {})
     return write_site(
-        lambda: StudySite(study), Path(out), base_url=base_url, force=force, progress=progress,
-        processes=processes,
+        lambda: StudySite(study, words, file), Path(out), base_url=base_url, force=force,
+        progress=progress, processes=processes,
     )  # fmt: skip
 
 
@@ -103,25 +115,50 @@ class StudySite(Site):
 
     Args:
         study: a study, or the folder of a stored one.
+        words: words of the author in place of those of the study, by field of the manifest.
+        notes: file of the notes among these words, for messages.
+
+    Raises:
+        ConfigError: there are words on a head or a page that the study does not have.
     """
 
     texts = ("CITATION.cff", "references.bib", "README.txt")
 
-    def __init__(self, study: Study | str | Path) -> None:
+    def __init__(
+        self,
+        study: Study | str | Path,
+        words: Mapping[str, Any] = MappingProxyType({}),
+        notes: Path | None = None,
+    ) -> None:
         self.stored = None if isinstance(study, Study) else Path(study)
         self.study = study if isinstance(study, Study) else Study.load(study)
+        if words:
+            words = known_heads(words, self.study.manifest.stacks, notes)
+            self.study = replace(self.study, manifest=self.study.manifest.with_words(words))
         self.manifest, self.stacks = self.study.manifest, self.study.manifest.stacks
+        for text in not_installed(self.manifest):
+            warn(text)
         paged = bool(self.study.sentence_data.paged)
         self.facts = SiteFacts.of(self.manifest, sentence_pages=paged)
         self.results = results_of(self.study)
         self.entries = study_pages(self.results)
         self.across = frozenset(entry.path for entry in self.entries)
         self.metrics = study_metrics(self.results)
+        for path in self._unknown_pages():
+            if "page_notes" in words:
+                raise unknown_page(notes, path)
+            warn(str(unknown_page(None, path)))
         about = "Exemplar sentences of every head, one a line."
         exemplars = about, export.EXEMPLARS
         self.records = {f"exemplars.jsonl{suffix}": exemplars for suffix in ("", ".gz")}
         self.records |= {"manifest.json": ("Options, model, versions, checks and sizes.", {})}
         self.rows = SiteRows(STUDY_TABLES, self.study)
+
+    def _unknown_pages(self) -> list[str]:
+        """Return the addresses of notes for which the site has no page."""
+        known = {*self.across, *(page_address(metric, self.metrics) for metric in self.metrics)}
+        known |= {page_of_sentence(each.number) for each in self.study.sentence_data.paged}
+        return [path for path in self.manifest.page_notes if path not in known]
 
     @cached_property
     def preview(self) -> tuple[bytes, str]:
@@ -207,12 +244,13 @@ def draw_share(stored: Path, page_writer: PageWriter, share: slice) -> Iterator[
     Raises:
         StudyError: the folder does not hold the study of this site any more.
     """
-    study = Study.load(stored)
-    if study.manifest.to_json() != page_writer.frame["manifest"].to_json():
+    study, manifest = Study.load(stored), page_writer.frame["manifest"]
+    if study.manifest.with_words(manifest.words).to_json() != manifest.to_json():
         raise StudyError(
             f"{stored}: another study was saved here while its site was written; expected the "
             "same one to the end; render it again"
         )
+    study = replace(study, manifest=manifest)
     kept = page_writer.rows.kept if page_writer.rows else {}
     rows = SiteRows(STUDY_TABLES, study, kept)
     page_writer = replace(page_writer, rows=rows)
@@ -253,6 +291,9 @@ class ComparisonSite(Site):
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
         sides = comparison.sides
+        manifests = sides.a.manifest, sides.b.manifest
+        for text in dict.fromkeys(chain.from_iterable(map(not_installed, manifests))):
+            warn(text)
         self.stacks = [s for study in (sides.a, sides.b) for s in study.manifest.stacks]
         self.manifest, self.facts = sides.a.manifest, facts_of(comparison)
         self.rows = SiteRows({table.name: table for table in COMPARISON_TABLES}, comparison)

@@ -85,6 +85,9 @@ def _descriptions(first: Manifest, second: Manifest) -> Iterator[str]:
     ]
     yield from _different("stack ", *stacks)
     yield from _different("annotator of the ", first.annotators, second.annotators)
+    both = first.packages.keys() & second.packages.keys()
+    packages = [{name: m.packages[name] for name in sorted(both)} for m in (first, second)]
+    yield from _different("package of ", *packages)
 
 
 def _options(first: Manifest, second: Manifest) -> Iterator[str]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import HashSample, RatioSums, TopK, add_fields, shift_fields
 from headbook.analysis.arrays import Floats, Ints, divide
-from headbook.metrics import all_metrics, ids
+from headbook.metrics import all_metrics, ids, missing_metric
 from headbook.metrics.base import FinishedRatios, SampledMetric
 from headbook.schema import AttentionStack, HeadKey, SinkView, TokenKey
 from headbook.study.ablation.results import AblationResults
@@ -320,8 +320,9 @@ def finish_sampled(sums: SampleSums) -> HeadTable:
     for name, view, width in sums.columns:
         metric_slice = slice(start, start + width)
         start += width
-        metric = all_metrics()[name]
-        assert isinstance(metric, SampledMetric)
+        metric = all_metrics().get(name)
+        if not isinstance(metric, SampledMetric):
+            raise missing_metric(name)
         columns = tuple(HeadKey(name, view, label) for label in metric.labels)
         # Layer by layer, since all layers together in double precision take much memory.
         layers = [

@@ -8,13 +8,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from headbook import __version__
+from headbook.author import HeadNote, head_key
 from headbook.config import Config
 from headbook.errors import StudyError
 from headbook.json_values import read_value
@@ -53,6 +54,7 @@ class NotAvailable:
     key: str = ""
 
 
+WORDS = ("title", "notes", "head_notes", "page_notes", "sections")  # fields of a manifest
 SCHEMA = 8  # version of the layout of stored studies
 SUMS_KEY = "sha256"  # key of the sums of a study's files in its manifest
 
@@ -199,7 +201,7 @@ class Manifest:
         headbook: version of Headbook.
         created: date of the collection, ISO 8601; empty in anonymous studies.
         title: title of the site.
-        notes: the author's notes, in Markdown.
+        notes: the author's notes on the overview, in Markdown.
         options: every option that changes numbers or pages.
         model: the model as it was loaded.
         stacks: stacks of attention layers of the model.
@@ -213,6 +215,11 @@ class Manifest:
         roundings: changes of ranks by a vocabulary product in lower precision, if one was used.
         not_measured: sentences that could not be measured.
         fallbacks: deviations from the planned computation, in words.
+        packages: name and version of the package behind each metric, by id, and behind each reader,
+            by suffix, that is not Headbook's own.
+        head_notes: names of heads by the author, and notes on heads, by `headbook.author.head_key`.
+        page_notes: the author's notes on other pages than the overview, in Markdown, by address.
+        sections: pages of the author's own, in Markdown.
     """
 
     schema: int
@@ -233,6 +240,29 @@ class Manifest:
     roundings: tuple[Rounding, ...] = ()
     not_measured: tuple[UnmeasuredSentences, ...] = ()
     fallbacks: tuple[str, ...] = ()
+    packages: Mapping[str, str] = field(default_factory=dict)
+    head_notes: Mapping[str, HeadNote] = field(default_factory=dict)
+    page_notes: Mapping[str, str] = field(default_factory=dict)
+    sections: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """The author's words: title, notes and sections, by field."""
+        return {name: getattr(self, name) for name in WORDS}
+
+    def with_words(self, words: Mapping[str, Any]) -> "Manifest":
+        """Return a manifest with other words of the author.
+
+        Args:
+            words: some of the fields of `words`.
+        """
+        titled = words.get("title", self.title) != self.title
+        options = {**self.options, "title": words["title"]} if titled else self.options
+        return replace(self, options=options, **words)
+
+    def note_on(self, head: tuple[str, int, int]) -> HeadNote:
+        """Return the author's words on a head, given by stack, layer and head."""
+        return self.head_notes.get(head_key(head), HeadNote())
 
     def stack(self, name: str) -> AttentionStack:
         """Return the stack with a name."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import FIELDS, N_SPLITS, RatioSums, add_fields
 from headbook.analysis.arrays import Floats, divide
 from headbook.analysis.state_vectors import Jackknife, largest_dimensions
-from headbook.metrics import all_metrics, ids
+from headbook.metrics import ids, interval_rules
 from headbook.schema import ResidualPoint
 
 CKA, OUTLIERS = ids.LAYER_CKA, ids.OUTLIER_DIMENSIONS  # metrics with numbers outside `columns`
@@ -86,10 +86,7 @@ class GeometrySums:
     @cached_property
     def ends(self) -> tuple[Floats, Floats]:
         """Ends of the intervals of all numbers, within bounds. *Shape:* ``(state, column)``."""
-        metrics = [all_metrics()[column.metric] for column in self.columns]
-        lowest, highest = np.array([metric.limits for metric in metrics]).reshape(-1, 2).T
-        rules = [m.spread(c.label) for m, c in zip(metrics, self.columns, strict=True)]
-        return self.states.interval((lowest, highest), rules)
+        return self.states.interval(*interval_rules(self.columns))
 
     def above(self, metric: str, label: str) -> NDArray[np.bool_]:
         """Whether the interval of a number lies above 0, for every state."""

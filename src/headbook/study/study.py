@@ -358,6 +358,7 @@ def _merge_manifests(first: Manifest, second: Manifest) -> Manifest:
         roundings=_merge_roundings(first.roundings + second.roundings),
         not_measured=first.not_measured + second.not_measured,
         fallbacks=first.fallbacks + second.fallbacks,
+        packages={**first.packages, **second.packages},
     )
 
 

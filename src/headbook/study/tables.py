@@ -16,9 +16,8 @@ import pandas as pd
 
 from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import Floats, divide
-from headbook.analysis.intervals import UNBOUNDED
-from headbook.metrics import all_metrics
-from headbook.schema import MAIN_METRICS, BaselineRun, HeadKey, HeadName, IntervalRule, TokenKey
+from headbook.metrics import interval_rules
+from headbook.schema import MAIN_METRICS, BaselineRun, HeadKey, HeadName, TokenKey
 from headbook.study.contrasts import PairDifferences
 from headbook.study.corpus_sums import HeadDistances, HeadSums, HeadTable, TokenSums
 
@@ -387,15 +386,7 @@ def estimate_rows(ratios: RatioSums, columns: Sequence[HeadKey]) -> pd.DataFrame
         columns: keys of the last dimension of ``ratios``.
     """
     value = ratios.value
-    # A study of another version may have metrics that this version lacks: None.
-    metrics = [all_metrics().get(column.metric) for column in columns]
-    limits = np.array([UNBOUNDED if metric is None else metric.limits for metric in metrics])
-    lowest, highest = limits.reshape(-1, 2).T
-    rules = [
-        IntervalRule.USUAL if metric is None else metric.spread(column.label)
-        for metric, column in zip(metrics, columns, strict=True)
-    ]
-    low, high = ratios.interval((lowest, highest), rules)
+    low, high = ratios.interval(*interval_rules(columns))
     names = pd.DataFrame(columns, columns=["metric", "view", "label"]).map(str)
     repeated = pd.concat([names] * int(np.prod(value.shape[:-1])), ignore_index=True)
     return repeated.assign(

@@ -26,7 +26,7 @@ class WallTile:
 
     Attributes:
         href: its page.
-        label: name, family and effect of ablation.
+        label: name, also that by the author, family and effect of ablation.
         style: classes of its map, of its family, and of the claims that light it.
         family: class of its family, and of the claims; for the mosaic.
         bar: length of its bar, 0 to 20; -1 without one.
@@ -147,9 +147,10 @@ def _tile(results: StackResults, head: HeadName, losses: HeadLosses | None, lit:
         bar, exact = losses.step(head), loss.exact
         about = "" if exact else "about "
         parts.append(f"without it {LOST[losses.target]} {about}{effect_text(loss.value)}")
+    name = " ".join(filter(None, (head_name(head), results.study.manifest.note_on(head).quoted)))
     return WallTile(
         head_page(head),
-        f"{head_name(head)}: {'; '.join(parts)}" if parts else head_name(head),
+        f"{name}: {'; '.join(parts)}" if parts else name,
         tile_style(results, head) + claims,
         (f"f-{family}" if family else "") + claims,
         bar,

@@ -28,7 +28,7 @@ class HeadCard:
     """A head in short: type, role, sink, and strongest exemplar.
 
     Attributes:
-        name, href: the head and its page.
+        name, href: the head, also as the author calls it, and its page.
         type, style: type, and classes of the colours; both empty without a type.
         border: types that the head is close to; may be empty.
         summary: role of the head in a few words.
@@ -84,7 +84,7 @@ def card(results: StackResults, head: HeadName) -> HeadCard:
         for metric in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
     )
     return HeadCard(
-        name=head_name(head),
+        name=" ".join(filter(None, (head_name(head), results.study.manifest.note_on(head).quoted))),
         href=head_page(head),
         type=in_page_words(head_type.name) if head_type else "",
         style=style_of(head_type) if head_type else "",
