@@ -9,8 +9,9 @@ import pytest
 
 import headbook
 from headbook.author import read_notes
-from headbook.config import Config, flag
+from headbook.config import Config
 from headbook.errors import ConfigError, HeadbookError
+from headbook.option_values import flag
 
 
 def written(folder: Path, text: str) -> Path:

@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from headbook import option_values
+from headbook.config_checks import check_options
 from headbook.errors import ConfigError
-from headbook.option_values import DEVICES, DTYPES, OFFLOADS, PRECISIONS, TASKS
+from headbook.option_values import DEVICES, DTYPES, OFFLOADS, PRECISIONS, QUANTIZATIONS, TASKS
 from headbook.schema import Baseline
 
 FACETS = ("label", "language", "genre", "split")  # columns that group sentences by default
+LOADING = (
+    "revision", "tokenizer", "dtype", "adapter", "merge_adapter", "quantization",
+    "trust_remote_code", "verbose",
+)  # fmt: skip
 DEMO_OUT = "site"  # default folder of the demo
 SUPPLEMENT = "supplement.zip"  # default file of a packed archive
 REPORT = "report.html"  # default file of a site packed into one page
@@ -42,6 +47,22 @@ class Config:
     revision: str | None = option(None, "Branch, tag or commit of a hub model.")
     tokenizer: str | None = option(
         None, "Hub id or local folder of another tokenizer than the model's own."
+    )
+    adapter: str | None = option(
+        None, "Local folder or hub id of a peft adapter, such as LoRA, for the model; needs peft."
+    )
+    merge_adapter: bool = option(
+        False, "Merge the adapter into the weights, instead of running it beside them."
+    )
+    quantization: str = option(
+        "none",
+        f"Quantise the weights of linear maps while they are loaded: {', '.join(QUANTIZATIONS)}. "
+        "Needs torchao, or bitsandbytes on a GPU.",
+    )
+    trust_remote_code: bool = option(
+        False,
+        "Run code of the model's repository, for architectures that transformers lacks. The code "
+        "can do anything on this machine.",
     )
     limit: int | None = option(
         None,
@@ -250,31 +271,10 @@ class Config:
     )
 
     def __post_init__(self) -> None:
-        """Convert the values to their types and check their ranges."""
+        """Convert the values to their types and check them."""
         for option_field in dataclasses.fields(self):
             self._convert(option_field)
-            self._check_letters(option_field.name)
-        for name, choices in option_values.CHOICES.items():
-            self._check(getattr(self, name) in choices, name, f"one of {', '.join(choices)}")
-        for name, minimum in option_values.MIN_VALUES.items():
-            value = getattr(self, name)
-            self._check(value is None or value >= minimum, name, f"at least {minimum}")
-        for name, (minimum, maximum) in option_values.RANGES.items():
-            self._check(minimum <= getattr(self, name) <= maximum, name, f"{minimum} to {maximum}")
-        for name in ("language", "target_language"):
-            letters = getattr(self, name).replace("-", "")
-            self._check(letters.isalnum(), name, "a language code such as 'en', or 'none'")
-        self._check_sample()
-        self._check_controls()
-        self._check_tasks()
-        self._check_devices()
-        self._check_base_url()
-        in_range = self.margin is None or 0 < self.margin < float("inf")
-        self._check(in_range, "margin", "a number above 0")
-        is_size = self.memory is None or self.memory_bytes is not None
-        self._check(is_size, "memory", "a size such as '50MB', '800kB' or '1.5GB'")
-        pages = self.sentence_pages
-        self._check(pages == "all" or pages.isdecimal(), "sentence_pages", "a number or 'all'")
+        check_options(self)
 
     def _convert(self, option_field: "dataclasses.Field[Any]") -> None:
         """Convert the value of one option to the option's type."""
@@ -283,56 +283,9 @@ class Config:
             converted = _converted(option_field, value)
         except ValueError as error:
             raise ConfigError(
-                f"{flag(option_field.name)}: got {value!r:.100}, expected {error}"
+                f"{option_values.flag(option_field.name)}: got {value!r:.100}, expected {error}"
             ) from error
         object.__setattr__(self, option_field.name, converted)
-
-    def _check_sample(self) -> None:
-        """Refuse ``--sample`` together with ``--limit`` or ``--pack``."""
-        for name in ("limit", "pack"):
-            if self.sample is not None and getattr(self, name) is not None:
-                raise ConfigError(
-                    f"--sample: got {self.sample} with {flag(name)}, expected one of the two"
-                )
-
-    def _check_controls(self) -> None:
-        """Refuse unknown controls, and an untrained model whose weights are not in memory."""
-        controls = set(self.control.split(","))
-        known = {"none"} if "none" in controls else {*Baseline}
-        self._check(controls <= known, "control", f"'none' or some of {', '.join(Baseline)}")
-        in_memory = self.offload == "off" or str(Baseline.UNTRAINED) not in controls
-        expected = "off beside --control untrained, whose weights are in memory"
-        self._check(in_memory, "offload", expected)
-
-    def _check_tasks(self) -> None:
-        """Refuse unknown tasks, and tasks without the ablation of heads."""
-        is_known = option_values.is_list_of_tasks(self.task)
-        self._check(is_known, "task", f"'auto', 'none' or some of {', '.join(TASKS)}")
-        can_ablate = self.importance != "off" or not option_values.named_tasks(self.task)
-        self._check(can_ablate, "task", "auto or none beside --importance off")
-
-    def _check_devices(self) -> None:
-        """Refuse unknown devices, and the address of a cluster without the engine ray."""
-        are_devices = all(option_values.DEVICE_PATTERN.fullmatch(device) for device in self.devices)
-        expected = f"one of {', '.join(DEVICES)}, cuda:0, or several with commas"
-        self._check(are_devices, "device", expected)
-        self._check(self.address is None or self.engine == "ray", "address", "also --engine ray")
-
-    def _check_base_url(self) -> None:
-        """Refuse an address that is not one of a folder on the web."""
-        fits = self.base_url is None or option_values.is_web_folder(self.base_url)
-        self._check(fits, "base_url", "an address such as 'https://somebody.github.io/heads/'")
-
-    def _check_letters(self, name: str) -> None:
-        """Refuse text that UTF-8 cannot encode, and blank text except as the title."""
-        for text in option_values.texts_in(getattr(self, name)):
-            if not option_values.is_utf8(text):
-                raise ConfigError(f"{flag(name)}: got {text!a}, expected text in UTF-8")
-            self._check(bool(text.strip()) or name == "title", name, "something that is not blank")
-
-    def _check(self, fits: bool, name: str, expected: str) -> None:
-        if not fits:
-            raise ConfigError(f"{flag(name)}: got {getattr(self, name)!r}, expected {expected}")
 
     @property
     def n_sentence_pages(self) -> float:
@@ -360,6 +313,11 @@ class Config:
         """Whether other processes than this one run the model over the corpus."""
         return self.n_workers > 1 or self.engine != "local"
 
+    @property
+    def loading(self) -> dict[str, Any]:
+        """Options that decide how a model is loaded, as arguments of ``load_model``."""
+        return {name: getattr(self, name) for name in LOADING}
+
     def recorded(self) -> dict[str, Any]:
         """Return the options that decide the numbers and the pages, for the manifest."""
         values = dataclasses.asdict(self)
@@ -381,11 +339,6 @@ class Config:
         for name in options:
             _check_known(name, "")
         return cls(**(values | {k: v for k, v in options.items() if v is not None}))
-
-
-def flag(name: str) -> str:
-    """Return the spelling of an option on the command line, such as ``--out``."""
-    return "--" + name.replace("_", "-")
 
 
 def read_toml(file: Path) -> dict[str, Any]:

@@ -16,12 +16,14 @@ DEVICE_PATTERN = re.compile(rf"{'|'.join(DEVICES)}|cuda:\d+")
 DTYPES = ("float32", "float64", "float16", "bfloat16")  # number formats of weights
 PRECISIONS = ("float32", "bfloat16")  # number formats of vocabulary products
 OFFLOADS = ("off", "auto", "disk")
+QUANTIZATIONS = ("none", "int8", "int4")
 # Tasks in the order of pages, and values of --task that name none.
 TASKS, AUTO_TASKS, NO_TASKS = ("label", "preference", "answer", "patching"), "auto", "none"
 ACCEPTABLE = ("acceptable", "grammatical", "1", "true")  # values of acceptable sentences
 CHOICES = {  # options with a fixed set of values
     "dtype": DTYPES,
     "offload": OFFLOADS,
+    "quantization": QUANTIZATIONS,
     "vocabulary_precision": PRECISIONS,
     "importance": ("off", "fast", "full"),
     "circuits": ("on", "off"),
@@ -162,6 +164,11 @@ def is_web_folder(address: str) -> bool:
     web = urlsplit(address)
     has_place = web.scheme in {"http", "https"} and bool(web.netloc)
     return has_place and not (web.query or web.fragment)
+
+
+def flag(name: str) -> str:
+    """Return the spelling of an option on the command line, such as ``--out``."""
+    return "--" + name.replace("_", "-")
 
 
 def texts_in(value: Any) -> list[str]:

@@ -15,8 +15,9 @@ import pytest
 import headbook
 from command_line import FEW, Output, Run
 from headbook.cli import options
-from headbook.config import Config, flag
+from headbook.config import Config
 from headbook.metrics import all_metrics
+from headbook.option_values import flag
 from headbook.output_folder import store_folder as work_folder
 from headbook.site import sites
 from headbook.study.manifest import SCHEMA

@@ -102,7 +102,7 @@ def test_a_gguf_file_of_a_billion_layers_is_one_line() -> None:
 def test_memory_that_ends_while_a_model_is_loaded_is_no_matter_of_batches(
     tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4e18")
 
     monkeypatch.setattr(load, "_network", full)

@@ -73,7 +73,7 @@ def test_a_turned_weight_is_turned_back() -> None:
 
 
 def test_linear_maps_may_be_of_another_class(tiny_folder: Folder) -> None:
-    """They give more than a tensor; what is looked up or packed is none."""
+    """They give more than a tensor; what is looked up, or stored in another shape, is none."""
     found = architecture_of(tiny_folder("ibert")).ends
     assert found.projections.keys() == found.sites.keys() == {("self", 0), ("self", 1)}
     assert all(site.straight for site in found.sites.values())

@@ -72,6 +72,22 @@ def test_an_untrained_twin_has_the_same_shape_and_other_weights(tiny_folder: Fol
     assert not torch.equal(matrices[1], matrices[2])
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_an_untrained_twin_has_the_number_formats_of_the_model(
+    dtype: str, tiny_folder: Folder
+) -> None:
+    """Frequencies of rotary positions keep their precision when weights are rounded."""
+    model = load_model(str(tiny_folder("llama")), dtype=dtype)
+    twin = untrained_copy(model, 0)
+    for mine, theirs in (
+        (model.network.named_parameters(), twin.network.named_parameters()),
+        (model.network.named_buffers(), twin.network.named_buffers()),
+    ):
+        assert {n: p.dtype for n, p in mine} == {n: p.dtype for n, p in theirs}
+    frequencies = [dict(m.network.named_buffers())["rotary_emb.inv_freq"] for m in (model, twin)]
+    assert torch.equal(*frequencies)
+
+
 @pytest.fixture(scope="module")
 def study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Study:
     file = treebank.write_trees(tmp_path_factory.mktemp("trees") / "trees.conllu")

@@ -17,7 +17,13 @@ from test_archive import refusal, unpacked
 
 from headbook.errors import StudyError
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256
-from headbook.site.archive import ARCHIVE_FOLDER, LOCAL_MODEL_NAME, anonymise, pack_site
+from headbook.site.archive import (
+    ARCHIVE_FOLDER,
+    LOCAL_ADAPTER_NAME,
+    LOCAL_MODEL_NAME,
+    anonymise,
+    pack_site,
+)
 from headbook.site.markup import values
 from headbook.study.study import Study
 from html_pages import tree
@@ -174,3 +180,27 @@ def test_the_name_of_a_public_model_stays(
     manifest = anonymise(replace(study, manifest=replace(study.manifest, model=model))).manifest
     assert (manifest.model.name, manifest.options["model"]) == (stays, stays)
     assert manifest.title == f"Attention heads of {stays}"
+
+
+@pytest.mark.parametrize(
+    ("revision", "stays"),
+    [
+        ("0" * 40, "bert-base-uncased + owner/lora"),
+        (f"sha256:{'0' * 64}", f"bert-base-uncased + {LOCAL_ADAPTER_NAME}"),
+    ],
+    ids=["hub", "folder"],
+)
+def test_the_name_of_an_adapter_stays_if_it_is_public(
+    small_site: Site, revision: str, stays: str
+) -> None:
+    study = small_site.study
+    model = replace(
+        study.manifest.model, name="bert-base-uncased + owner/lora", revision="1" * 40,
+        adapter="owner/lora (LORA, rank 8, active)", adapter_revision=revision,
+    )  # fmt: skip
+    options = {**study.manifest.options, "adapter": "owner/lora"}
+    named = replace(study, manifest=replace(study.manifest, model=model, options=options))
+    manifest = anonymise(named).manifest
+    assert (manifest.model.name, manifest.options["model"]) == (stays, stays)
+    assert manifest.model.adapter == f"{stays.partition(' + ')[2]} (LORA, rank 8, active)"
+    assert manifest.options["adapter"] is None

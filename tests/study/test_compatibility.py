@@ -11,8 +11,9 @@ import pytest
 
 from grouped_studies import ROWS, write_rows
 from headbook.analysis.accumulators import RatioSums
-from headbook.config import Config, flag
+from headbook.config import Config
 from headbook.errors import StudyError
+from headbook.option_values import flag
 from headbook.run.collect import collect
 from headbook.study.compatibility import FREE_OPTIONS
 from headbook.study.manifest import Check

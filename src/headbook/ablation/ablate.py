@@ -86,14 +86,7 @@ def ablate(
     weights_place = offload_place(config.offload)
     with isolated_random_state(config.seed), ExitStack() as stack:
         offload, corpus = stack.enter_context(weights_place), stack.enter_context(opened)
-        loaded = load_model(
-            config.model,
-            revision=config.revision,
-            device=config.device,
-            dtype=config.dtype,
-            tokenizer=config.tokenizer,
-            offload=offload,
-        )
+        loaded = load_model(config.model, device=config.device, offload=offload, **config.loading)
         limit = sequence_limit(loaded, config.max_length)
         corpus.shorten = partial(shorten_text, tokenizer=loaded.tokenizer, limit=limit)
         encoder = SentenceTokenizer(loaded, limit=limit, targets=Annotator.load(NO_ANNOTATOR))

@@ -11,6 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -150,18 +151,20 @@ def collect_pair(
     formats: tuple[str, str],
     progress: Progress,
     *,
+    adapters: tuple[str | None, str | None],
     trained: bool,
     floor: bool = True,
 ) -> "CollectedPair":
     """Collect the studies of both models, and the studies and drift that rate their differences."""
-    _check(inputs, config, *models)
+    for adapter in adapters:
+        _check(inputs, replace(config, adapter=adapter, merge_adapter=False), *models)
     _load_torch(config)
     from headbook.run.models import collect_pair as run  # noqa: PLC0415 - slow to import
 
     with tempfile.TemporaryDirectory() as folder:
         return run(
-            inputs, config, models=models, dtypes=formats, folder=Path(folder), trained=trained,
-            floor=floor, progress=progress,
+            inputs, config, models=models, dtypes=formats, folder=Path(folder), adapters=adapters,
+            trained=trained, floor=floor, progress=progress,
         )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ from headbook.cli.options import (
     SeveralStudies,
     SiteArgument,
     StudyArgument,
+    adapters_of,
     check_film_options,
     correspondence_of,
     floor_of,
@@ -62,10 +63,6 @@ if TYPE_CHECKING:
     from headbook.study.study import Study
 
 EXIT_DONE, EXIT_BUG, EXIT_WRONG_USE, EXIT_INCOMPLETE = 0, 1, 2, 3
-STOPPED_MESSAGE = "stopped; no partial output is left"  # true even if all output was written
-RESUMABLE_MESSAGE = (
-    "stopped; finished parts are kept, the same command goes on from there; --restart begins anew"
-)
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -210,6 +207,7 @@ def compare_command(
     *,
     models: tuple[str, str] | None,
     dtypes: tuple[str, str] | None,
+    adapters: tuple[str, str] | None,
     heads: str,
     rounded: Path | None,
     rounding_floor: str,
@@ -222,7 +220,7 @@ def compare_command(
     start = time.monotonic()
     config = _config(options)
     correspondence, formats = correspondence_of(heads), formats_of(dtypes)
-    floor = floor_of(rounding_floor)
+    floor, attached = floor_of(rounding_floor), adapters_of(adapters, models, config)
     actions.checked_out(config, arguments, OutputKind.SITE)
     actions.check_outside("--keep-studies", keep_studies, config.out)
     if models is None:
@@ -232,8 +230,9 @@ def compare_command(
     else:
         with actions.progress_of(config) as progress:
             pair = actions.collect_pair(
-                arguments, config, models, formats, progress, trained=trained_from, floor=floor
-            )
+                arguments, config, models, formats, progress, adapters=attached,
+                trained=trained_from, floor=floor,
+            )  # fmt: skip
         if keep_studies is not None:
             pair.a.save(keep_studies / "a", force=config.force)
             pair.b.save(keep_studies / "b", force=config.force)
@@ -322,7 +321,7 @@ def _resumable(out: Path) -> Iterator[Path]:
         yield work
     except (KeyboardInterrupt, typer.Abort):
         if {*work.rglob("*.part")} - earlier_parts:
-            _exit_with(RESUMABLE_MESSAGE, EXIT_WRONG_USE)
+            _exit_with(terminal.RESUMABLE, EXIT_WRONG_USE)
         raise
     from headbook.run.store import remove_store  # noqa: PLC0415 - it loads pandas
 
@@ -419,12 +418,12 @@ def main() -> None:
         text = str(format_message() if format_message else error).rstrip(".")
         _exit_with(f"{text}; see --help", EXIT_WRONG_USE)
     except (typer.Abort, KeyboardInterrupt):
-        _exit_with(STOPPED_MESSAGE, EXIT_WRONG_USE)
+        _exit_with(terminal.STOPPED, EXIT_WRONG_USE)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the last place that can explain a bug
         _exit_after(error)
     else:
         if signal_code:
-            _exit_with(STOPPED_MESSAGE, EXIT_WRONG_USE)
+            _exit_with(terminal.STOPPED, EXIT_WRONG_USE)
 
 
 def _exit_after(error: Exception | SystemExit) -> None:
@@ -434,8 +433,7 @@ def _exit_after(error: Exception | SystemExit) -> None:
         return
     if isinstance(error, SystemExit):
         raise error
-    fault = terminal.user_error(error)
-    if fault is not None:
+    if (fault := terminal.user_error(error)) is not None:
         _exit_with(str(fault), EXIT_WRONG_USE)
     if {"-v", "--verbose"} & set(sys.argv):
         traceback.print_exc()

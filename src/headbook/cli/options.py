@@ -10,9 +10,9 @@ from typing import Annotated, Any, get_origin
 import typer
 
 from headbook.cli.actions import WORDS, check_outside
-from headbook.config import Config, flag
+from headbook.config import Config
 from headbook.errors import ConfigError, StudyError
-from headbook.option_values import DTYPES
+from headbook.option_values import DTYPES, flag
 from headbook.output_folder import MANIFEST
 from headbook.schema import HeadCorrespondence
 
@@ -165,7 +165,9 @@ FIGURE_PARAMETERS = (
 )
 
 
-NOT_FOR_COMPARE = {"model", "dtype", "keep_study", "offload", "title", "section"} | RESUME_OPTIONS
+NOT_FOR_COMPARE = {
+    "model", "dtype", "adapter", "keep_study", "offload", "title", "section",
+} | RESUME_OPTIONS  # fmt: skip
 COMPARE_OPTIONS = tuple(name for name in BUILD_OPTIONS if name not in NOT_FOR_COMPARE)
 
 CompareArguments = Annotated[
@@ -187,6 +189,14 @@ ModelsOption = Annotated[
 DtypesOption = Annotated[
     tuple[str, str] | None,
     typer.Option("--dtypes", metavar="A B", help="Number format of the weights of each model."),
+]
+AdaptersOption = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        "--adapters",
+        metavar="A B",
+        help="Adapter of each model: a folder, a hub id, or none.",
+    ),
 ]
 HeadsOption = Annotated[
     str,
@@ -239,6 +249,7 @@ ROUNDED_PARAMETER = keyword("rounded", RoundedOption, None)
 COMPARE_PARAMETERS: tuple[Parameter, ...] = (
     keyword("models", ModelsOption, None),
     keyword("dtypes", DtypesOption, None),
+    keyword("adapters", AdaptersOption, None),
     keyword("heads", HeadsOption, "auto"),
     ROUNDED_PARAMETER,
     keyword("rounding_floor", FloorOption, "on"),
@@ -275,6 +286,22 @@ def formats_of(formats: tuple[str, str] | None) -> tuple[str, str]:
     return formats or ("float32", "float32")
 
 
+def adapters_of(
+    adapters: tuple[str, str] | None, models: tuple[str, str] | None, config: Config
+) -> tuple[str | None, str | None]:
+    """Return the adapter of each model, or None for ``none``.
+
+    Raises:
+        ConfigError: adapters without models, or nothing to merge.
+    """
+    if adapters is not None and models is None:
+        raise ConfigError("--adapters: got two adapters and no models; expected --models A B, too")
+    names = tuple(None if name == "none" else name for name in adapters or ("none", "none"))
+    if config.merge_adapter and names == (None, None):
+        raise ConfigError("--merge-adapter: got no adapter to merge; expected --adapters, too")
+    return names[0], names[1]
+
+
 def floor_of(name: str) -> bool:
     """Return whether rounding floors are requested.
 
@@ -297,7 +324,9 @@ def correspondence_of(name: str) -> HeadCorrespondence:
     return HeadCorrespondence(name)
 
 
-NOT_FOR_FILM = {"model", "revision", "keep_study", "processes", "section"} | RESUME_OPTIONS
+NOT_FOR_FILM = {
+    "model", "revision", "adapter", "merge_adapter", "keep_study", "processes", "section",
+} | RESUME_OPTIONS  # fmt: skip
 FILM_OPTIONS = tuple(name for name in BUILD_OPTIONS if name not in NOT_FOR_FILM)
 
 FilmArguments = Annotated[

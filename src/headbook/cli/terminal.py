@@ -106,6 +106,10 @@ class Display:
             self.message(f"{task.description}: {', '.join(text for text in state if text)}")
 
 
+STOPPED = "stopped; no partial output is left"  # true even if all output was written
+RESUMABLE = (
+    "stopped; finished parts are kept, the same command goes on from there; --restart begins anew"
+)
 MEMORY_ADVICE = (
     "expected more of it; lower --batch-tokens, --max-length, --sentence-pages or --exemplars, or "
     "give --processes 1; no partial output is left"

@@ -21,7 +21,7 @@ from headbook.model.block_match import (
     flat,
 )
 from headbook.model.load import Model
-from headbook.model.output_projection import OutputProjection, is_gated, is_linear, perturbed
+from headbook.model.output_projection import OutputProjection, is_gated, linear_maps, perturbed
 from headbook.model.probe import hidden_states_of, model_errors, varied_texts
 
 Place = tuple[str, int]  # stack and layer
@@ -133,9 +133,8 @@ def _find_gated(
             pending.clear()
 
     with ExitStack() as hooks:
-        for module in model.base_model.modules():
-            if is_linear(module):
-                hooks.callback(module.register_forward_hook(linear).remove)
+        for _, module in linear_maps(model.base_model):
+            hooks.callback(module.register_forward_hook(linear).remove)
         hooks.enter_context(attention_hook.observing(attention))
         hooks.enter_context(model_errors(model))
         hooks.enter_context(torch.inference_mode())
@@ -178,11 +177,12 @@ class _BlockObserver:
     def handles(self) -> list[Any]:
         """Register all hooks, and return their handles."""
         inside = {module for paths in self._paths.values() for module in paths}
+        maps = {module for _, module in linear_maps(self._model.base_model)}
         handles: list[Any] = []
         for module in self._model.base_model.modules():
             if module in inside:
                 handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
-            if is_linear(module):
+            if module in maps:
                 handles.append(module.register_forward_hook(self._linear))
             if module in inside:
                 handles.append(module.register_forward_hook(self._leave))

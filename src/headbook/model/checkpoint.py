@@ -16,15 +16,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import huggingface_hub
-from huggingface_hub.errors import CacheNotFound
+from huggingface_hub import get_token
+from huggingface_hub.constants import ENDPOINT, is_offline_mode
+from huggingface_hub.errors import (
+    CacheNotFound,
+    GatedRepoError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
 
 from headbook.errors import ModelError
+from headbook.model.loaders import PICKLED, weight_files
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256, demo_causal, demo_model, sha256
 
 if TYPE_CHECKING:
     from headbook.model.gguf import Gguf
 
 DEMO, DEMO_CAUSAL = "demo", "demo-causal"
+MODEL, ADAPTER = "model", "adapter"  # what names stand for, in messages
+UNAUTHORISED = {401, 403}
 GGUF = ".gguf"
 
 
@@ -33,12 +43,18 @@ def is_local(name: str) -> bool:
     return name in {DEMO, DEMO_CAUSAL} or os.path.exists(name)  # noqa: PTH110 - accepts any characters
 
 
-def check_name(name: str) -> None:
+def check_name(name: str, kind: str = MODEL) -> None:
     """Raise an error for a name that is neither a folder nor a file nor a valid hub id.
+
+    Args:
+        name: the name.
+        kind: `MODEL` or `ADAPTER`.
 
     Raises:
         ModelError: the name is not valid; the message says what is accepted.
     """
+    if kind == ADAPTER and name in {DEMO, DEMO_CAUSAL}:
+        raise ModelError(f"adapter '{name}': a model; expected the folder or hub id of an adapter")
     if is_local(name):
         return
     if Path(name).suffix.lower() == GGUF:
@@ -49,15 +65,59 @@ def check_name(name: str) -> None:
     try:
         validate_repo_id(name)
     except HFValidationError as error:
-        raise model_not_found(name, "no folder has this name, and no id is written so") from error
+        accepted = f"'{DEMO}', a local folder or file" if kind == MODEL else "a local folder"
+        raise ModelError(
+            f"{kind} '{name}': neither a folder nor a hub {kind} (no folder has this name, and no "
+            f"id is written so); expected {accepted} or a hub id"
+        ) from error
 
 
-def model_not_found(name: str, reason: str) -> ModelError:
-    """Return the error to raise if a model is not found."""
-    return ModelError(
-        f"model '{name}': neither a folder nor a hub model that can be reached ({reason}); "
-        f"expected '{DEMO}', a local folder or file or a hub id"
-    )
+LOGIN = "run hf auth login or set HF_TOKEN"
+
+
+def _not_downloaded(name: str, kind: str, revision: str | None, error: Exception) -> ModelError:
+    """Return the error to raise if a hub model cannot be downloaded: its cause and the next step.
+
+    Args:
+        name: hub id.
+        kind: `MODEL` or `ADAPTER`.
+        revision: requested revision.
+        error: error of the library that downloads.
+    """
+    address, response = f"{ENDPOINT}/{name}", _response(error)
+    status = 0 if response is None else response.status_code
+    message = "" if response is None else response.headers.get("X-Error-Message", "")
+    if isinstance(error, GatedRepoError):
+        reason = f"gated: its authors grant access at {address}; ask there, then {LOGIN}"
+    elif isinstance(error, RevisionNotFoundError):
+        reason = f"no revision {revision!r}; expected a branch, tag or commit of {address}"
+    elif isinstance(error, RepositoryNotFoundError) and (status == 404 or get_token() is None):
+        reason = f"not on the hub, or private; see {ENDPOINT}/models; for a private one {LOGIN}"
+    elif status in UNAUTHORISED:
+        reason = (
+            f"the hub refused the login ({message or status}); expected a valid token with read "
+            f"access to {address}: {LOGIN}"
+        )
+    elif is_offline_mode():
+        reason = (
+            "not in the cache, and HF_HUB_OFFLINE keeps off the network; unset it, or download "
+            f"once with hf download {name}, or give a local folder"
+        )
+    else:
+        why = f"status {status}" if status else type(error.__cause__ or error).__name__
+        reason = (
+            f"not in the cache, and {ENDPOINT} cannot be reached ({why}); check the network, or "
+            "give a local folder"
+        )
+    return ModelError(f"{kind} '{name}': {reason}")
+
+
+def _response(error: BaseException | None) -> Any:
+    """Return the hub's answer that an error or one of its causes holds, or None."""
+    if error is None:
+        return None
+    response = getattr(error, "response", None)
+    return _response(error.__cause__) if response is None else response
 
 
 MODULES_FILE, POOLING_FOLDER, CONFIG_FILE = "modules.json", "1_Pooling", "config.json"
@@ -93,6 +153,8 @@ def read_pooling(folder: Path) -> str:
 
 
 FILE_PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+CODE_PATTERN = "*.py"
+ADAPTER_CONFIG, ADAPTER_PATTERNS = "adapter_config.json", ["adapter_*"]
 
 
 @dataclass(frozen=True)
@@ -112,12 +174,13 @@ class ModelFiles:
     gguf: "Gguf | None" = None
 
 
-def find_model_files(name: str, revision: str | None) -> ModelFiles:
+def find_model_files(name: str, revision: str | None, *, code: bool = False) -> ModelFiles:
     """Find the files of a model, downloading them if necessary.
 
     Args:
         name: ``demo``, ``demo-causal``, a local folder, a GGUF file or a hub id.
         revision: branch, tag or commit of a hub model.
+        code: whether to download Python files of a hub model, too.
 
     Raises:
         ModelError: files are missing; the message says which and what to do.
@@ -132,14 +195,40 @@ def find_model_files(name: str, revision: str | None) -> ModelFiles:
         return _of_folder(path)
     if path.is_file():
         return _of_file(path)
-    downloaded = _downloaded(name, revision)
+    downloaded = _downloaded(name, revision, [*FILE_PATTERNS, *[CODE_PATTERN] * code])
     return ModelFiles(downloaded, name, downloaded.name)
 
 
+def find_adapter_files(name: str) -> ModelFiles:
+    """Find the files of an adapter, downloading them if necessary.
+
+    Args:
+        name: local folder or hub id.
+
+    Raises:
+        ModelError: the adapter cannot be found, or the folder holds none.
+    """
+    check_name(name, ADAPTER)
+    folder = Path(name)
+    is_folder = folder.exists()
+    if not is_folder:
+        folder = _downloaded(name, None, ADAPTER_PATTERNS, ADAPTER)
+    if not (folder / ADAPTER_CONFIG).is_file():
+        raise ModelError(
+            f"adapter '{name}': it has no {ADAPTER_CONFIG}; expected the folder or hub id of an "
+            "adapter that peft has saved"
+        )
+    if not is_folder:
+        return ModelFiles(folder, name, folder.name)
+    digests = map(sha256, sorted(folder.glob(ADAPTER_PATTERNS[0])))
+    digest = hashlib.sha256("".join(digests).encode()).hexdigest()
+    return ModelFiles(folder, folder.resolve().name, f"sha256:{digest}")
+
+
 def _of_folder(folder: Path) -> ModelFiles:
-    weight_files, gguf_files = (sorted(folder.glob(f"*{end}")) for end in (".safetensors", GGUF))
-    if weight_files or not gguf_files:
-        digest = hashlib.sha256("".join(map(sha256, weight_files)).encode()).hexdigest()
+    weights, gguf_files = weight_files(folder), sorted(folder.glob(f"*{GGUF}"))
+    if weights or not gguf_files:
+        digest = hashlib.sha256("".join(map(sha256, weights)).encode()).hexdigest()
         return ModelFiles(folder, folder.resolve().name, f"sha256:{digest}")
     if len(gguf_files) > 1:
         raise ModelError(
@@ -156,20 +245,29 @@ def _of_file(path: Path, name: str = "", digest: str = "") -> ModelFiles:
     return ModelFiles(path.parent, name or path.stem, f"sha256:{digest or sha256(path)}", gguf)
 
 
-def _downloaded(name: str, revision: str | None) -> Path:
+def _downloaded(name: str, revision: str | None, patterns: list[str], kind: str = MODEL) -> Path:
+    """Download files of a hub model or adapter, or find them in the cache, and return the folder.
+
+    Args:
+        name: hub id.
+        revision: branch, tag or commit; None for the main branch.
+        patterns: patterns of the files' names.
+        kind: `MODEL` or `ADAPTER`.
+    """
+    download = huggingface_hub.snapshot_download
+    errors: Any = huggingface_hub.errors  # one of them comes from another library
     try:
-        path = huggingface_hub.snapshot_download(
-            name, revision=revision, allow_patterns=FILE_PATTERNS, ignore_patterns=["*/*"]
+        path = Path(
+            download(name, revision=revision, allow_patterns=patterns, ignore_patterns=["*/*"])
         )
-        if (
-            Path(path) / MODULES_FILE
-        ).is_file():  # a sentence encoder, with its pooling in a folder
-            huggingface_hub.snapshot_download(
-                name, revision=revision, allow_patterns=[f"{POOLING_FOLDER}/{CONFIG_FILE}"]
-            )
-    except (OSError, ValueError) as error:
-        raise model_not_found(name, type(error).__name__) from error
-    return Path(path)
+        if kind == MODEL and not [*path.glob("*.safetensors")]:
+            download(name, revision=revision, allow_patterns=[PICKLED], ignore_patterns=["*/*"])
+        if (path / MODULES_FILE).is_file():  # a sentence encoder, with its pooling in a folder
+            pooling = f"{POOLING_FOLDER}/{CONFIG_FILE}"
+            download(name, revision=revision, allow_patterns=[pooling])
+    except (OSError, ValueError, errors.HTTPError) as error:
+        raise _not_downloaded(name, kind, revision, error) from error
+    return path
 
 
 def cached_commits(name: str) -> frozenset[str]:

@@ -3,6 +3,9 @@
 accelerate loads the weights of an offloaded module just before the module runs and removes them
 after. In between its parameters are shapes without numbers, so weights must be read with
 `read_parameter`.
+
+Weights of linear maps that are quantised or adapted are stored as packed numbers or as several
+parts. `read_weight` returns the weights that such a map has in effect.
 """
 
 import random
@@ -199,8 +202,87 @@ def read_parameter(module: Any, name: str = "weight") -> torch.Tensor | None:
     return loaded
 
 
+PLAIN_DTYPES = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
+LORA_MODULE = "peft.tuners.lora.layer"  # module of the maps with LoRA and without quantisation
+MAX_UNIT_VECTORS = 1024  # unit vectors that a map is applied to at a time
+
+
+def is_plain(module: Any) -> bool:
+    """Whether a module computes with its weight as stored: neither quantised nor adapted."""
+    weight: Any = getattr(module, "weight", None)
+    is_stored = type(weight) in {torch.Tensor, torch.nn.Parameter} and weight.dtype in PLAIN_DTYPES
+    return is_stored and not is_adapted(module)
+
+
+def is_adapted(module: Any) -> bool:
+    """Whether a module is a linear map with an adapter of peft."""
+    return hasattr(module, "base_layer") and hasattr(module, "active_adapters")
+
+
 def read_weight(module: Any) -> torch.Tensor:
-    """Return the weight of a module that has one, also if offloaded."""
-    weight = read_parameter(module)
-    assert weight is not None
-    return weight
+    """Return the weight of a module that has one, also if offloaded, quantised or adapted.
+
+    Returns:
+        The stored weight; for a quantised or adapted linear map the weight in effect, dequantised
+        and with its adapter. *Shape:* ``(out, in)`` for linear maps, also those of GPT-2 if
+        adapted.
+    """
+    if is_adapted(module):
+        weight = _with_lora(module)
+    elif is_plain(module):
+        weight = read_parameter(module)
+        assert weight is not None
+        return weight
+    else:
+        stored: Any = getattr(module, "weight", None)
+        is_torchao = type(stored).__module__.startswith("torchao")
+        weight = stored.dequantize() if is_torchao else None
+    return _applied_to_unit_vectors(module) if weight is None else weight
+
+
+def _with_lora(module: Any) -> torch.Tensor | None:
+    """Return the weight of a linear map plus its LoRA, or None for other adapters or maps.
+
+    Variants such as DoRA do more than add a product of two matrices.
+    """
+    base = module.get_base_layer()
+    is_lora = type(module).__module__ == LORA_MODULE and is_plain(base)
+    if not is_lora or getattr(module, "lora_variant", None) or module.merged:
+        return None
+    names = [name for name in module.active_adapters if name in module.lora_A]
+    weight: torch.Tensor = sum((module.get_delta_weight(name) for name in names), base.weight)
+    return weight.T if module.fan_in_fan_out else weight
+
+
+def read_bias(module: Any) -> torch.Tensor | None:
+    """Return the bias of a module, also if offloaded or adapted, or None without one."""
+    if not is_adapted(module):
+        return read_parameter(module, "bias")
+    with torch.no_grad():
+        bias: torch.Tensor = module.forward(_zeros(module))
+    return bias[0]
+
+
+def _zeros(module: Any, n: int = 1) -> torch.Tensor:
+    """Return vectors of zeros as inputs of a linear map. *Shape:* ``(n, in)``."""
+    stored = getattr(module, "weight", None)
+    if not isinstance(stored, torch.Tensor):
+        stored = next(iter((*module.parameters(), *module.buffers())))
+    dtype = stored.dtype if stored.dtype in PLAIN_DTYPES else torch.float32
+    return torch.zeros(n, module.in_features, dtype=dtype, device=stored.device)
+
+
+def _applied_to_unit_vectors(module: Any) -> torch.Tensor:
+    """Return the matrix of a linear map, ``(out, in)``, from its outputs for unit vectors.
+
+    Every library packs weights in its own way, but each of its modules can be applied. `forward` is
+    called instead of the module, so that no hook sees the call.
+    """
+    columns, n_inputs = [], module.in_features
+    with torch.no_grad():
+        bias = module.forward(_zeros(module))
+        for start in range(0, n_inputs, MAX_UNIT_VECTORS):
+            units = _zeros(module, min(MAX_UNIT_VECTORS, n_inputs - start))
+            units.diagonal(start).fill_(1)
+            columns.append(module.forward(units) - bias)
+    return torch.cat(columns).mT

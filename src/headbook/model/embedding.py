@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from headbook.model.architecture import Architecture
-from headbook.model.devices import read_parameter, read_weight
+from headbook.model.devices import read_bias, read_parameter, read_weight
 from headbook.model.forward import observe_states, run_forward
 from headbook.model.load import Model, text_config, word_embedding
 from headbook.model.vocabulary import LayerNormWeights, LinearWeights, VocabularyEmbeddings
@@ -187,7 +187,7 @@ def _through(model: Model, family: EmbeddingLayout | None) -> LinearWeights | No
     module: Any = dict(model.base_model.named_modules()).get(path) if path else None
     if module is None:
         return None
-    bias = read_parameter(module, "bias")
+    bias = read_bias(module)
     assert bias is not None
     return LinearWeights(read_weight(module), bias)
 

@@ -33,7 +33,7 @@ from headbook.analysis.arrays import Floats
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.load import Model
-from headbook.model.output_projection import is_linear, matrix
+from headbook.model.output_projection import linear_maps, matrix
 from headbook.model.probe import hidden_states_of, model_errors, varied_texts
 
 MAX_DIRECTION_ERROR = 0.02  # difference of unit vectors that rounding to half precision explains
@@ -101,9 +101,8 @@ def find_head_weights(
         model, [architecture.stacks[call.stack].crosses for call in architecture.calls]
     )
     with ExitStack() as hooks:
-        for name, module in model.base_model.named_modules():
-            if is_linear(module):
-                hooks.callback(module.register_forward_hook(observer.linear_hook(name)).remove)
+        for name, module in linear_maps(model.base_model):
+            hooks.callback(module.register_forward_hook(observer.linear_hook(name)).remove)
         hooks.enter_context(attention_hook.observing(observer.record_attention))
         hooks.enter_context(model_errors(model))
         hooks.enter_context(torch.inference_mode())

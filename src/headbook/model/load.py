@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from io import StringIO
@@ -16,9 +17,17 @@ from transformers.utils import logging
 
 from headbook.errors import ModelError, ResourceError, is_out_of_memory
 from headbook.model import attention_hook
-from headbook.model.checkpoint import ModelFiles, find_model_files, read_pooling
+from headbook.model.checkpoint import (
+    ModelFiles,
+    find_adapter_files,
+    find_model_files,
+    read_pooling,
+)
 from headbook.model.devices import OffloadPlace, isolated_random_state, pick_device, read_parameter
-from headbook.model.weights import check_folder, load_with_lm_head
+from headbook.model.gguf import Gguf
+from headbook.model.loaders.adapters import attach_adapter
+from headbook.model.loaders.quantization import NONE, quantization_of, stored_format
+from headbook.model.weights import check_folder, load_with_lm_head, stored_shapes
 
 SPACE_MARKS = ("\u2581", "\u0120")  # symbols of tokenizers for a space before a word
 REPLACEMENT_CHARACTER = "\ufffd"  # result of decoding a part of a character
@@ -60,6 +69,7 @@ DEFAULT_MAX_TOKENS = 512  # longest sequence by default; attention grows with it
 POSITION_TABLES = {"position_embeddings", "position_embedding", "embed_positions", "wpe"}
 MIN_UNLIMITED_TOKENS = 1_000_000  # a tokenizer without a limit gives an astronomical one
 
+REMOTE_MODULES = "transformers_modules"  # package of transformers for code of repositories
 REPORT_PARTS = ("missing", "unexpected")  # keys of transformers' loading report that are used
 
 
@@ -70,14 +80,32 @@ class WeightFacts:
     Attributes:
         missing: parameters that the checkpoint lacks; they are random.
         unexpected: parameters of the checkpoint that this model does not use.
-        stored: number formats of a GGUF file; empty for safetensors.
-        bits: bits of most weights of a quantised GGUF file; else 0.
+        stored: number formats of a GGUF file or of quantised weights; empty for others.
+        bits: bits of most weights of a quantised model; else 0.
+        adapter: name, method and use of an adapter; empty without one.
+        adapter_revision: commit of a hub adapter; hash of the files of a folder.
+        adapter_base: base model that the adapter names, if it is not the model's name.
+        remote_code: classes from the code of the model's repository.
     """
 
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
     stored: str = ""
     bits: int = 0
+    adapter: str = ""
+    adapter_revision: str = ""
+    adapter_base: str = ""
+    remote_code: tuple[str, ...] = ()
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what a user should know before the run, in words."""
+        if self.remote_code:
+            yield (
+                "--trust-remote-code: code of the model's repository runs on this machine "
+                f"({', '.join(self.remote_code)})"
+            )
+        if self.adapter_base:
+            yield f"--adapter: it fits, but was trained on '{self.adapter_base}'"
 
 
 @dataclass(frozen=True)
@@ -85,7 +113,7 @@ class Model:
     """A loaded model, in evaluation mode.
 
     Attributes:
-        name: hub id, or the name of a folder or file.
+        name: hub id, or the name of a folder or file; with `` + `` and the name of an adapter.
         revision: commit of a hub model; hash of the weights of a folder or file.
         network: the whole model, with its language-model head if the checkpoint has one (always
             for encoder-decoders).
@@ -143,6 +171,10 @@ def load_model(
     device: str = "auto",
     dtype: str = "float32",
     tokenizer: str | None = None,
+    adapter: str | None = None,
+    merge_adapter: bool = False,
+    quantization: str = NONE,
+    trust_remote_code: bool = False,
     verbose: bool = False,
     offload: OffloadPlace | None = None,
 ) -> Model:
@@ -150,11 +182,16 @@ def load_model(
 
     Args:
         name: ``demo``, ``demo-causal``, a local folder, a GGUF file or a hub id. Weights come from
-            safetensors or GGUF only, and no code of the model's repository is ever run.
+            safetensors, GGUF, or a ``pytorch_model.bin`` that holds nothing else.
         revision: branch, tag or commit of a hub model.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
         dtype: name of a torch floating-point type.
         tokenizer: folder or hub id of another tokenizer than the model's own.
+        adapter: folder or hub id of an adapter of peft.
+        merge_adapter: whether to merge the adapter into the weights, instead of running it beside
+            them.
+        quantization: ``none``, ``int8`` or ``int4``.
+        trust_remote_code: whether code of the model's repository may run.
         verbose: whether transformers may print its reports.
         offload: place for weights that do not fit on the device, which must exist as long as the
             model is used.
@@ -166,19 +203,26 @@ def load_model(
     attention_hook.register()
     device_found = pick_device(device)
     with _quiet(verbose):
-        files = find_model_files(name, revision)
+        files = find_model_files(name, revision, code=trust_remote_code)
         if files.gguf is None:
             check_folder(files.folder, files.name)
         with _explained(files.name, gguf=files.gguf is not None):
-            loaded_tokenizer = _tokenizer(files, tokenizer)
+            loaded_tokenizer = _tokenizer(files, tokenizer, trust_remote_code)
             network, weights, headless = _network(
-                files, getattr(torch, dtype), device_found, offload
+                files,
+                getattr(torch, dtype),
+                device_found,
+                offload,
+                quantization=quantization,
+                trusted=trust_remote_code,
             )
-            network.set_attn_implementation(attention_hook.NAME)  # stays "eager" if not supported
+        if adapter is not None:
+            files, weights = _with_adapter(network, files, weights, adapter, merge=merge_adapter)
+        network.set_attn_implementation(attention_hook.NAME)  # stays "eager" if not supported
     if tokenizer is not None:
         _check_ids(files.name, network, loaded_tokenizer)
     network.eval().requires_grad_(requires_grad=False)
-    if offload is None:
+    if offload is None and network.device != device_found:
         network.to(device_found)
     positions = _positions(network)
     return Model(
@@ -188,35 +232,82 @@ def load_model(
         tokenizer=loaded_tokenizer,
         max_length=_limit(positions, loaded_tokenizer),
         device=device_found,
-        weights=weights,
+        weights=replace(weights, remote_code=_remote_classes(network, loaded_tokenizer)),
         headless=headless,
         pooling=read_pooling(files.folder) if files.gguf is None else "",
         positions=positions if _has_position_table(network) else None,
     )
 
 
-def _tokenizer(files: ModelFiles, name: str | None) -> Any:
+def _with_adapter(
+    network: Any, files: ModelFiles, weights: WeightFacts, adapter: str, *, merge: bool
+) -> tuple[ModelFiles, WeightFacts]:
+    """Attach an adapter to a network; return the files under another name, and the facts."""
+    found = find_adapter_files(adapter)
+    for _ in stored_shapes(found.folder.glob("adapter_model*"), found.name):
+        pass  # damaged files, and files with more than weights, raise an error
+    attached = attach_adapter(network, found.folder, name=found.name, model=files.name, merge=merge)
+    base_names = {name.rpartition("/")[2].lower() for name in (attached.base, files.name)}
+    facts = replace(
+        weights,
+        unexpected=(*weights.unexpected, *attached.unused),
+        adapter=f"{found.name} ({attached.kind}, {'merged' if merge else 'active'})",
+        adapter_revision=found.revision,
+        adapter_base=attached.base if attached.base and len(base_names) > 1 else "",
+    )
+    return replace(files, name=f"{files.name} + {found.name}"), facts
+
+
+def _remote_classes(network: Any, tokenizer: Any) -> tuple[str, ...]:
+    """Return the names of classes that code of the model's repository defines."""
+    kinds = (type(network.config), type(network), type(tokenizer))
+    return tuple(kind.__name__ for kind in kinds if kind.__module__.startswith(REMOTE_MODULES))
+
+
+def _tokenizer(files: ModelFiles, name: str | None, trusted: bool) -> Any:
     if files.gguf is not None and name is None:
         return files.gguf.tokenizer()
-    return AutoTokenizer.from_pretrained(name or files.folder, trust_remote_code=False)
+    return AutoTokenizer.from_pretrained(name or files.folder, trust_remote_code=trusted)
 
 
 def _network(
-    files: ModelFiles, dtype: torch.dtype, device: torch.device, offload: OffloadPlace | None
+    files: ModelFiles,
+    dtype: torch.dtype,
+    device: torch.device,
+    offload: OffloadPlace | None,
+    *,
+    quantization: str,
+    trusted: bool,
 ) -> tuple[Any, WeightFacts, str]:
     """Return the network, facts about its weights, and why there is no language-model head."""
     gguf = files.gguf
     if gguf is None:
-        config = AutoConfig.from_pretrained(files.folder, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(files.folder, trust_remote_code=trusted)
         network, report, headless = load_with_lm_head(
-            files.folder, config, dtype, place=device, offload=offload
+            files.folder,
+            config,
+            dtype,
+            place=device,
+            offload=offload,
+            quantization=quantization,
+            trust_remote_code=trusted,
         )
         missing, unexpected = (tuple(sorted(report[f"{part}_keys"])) for part in REPORT_PARTS)
-        return network, WeightFacts(missing, unexpected), headless
+        return network, WeightFacts(missing, unexpected, *stored_format(network.config)), headless
+    if quantization != NONE:
+        raise ModelError(
+            f"model '{files.name}': a GGUF file stores its own number format; expected no "
+            f"--quantization, got {quantization}"
+        )
     if offload is not None:
         raise ModelError(f"model '{files.name}': GGUF files are read whole; use --offload off")
+    return _gguf_network(gguf, dtype)
+
+
+def _gguf_network(gguf: Gguf, dtype: torch.dtype) -> tuple[Any, WeightFacts, str]:
+    """Return the network of a GGUF file, facts about its weights, and why there is no head."""
     network, report, headless = load_with_lm_head(
-        files.folder, gguf.configuration(), dtype, gguf.path.name
+        gguf.path.parent, gguf.configuration(), dtype, gguf.path.name
     )
     if report["mismatched_keys"]:
         raise ValueError(
@@ -253,11 +344,17 @@ def word_embedding(network: Any) -> torch.Tensor | None:
 def untrained_copy(model: Model, seed: int) -> Model:
     """Return the architecture with random weights, as its authors' code initialises them."""
     loader: Any = AutoModelForSeq2SeqLM if model.config.is_encoder_decoder else AutoModel
+    config, trusted = deepcopy(model.config), bool(model.weights.remote_code)
+    if quantization_of(config):  # random weights are not quantised
+        del config.quantization_config
     with isolated_random_state(seed):  # weights are initialised on the CPU
-        network = loader.from_config(model.config, attn_implementation="eager")
+        network = loader.from_config(
+            config, attn_implementation="eager", trust_remote_code=trusted,
+            dtype=model.network.dtype,  # casting it later would round rotary frequencies as well
+        )  # fmt: skip
     network.set_attn_implementation(attention_hook.NAME)
     network.eval().requires_grad_(requires_grad=False)
-    network = network.to(model.device, model.network.dtype)
+    network = network.to(model.device)
     return replace(model, network=network, headless="its weights are random")
 
 
@@ -274,6 +371,11 @@ def _explained(name: str, *, gguf: bool) -> Iterator[None]:
             raise ResourceError(
                 f"model '{name}': out of memory while it is loaded; expected more of it; --dtype "
                 "bfloat16 takes half of it, --offload auto leaves layers on the disk"
+            ) from error
+        if "trust_remote_code" in str(error):
+            raise ModelError(
+                f"model '{name}': it needs code of its repository, which can do anything on this "
+                "machine; read that code, and add --trust-remote-code to run it"
             ) from error
         lines = (str(error).strip() or type(error).__name__).splitlines()
         kept_lines = lines if isinstance(error, StrictDataclassError) else lines[:1]

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers.pytorch_utils import Conv1D
 
-from headbook.model.devices import read_parameter, read_weight
+from headbook.model.devices import is_adapted, is_plain, read_bias, read_weight
 
 MIN_PERTURBATION, MAX_PERTURBATION = 0.5, 2.0  # range of random factors: large, no change of sign
 TOLERANCE_ROUNDINGS = 16  # roundings by which factors may differ from exact multiples
@@ -96,21 +96,37 @@ WeightedNormBlocks = Iterator[tuple[int, torch.Tensor]]  # first query of a bloc
 
 
 def matrix(module: Any) -> torch.Tensor:
-    """Return the weight of a linear map. *Shape:* ``(out, in)``."""
+    """Return the weight of a linear map, dequantised and with its adapter. *Shape:* ``(out, in)``.
+
+    The weight of the class of GPT-2 is stored transposed.
+    """
     weight = read_weight(module).detach()
-    return weight.T if isinstance(module, Conv1D) else weight  # GPT-2's is transposed
+    return weight.T if isinstance(module, Conv1D) else weight
 
 
 def is_linear(module: torch.nn.Module) -> bool:
-    """Whether a module is a linear map whose weight is stored as numbers, not packed.
+    """Whether a module is a linear map whose weight can be read.
 
-    Some families have their own class (I-BERT), which returns more than a tensor.
+    Some families have their own class (I-BERT), which returns more than a tensor. The weight of a
+    quantised map has any shape; only maps of subclasses of `torch.nn.Linear` are known to be such.
     """
-    if isinstance(module, Conv1D):
+    if is_adapted(module):
+        return is_linear(module.get_base_layer())  # type: ignore[operator]
+    is_quantized = isinstance(module, torch.nn.Linear) and not is_plain(module)
+    if is_quantized or isinstance(module, Conv1D):
         return True
     weight = getattr(module, "weight", None)
     sizes = (getattr(module, "out_features", None), getattr(module, "in_features", None))
     return isinstance(weight, torch.Tensor) and weight.shape == sizes and weight.is_floating_point()
+
+
+def linear_maps(network: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield the linear maps of a network with their names, without the parts of adapted maps."""
+    outer = "\n"
+    for name, module in network.named_modules():
+        if not name.startswith(outer) and is_linear(module):
+            outer = f"{name}."
+            yield name, module
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +154,7 @@ class OutputProjection:
     @property
     def bias(self) -> torch.Tensor | float:
         """Bias of the module. *Shape:* ``(output width,)``; 0 without one."""
-        bias = read_parameter(self.module, "bias")
+        bias = read_bias(self.module)
         return 0.0 if bias is None else bias
 
     def project(self, heads: torch.Tensor) -> torch.Tensor:

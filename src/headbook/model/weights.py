@@ -13,7 +13,10 @@ network has to fit into memory.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+import pickle
+import re
+import zipfile
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,8 @@ from transformers import (
 
 from headbook.errors import ModelError
 from headbook.model.devices import OffloadPlace, device_map
+from headbook.model.loaders import weight_files
+from headbook.model.loaders.quantization import NONE, quantization_options
 from headbook.schema import TEXT_CLASSIFIER, TOKEN_CLASSIFIER
 
 CONFIG_FILE = "config.json"
@@ -50,6 +55,7 @@ HEAD_FIELDS = {
     "decoder_attention_heads",
 }  # fmt: skip
 WIDTH_FIELDS = {"hidden_size", "d_model", "n_embd", "dim", "vocab_size"}
+FOREIGN_CODE = re.compile(r"GLOBAL ([\w.]+)")  # in torch's message about code in a file
 # Layers that a configuration may claim even if there are fewer tensors: layers may share their
 # weights, as those of ALBERT do, and no model has as many.
 MAX_SHARED_LAYERS = 256
@@ -59,8 +65,8 @@ def check_folder(folder: Path, name: str) -> None:
     """Check that configuration and weights fit together, and that no file is cut off.
 
     Args:
-        folder: folder with ``config.json`` and safetensors weights; transformers reports missing
-            files.
+        folder: folder with ``config.json`` and weights as safetensors or ``pytorch_model.bin``;
+            transformers reports missing files.
         name: name of the model, for messages.
 
     Raises:
@@ -68,10 +74,9 @@ def check_folder(folder: Path, name: str) -> None:
     """
     config = _configuration(folder / CONFIG_FILE, name)
     tensors, largest = 0, 0
-    for file in sorted(folder.glob("*.safetensors")):
-        for shape in _shapes(file, name):
-            tensors += 1
-            largest = max(largest, *shape, 0)
+    for shape in stored_shapes(weight_files(folder), name):
+        tensors += 1
+        largest = max(largest, *shape, 0)
     largest_allowed = {
         **dict.fromkeys(LAYER_FIELDS, max(tensors, MAX_SHARED_LAYERS)),
         **dict.fromkeys(HEAD_FIELDS | WIDTH_FIELDS, largest),
@@ -144,6 +149,16 @@ def _sizes(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
+def stored_shapes(files: Iterable[Path], name: str) -> Iterator[list[int]]:
+    """Yield the shapes of all tensors of weight files, safetensors or ``.bin``.
+
+    Raises:
+        ModelError: a file is damaged, or a ``.bin`` holds more than weights.
+    """
+    for file in files:
+        yield from (_shapes if file.suffix == ".safetensors" else _pickled_shapes)(file, name)
+
+
 def _shapes(file: Path, name: str) -> Iterator[list[int]]:
     """Yield the shapes of all tensors of a file, read from its header."""
     try:
@@ -151,11 +166,46 @@ def _shapes(file: Path, name: str) -> Iterator[list[int]]:
             for tensor in [*opened.keys()]:
                 yield opened.get_slice(tensor).get_shape()
     except (SafetensorError, OSError) as error:
-        first_line = str(error).splitlines()[0]
-        raise ModelError(
-            f"model '{name}': {file.name}: cut off, damaged or no safetensors file "
-            f"({first_line}); get it again"
-        ) from error
+        raise _damaged(file, name, "a safetensors file", error) from error
+
+
+def _pickled_shapes(file: Path, name: str) -> Iterator[list[int]]:
+    """Yield the shapes of all tensors of a file of `torch.save`, without running its code."""
+    try:
+        content = torch.load(
+            file, weights_only=True, map_location="meta", mmap=zipfile.is_zipfile(file)
+        )
+    except pickle.UnpicklingError as error:
+        code = FOREIGN_CODE.search(str(error))
+        if code is None:
+            raise _damaged(file, name, "a torch.save file", error) from error
+        raise _more_than_weights(file, name, f"code ({code[1]}), which is not run") from error
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise _damaged(file, name, "a torch.save file", error) from error
+    if not isinstance(content, dict):
+        raise _more_than_weights(file, name, f"a value of type {type(content).__name__}")
+    for key, tensor in content.items():
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise _more_than_weights(file, name, f"a value of type {kind} under {key!r:.80}")
+        yield [*tensor.shape]
+
+
+def _more_than_weights(file: Path, name: str, found: str) -> ModelError:
+    """Return the error to raise if a file of `torch.save` holds something that is no weight."""
+    return ModelError(
+        f"model '{name}': {file.name}: holds {found}; expected named tensors alone; if you trust "
+        "its author, convert it with safetensors.torch.save_file to model.safetensors "
+        "(docs/models.md has the lines)"
+    )
+
+
+def _damaged(file: Path, name: str, expected: str, error: Exception) -> ModelError:
+    first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return ModelError(
+        f"model '{name}': {file.name}: cut off, damaged or not {expected} ({first_line}); get it "
+        "again"
+    )
 
 
 def load_with_lm_head(
@@ -166,6 +216,8 @@ def load_with_lm_head(
     *,
     place: torch.device | None = None,
     offload: OffloadPlace | None = None,
+    quantization: str = NONE,
+    trust_remote_code: bool = False,
 ) -> tuple[Any, dict[str, Any], str]:
     """Load a network with its language-model head, or without a head that the checkpoint lacks.
 
@@ -179,6 +231,8 @@ def load_with_lm_head(
         gguf: name of the GGUF file in the folder; None for safetensors.
         place: device that layers run on; used only with ``offload``.
         offload: place for weights that do not fit on the device; None to load all into memory.
+        quantization: ``none``, ``int8`` or ``int4``.
+        trust_remote_code: whether code of the model's repository may run.
 
     Returns:
         Network, loading report, and the reason why there is no head, or "".
@@ -187,9 +241,15 @@ def load_with_lm_head(
     options = {"experts_implementation": "eager"} if dtype is torch.float64 else {}
     # Mismatched sizes are ignored here, because the caller reports them in a clearer message.
     gguf_options = {"gguf_file": gguf, "ignore_mismatched_sizes": True}
-    weights = {"use_safetensors": True} if gguf is None else gguf_options
+    is_pickled = bool(files := weight_files(folder)) and files[0].suffix != ".safetensors"
+    weights = {"use_safetensors": not is_pickled} if gguf is None else gguf_options
+    trusted = {"trust_remote_code": trust_remote_code}
 
     def placement(loader: Any) -> dict[str, Any]:
+        if quantization != NONE and place is not None:
+            with torch.device("meta"):
+                empty = loader.from_config(config, **trusted)
+            return quantization_options(quantization, folder.name, empty, place, dtype)
         if offload is None or place is None:
             return {}
         return device_map(offload, folder.name, loader, config, place)
@@ -200,8 +260,8 @@ def load_with_lm_head(
             config=config,
             dtype=dtype,
             attn_implementation="eager",
-            trust_remote_code=False,
             output_loading_info=True,
+            **trusted,
             **weights,
             **options,
             **placement(loader),
@@ -216,6 +276,8 @@ def load_with_lm_head(
             kind = type(network).__name__
             return network, report, f"the checkpoint has a classification head ({kind})"
     loader = _head_loader(config)
+    if loader is None and trust_remote_code:
+        loader = _remote_head_loader(config)
     if loader is None:
         return *load(AutoModel), f"'{config.model_type}' has no language-model head"
     network, report = load(loader)
@@ -236,6 +298,13 @@ def _head_loader(config: Any) -> Any:
     # Multimodal models, whose text model runs on text alone.
     has_images = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
     return AutoModelForImageTextToText if has_images else None
+
+
+def _remote_head_loader(config: Any) -> Any:
+    """Return transformers' class for a model whose repository has code with a head, or None."""
+    code = getattr(config, "auto_map", None) or {}
+    loaders = (AutoModelForSeq2SeqLM, AutoModelForMaskedLM, AutoModelForCausalLM)
+    return next((loader for loader in loaders if loader.__name__ in code), None)
 
 
 CLASSIFIERS = {
@@ -287,8 +356,14 @@ ROUNDED_DTYPE = torch.bfloat16  # number format to which weights are rounded
 
 
 def can_round(network: torch.nn.Module) -> bool:
-    """Whether all weights are in memory, since offloaded weights arrive too late to be rounded."""
-    return not any(parameter.is_meta for parameter in network.parameters())
+    """Whether all weights are in memory and none is quantised.
+
+    Offloaded weights arrive too late to be rounded, and quantised ones are rounded already.
+    """
+    return not any(
+        parameter.is_meta or type(parameter) is not torch.nn.Parameter
+        for parameter in network.parameters()
+    )
 
 
 @contextmanager

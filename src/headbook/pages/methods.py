@@ -167,7 +167,12 @@ def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "Parameters", f"{model.parameters:,}"
     yield "Numbers", f"{model.dtype} on {model.device}"
     if model.stored:
-        yield "Weights", model.stored + (", dequantised" if model.bits else "")
+        dequantised = model.bits and model.stored.startswith("GGUF")
+        yield "Weights", model.stored + (", dequantised" if dequantised else "")
+    if model.adapter:
+        yield "Adapter", f"{model.adapter}, {model.adapter_revision}"
+    if model.remote_code:
+        yield "Code", f"of the model's repository, trusted: {', '.join(model.remote_code)}"
     yield "Attention", model.attention
     yield "Tokenizer", f"{model.tokenizer} ({model.tokenizer_sha256[:19]}…)"
     yield "Special tokens", model.special_tokens or "none"

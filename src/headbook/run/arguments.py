@@ -10,7 +10,7 @@ from headbook.config import Config
 from headbook.errors import ConfigError, ModelError
 from headbook.inputs.sources import STDIN, input_file
 from headbook.metrics import chosen_metrics
-from headbook.model.checkpoint import check_name, is_local
+from headbook.model.checkpoint import ADAPTER, check_name, is_local
 from headbook.option_values import creation_date
 
 
@@ -38,7 +38,7 @@ def check_arguments(inputs: Sequence[str], config: Config, *models: str) -> None
     Raises:
         ConfigError: an option has a wrong value.
         InputError: an input cannot be read.
-        ModelError: a name is neither a folder, a file nor a hub id.
+        ModelError: a name of a model or adapter is neither a folder, a file nor a hub id.
     """
     chosen_metrics(config.metrics)
     piped = config.notes is not None and config.notes.is_fifo()  # is read once, by the run
@@ -53,6 +53,10 @@ def check_arguments(inputs: Sequence[str], config: Config, *models: str) -> None
         input_file(name)
     for name in models:
         check_name(name)
+    if config.adapter is not None:
+        check_name(config.adapter, ADAPTER)
+    elif config.merge_adapter:
+        raise ConfigError("--merge-adapter: got no adapter to merge; expected --adapter, too")
 
 
 UNSAFE_CHARACTERS = re.compile(r"[^\w.\-]+")  # characters that are replaced in names of folders

@@ -95,12 +95,13 @@ def make_manifest(
     )
 
 
-def _resolved_options(run: Run) -> dict[str, str]:
+def _resolved_options(run: Run) -> dict[str, str | None]:
     """Return the values that options were resolved to; a path is replaced by its last part."""
     encoder = run.sentences.encoder
     rarities = {side: rarity.name for side, rarity in encoder.rarities.items()}
     resolved = {
         "model": run.model.name,
+        "adapter": run.model.weights.adapter.rpartition(" (")[0] or None,
         "annotator": run.sentences.annotator.name,
         "target_annotator": encoder.targets.name,
         "device": run.model.device.type,
@@ -181,4 +182,8 @@ def _model_facts(run: Run) -> ModelFacts:
         bits=model.weights.bits,
         pooling=model.pooling,
         width=int(getattr(model.config, "hidden_size", 0)),
+        adapter=model.weights.adapter,
+        adapter_revision=model.weights.adapter_revision,
+        adapter_base=model.weights.adapter_base,
+        remote_code=model.weights.remote_code,
     )

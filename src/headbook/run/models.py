@@ -192,6 +192,7 @@ def collect_pair(
     models: tuple[str, str],
     dtypes: tuple[str, str],
     folder: Path,
+    adapters: tuple[str | None, str | None] = (None, None),
     trained: bool = False,
     floor: bool = True,
     progress: Progress | None = None,
@@ -200,10 +201,11 @@ def collect_pair(
 
     Args:
         inputs: files, folders and ids of datasets.
-        config: options; model and number format are replaced.
+        config: options; model, number format and adapter are replaced.
         models: names as for `headbook.collect`; the second may be `UNTRAINED`.
         dtypes: number formats of the models' weights.
         folder: empty folder for the weights of untrained models.
+        adapters: adapter of each model, or None.
         trained: whether the second model was trained from the first.
         floor: whether the first model is run twice more, for rounding floors.
         progress: reporter of the runs' progress.
@@ -211,84 +213,74 @@ def collect_pair(
     second_name = models[1]
     if second_name == UNTRAINED:
         second_name = str(write_untrained(models[0], config, folder))
-    study_a, study_b = (
-        collect(inputs, _with_model(config, model, dtype), progress=progress)
-        for model, dtype in zip((models[0], second_name), dtypes, strict=True)
+    config_a, config_b = (
+        _with_model(config, model, dtype, adapter)
+        for model, dtype, adapter in zip((models[0], second_name), dtypes, adapters, strict=True)
     )
+    study_a, study_b = (collect(inputs, each, progress=progress) for each in (config_a, config_b))
     rounded = null = None
     if dtypes[0] != ROUNDED_DTYPE:
-        rounded = collect_maps(inputs, config, models[0], ROUNDED_DTYPE, progress)
+        rounded = collect_maps(inputs, replace(config_a, dtype=ROUNDED_DTYPE), progress)
     if models[1] != UNTRAINED:
         untrained_name = str(write_untrained(second_name, config, folder))
-        null = collect_maps(inputs, config, untrained_name, dtypes[1], progress)
-    drift = model_drift(study_a, study_b, (models[0], second_name), config, trained=trained)
+        null = collect_maps(inputs, _with_model(config, untrained_name, dtypes[1]), progress)
+    drift = model_drift(study_a, study_b, (config_a, config_b), trained=trained)
     twice = None
     if floor and pair_studies(study_a, study_b).same_heads:
-        twice = collect_twice(inputs, config, models[0], dtypes[0], progress)
+        twice = collect_twice(inputs, config_a, progress)
     return CollectedPair(study_a, study_b, rounded, null, drift, twice)
 
 
 def collect_twice(
-    inputs: Sequence[str | Path],
-    config: Config,
-    model: str,
-    dtype: str,
-    progress: Progress | None = None,
+    inputs: Sequence[str | Path], config: Config, progress: Progress | None = None
 ) -> tuple[Study, Study]:
     """Run a model in its number format and in bfloat16 on up to `FLOOR_SENTENCES` sentences.
 
     A model in bfloat16 is run in float32 instead: the difference is the same rounding.
     """
-    config = replace(config, model=model, sentence_pages="0", control="none", exemplars=1)
+    config = replace(config, sentence_pages="0", control="none", exemplars=1)
     if config.limit is not None:
         config = replace(config, limit=min(config.limit, FLOOR_SENTENCES))
     else:
         config = replace(config, sample=min(config.sample or FLOOR_SENTENCES, FLOOR_SENTENCES))
-    other_dtype = ROUNDED_DTYPE if dtype != ROUNDED_DTYPE else EXACT_DTYPE
+    other_dtype = ROUNDED_DTYPE if config.dtype != ROUNDED_DTYPE else EXACT_DTYPE
     exact, rounded = (
         collect(inputs, replace(config, dtype=number_format), progress=progress)
-        for number_format in (dtype, other_dtype)
+        for number_format in (config.dtype, other_dtype)
     )
     return exact, rounded
 
 
 def model_drift(
-    study_a: Study, study_b: Study, models: tuple[str, str], config: Config, *, trained: bool
+    study_a: Study, study_b: Study, configs: tuple[Config, Config], *, trained: bool
 ) -> ModelDrift:
     """Measure the drift between two models; it is empty for models of different shapes.
 
     Args:
         study_a: study of the first model.
         study_b: study of the second model.
-        models: names of the models.
-        config: options that both models are loaded with.
+        configs: options that each model is loaded with.
         trained: whether the second model was trained from the first, so that outputs compare.
     """
     pair = pair_studies(study_a, study_b)
     if not pair.same_heads:
         return ModelDrift()
-    dtypes = [study.manifest.model.dtype for study in (study_a, study_b)]
-    first_model = _load_model(models[0], dtypes[0], config)
+    config_a, config_b = configs
+    first_model = _load_model(config_a)
     sentences = [a for a, b in pair.mapped() if same_ids(a, b)] if trained else []
-    drift = _measure_drift(first_model, _load_model(models[1], dtypes[1], config), sentences)
-    if dtypes[0] == ROUNDED_DTYPE:
+    drift = _measure_drift(first_model, _load_model(config_b), sentences)
+    if config_a.dtype == ROUNDED_DTYPE:
         return drift
-    rounded_model = _load_model(models[0], ROUNDED_DTYPE, config)
+    rounded_model = _load_model(replace(config_a, dtype=ROUNDED_DTYPE))
     return replace(drift, floor=_measure_drift(first_model, rounded_model, sentences))
 
 
 LoadedModel = tuple[Model, Architecture]
 
 
-def _load_model(name: str, dtype: str, config: Config) -> LoadedModel:
+def _load_model(config: Config) -> LoadedModel:
     """Load a model and probe its architecture."""
-    model = load_model(
-        name,
-        revision=config.revision,
-        device=config.device,
-        dtype=dtype,
-        tokenizer=config.tokenizer,
-    )
+    model = load_model(config.model, device=config.device, **config.loading)
     encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
     return model, verify_attention(model, probe_architecture(model), probe_texts(encoder))
 
@@ -311,33 +303,36 @@ def _measure_drift(
     )
 
 
-def _with_model(config: Config, model: str, dtype: str) -> Config:
+def _with_model(config: Config, model: str, dtype: str, adapter: str | None = None) -> Config:
     """Return the options of one of two models; only hub models have a revision."""
-    revision = None if is_local(model) else config.revision
-    return replace(config, model=model, dtype=dtype, revision=revision)
+    return replace(
+        config,
+        model=model,
+        dtype=dtype,
+        revision=None if is_local(model) else config.revision,
+        adapter=adapter,
+        merge_adapter=config.merge_adapter and adapter is not None,
+    )
 
 
 def collect_maps(
-    inputs: Sequence[str | Path],
-    config: Config,
-    model: str,
-    dtype: str,
-    progress: Progress | None = None,
+    inputs: Sequence[str | Path], config: Config, progress: Progress | None = None
 ) -> Study:
     """Return a study with little more than maps, for the effect of rounding or random weights."""
     few_metrics = replace(
-        _with_model(config, model, dtype),
-        metrics=MAPS_METRIC,
-        importance="off",
-        sentence_pages="0",
-        control="none",
+        config, metrics=MAPS_METRIC, importance="off", sentence_pages="0", control="none"
     )
     return collect(inputs, few_metrics, progress=progress)
 
 
 def write_untrained(name: str, config: Config, folder: Path) -> Path:
     """Write a model with the architecture of another and random weights to a new folder."""
-    model = load_model(name, revision=config.revision, tokenizer=config.tokenizer)
+    model = load_model(
+        name,
+        revision=None if is_local(name) else config.revision,
+        tokenizer=config.tokenizer,
+        trust_remote_code=config.trust_remote_code,
+    )
     model_folder = folder / f"{model.name.rpartition('/')[2]}-{UNTRAINED}"
     untrained_copy(model, config.seed).network.save_pretrained(model_folder)
     model.tokenizer.save_pretrained(model_folder)

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from headbook import __version__
-from headbook.config import Config, flag
+from headbook.config import Config
 from headbook.errors import ModelError
 from headbook.inputs import Corpus, InputLayout, Selection, open_corpus
 from headbook.memory import longest_text, map_memory
@@ -23,6 +23,7 @@ from headbook.model.devices import isolated_random_state, offload_place
 from headbook.model.load import Model, load_model, untrained_copy
 from headbook.model.packing import Passages, pack_sentences
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts, sequence_limit, shorten_text
+from headbook.option_values import flag
 from headbook.output_folder import temporary_folder
 from headbook.passes.model_checks import verify_attention
 from headbook.progress import NestedProgress, Progress
@@ -191,13 +192,12 @@ def open_run(inputs: Sequence[str], config: Config, progress: Progress) -> Itera
         facets = find_facets(corpus, config.facet, config.pair_member)
         model = load_model(
             config.model,
-            revision=config.revision,
             device=device,
-            dtype=config.dtype,
-            tokenizer=config.tokenizer,
-            verbose=config.verbose,
             offload=stack.enter_context(offload_place(config.offload)),
+            **config.loading,
         )
+        for warning in model.weights.warnings():
+            progress.message(f"warning: {warning}")
         limit = sequence_limit(model, config.max_length)
         corpus.shorten = partial(shorten_text, tokenizer=model.tokenizer, limit=limit)
         texts: Corpus | Passages = corpus
@@ -298,6 +298,7 @@ def run_plan(run: Run) -> dict[str, str]:
     plan = {
         "input": run.shards.digest,
         "model revision": run.model.revision,
+        "adapter revision": run.model.weights.adapter_revision,
         "device": run.model.device.type,
         "version": f"{__version__} ({_code_hash()})",
         **{name: importlib.metadata.version(name) for name in LIBRARIES},

@@ -28,7 +28,7 @@ from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import StoredSentence
 from headbook.study.study import Study
 
-LOCAL_MODEL_NAME = "a local model"
+LOCAL_MODEL_NAME, LOCAL_ADAPTER_NAME = "a local model", "a local adapter"
 FOLDER_REVISION = "sha256:"  # prefix of the revisions of models from a folder, not the hub
 DEMO_REVISIONS = {f"{FOLDER_REVISION}{digest}" for digest in (DEMO_SHA256, DEMO_CAUSAL_SHA256)}
 LINK_OR_ADDRESS = re.compile(r"://|www\.|@")  # web and mail addresses, and names of users
@@ -65,7 +65,15 @@ def identifying_left(study: Study) -> Iterator[str]:
 def _anonymous_manifest(manifest: Manifest) -> Manifest:
     model = manifest.model
     local = model.revision.startswith(FOLDER_REVISION) and model.revision not in DEMO_REVISIONS
-    name = LOCAL_MODEL_NAME if local else model.name
+    name, _, adapter = model.name.rpartition(" + ") if model.adapter else (model.name, "", "")
+    name, hidden = LOCAL_MODEL_NAME if local else name, model
+    if adapter:
+        kept = adapter
+        if model.adapter_revision.startswith(FOLDER_REVISION):
+            kept = LOCAL_ADAPTER_NAME
+            facts = model.adapter.replace(adapter, kept, 1)
+            hidden = replace(model, adapter=facts, adapter_base="")
+        name = f"{name} + {kept}"
     return replace(
         manifest,
         created="",
@@ -75,8 +83,14 @@ def _anonymous_manifest(manifest: Manifest) -> Manifest:
         page_notes={},
         sections=(),
         packages=dict.fromkeys(manifest.packages, "a package"),
-        options={**manifest.options, "title": None, "model": name, "tokenizer": None},
-        model=replace(model, name=name),
+        options={
+            **manifest.options,
+            "title": None,
+            "model": name,
+            "tokenizer": None,
+            "adapter": None,
+        },
+        model=replace(hidden, name=name),
         inputs=tuple(
             replace(file, name=f"input-{number}{ending(file.name)}")
             for number, file in enumerate(manifest.inputs, 1)

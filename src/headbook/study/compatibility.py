@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headbook.config import Config, flag
+from headbook.config import Config
 from headbook.errors import StudyError
 from headbook.metrics import all_metrics
+from headbook.option_values import flag
 from headbook.schema import DIRECTIONS
 from headbook.study.corpus_sums import CorpusSums, HeadTable
 from headbook.study.manifest import Manifest
@@ -21,6 +22,10 @@ FREE_OPTIONS = {  # options that may differ between two studies, with the reason
     "title": "it is text for people",
     "model": "hash, sizes and tokenizer are compared instead",
     "revision": "the resolved commit is compared instead",
+    "adapter": "the hash of the adapter is compared instead",
+    "merge_adapter": "the use of the adapter is compared instead",
+    "quantization": "the number format of the stored weights is compared instead",
+    "trust_remote_code": "the classes from the model's repository are compared instead",
     "device": "the resolved device is compared instead",
     "dtype": "the number format of the loaded model is compared instead",
     "max_length": "the resolved limit is compared instead",

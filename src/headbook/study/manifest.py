@@ -152,7 +152,7 @@ class ModelFacts:
     """A model as it was loaded.
 
     Attributes:
-        name: name or folder of the model.
+        name: name or folder of the model, with `` + `` and the name of an adapter.
         revision: commit of a hub model; hash of the weights of a folder or file.
         architecture: class of the model in transformers.
         kind: encoder, decoder, or both.
@@ -166,10 +166,14 @@ class ModelFacts:
         attention: how attention weights were read.
         missing: parameters that the checkpoint lacks; their values are random.
         unexpected: parameters of the checkpoint that the model does not use.
-        stored: number formats of the weights in a GGUF file; empty for safetensors.
-        bits: bits of most weights in a quantised GGUF file; else 0.
+        stored: number formats of a GGUF file or of quantised weights; empty for others.
+        bits: bits of most weights of a quantised model; else 0.
         pooling: pooling of a sentence encoder, such as ``mean``; empty for other models.
         width: numbers in the state of a token; 0 if not known.
+        adapter: name of an adapter, with its method and whether it was merged; empty without one.
+        adapter_revision: commit of a hub adapter; hash of the files of a folder.
+        adapter_base: base model that the adapter names, if it is not this model.
+        remote_code: classes whose code came from the model's repository.
     """
 
     name: str
@@ -190,6 +194,10 @@ class ModelFacts:
     bits: int = 0
     pooling: str = ""
     width: int = 0
+    adapter: str = ""
+    adapter_revision: str = ""
+    adapter_base: str = ""
+    remote_code: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -200,8 +208,7 @@ class Manifest:
         schema: version of the layout of stored studies.
         headbook: version of Headbook.
         created: date of the collection, ISO 8601; empty in anonymous studies.
-        title: title of the site.
-        notes: the author's notes on the overview, in Markdown.
+        title, notes: title of the site, and the author's notes on the overview, in Markdown.
         options: every option that changes numbers or pages.
         model: the model as it was loaded.
         stacks: stacks of attention layers of the model.
@@ -215,9 +222,8 @@ class Manifest:
         roundings: changes of ranks by a vocabulary product in lower precision, if one was used.
         not_measured: sentences that could not be measured.
         fallbacks: deviations from the planned computation, in words.
-        packages: name and version of the package behind each metric, by id, and behind each reader,
-            by suffix, that is not Headbook's own.
-        head_notes: names of heads by the author, and notes on heads, by `headbook.author.head_key`.
+        packages: package and version of metrics, by id, and readers, by suffix, of other packages.
+        head_notes: the author's names of heads and notes on them, by `headbook.author.head_key`.
         page_notes: the author's notes on other pages than the overview, in Markdown, by address.
         sections: pages of the author's own, in Markdown.
     """

@@ -72,10 +72,18 @@ def run_warnings(manifest: Manifest) -> Iterator[str]:
     if written:
         yield f"{count_text(written, 'target text')} written by the model itself (greedy decoding)."
     if model.bits:
+        kind = "dequantised from" if model.stored.startswith("GGUF") else "quantised to"
         yield (
-            f"Weights are dequantised from {number_word(model.bits)} bits ({model.stored}): "
-            "numbers "
+            f"Weights are {kind} {number_word(model.bits)} bits ({model.stored}): numbers "
             "are those of the quantised model, not of the original."
+        )
+    if model.adapter:
+        base = model.adapter_base and f", which was trained on {model.adapter_base}"
+        yield f"Numbers are those of the model with the adapter {model.adapter}{base}."
+    if model.remote_code:
+        yield (
+            "Code of the model's repository was run (--trust-remote-code): "
+            f"{', '.join(model.remote_code)}."
         )
     if model.unexpected:
         yield f"The checkpoint holds weights that were not used: {_some(model.unexpected)}."
