@@ -12,13 +12,18 @@ headbook.render(study, "site")   # pages that open with a double click
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Study", "__version__", "ablate", "collect", "render", "write_figures"]
+__all__ = [
+    "Site", "Study", "__version__", "ablate", "build", "collect", "compare", "render",
+    "write_figures",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from headbook.ablation.ablate import ablate
     from headbook.run.collect import collect
+    from headbook.site.builds import build, compare
     from headbook.site.figures import write_figures
     from headbook.site.sites import render
+    from headbook.site.writer import Site
     from headbook.study.study import Study
 
 
@@ -28,8 +33,11 @@ def __getattr__(name: str) -> object:
 
     homes = {
         "ablate": "headbook.ablation.ablate",
+        "build": "headbook.site.builds",
         "collect": "headbook.run.collect",
+        "compare": "headbook.site.builds",
         "render": "headbook.site.sites",
+        "Site": "headbook.site.writer",
         "Study": "headbook.report.tables",  # with the tables that `Study.tests` needs
         "write_figures": "headbook.site.figures",
     }

@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin
 from urllib.parse import urlsplit
 
 from headbook.errors import ConfigError
+from headbook.schema import HeadCorrespondence
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 DEVICE_PATTERN = re.compile(rf"{'|'.join(DEVICES)}|cuda:\d+")
@@ -164,6 +165,17 @@ def is_web_folder(address: str) -> bool:
     web = urlsplit(address)
     has_place = web.scheme in {"http", "https"} and bool(web.netloc)
     return has_place and not (web.query or web.fragment)
+
+
+def correspondence_of(name: str) -> HeadCorrespondence:
+    """Return how heads of two models correspond.
+
+    Raises:
+        ConfigError: the name is unknown.
+    """
+    if name not in {*HeadCorrespondence}:
+        raise ConfigError(f"--heads: got {name!r}, expected one of {', '.join(HeadCorrespondence)}")
+    return HeadCorrespondence(name)
 
 
 def flag(name: str) -> str:

@@ -326,8 +326,8 @@ def test_outputs_and_weights_of_models_are_compared(
     a: Study, tuned: Study, tiny_folder: Callable[[str], Path], folder: Path
 ) -> None:
     models = str(tiny_folder("gpt2")), str(folder / "tuned")
-    configs = Config(model=models[0]), Config(model=models[1])
-    found = compare(a, tuned, drift=model_drift(a, tuned, configs, trained=True))
+    before, after = ((None, Config(model=model)) for model in models)
+    found = compare(a, tuned, drift=model_drift(a, tuned, (before, after), trained=True))
     numbers = found.heads["self"]
     networks = [loaded(Path(model))[0] for model in models]
     outputs = [
@@ -358,7 +358,7 @@ def test_outputs_and_weights_of_models_are_compared(
         assert (floor > 0).all()
         assert (floor < own).all()
         assert floor.max() < 0.01  # bfloat16 keeps eight digits of two
-    itself = compare(a, a, drift=model_drift(a, a, (configs[0],) * 2, trained=True))
+    itself = compare(a, a, drift=model_drift(a, a, (before, before), trained=True))
     for metric, label in ((OUTPUT_DRIFT, ""), (WEIGHT_DRIFT, QUERY_KEY)):
         values = itself.heads["self"].value[..., itself.heads["self"].column(metric, "", label)]
         assert not values.any()

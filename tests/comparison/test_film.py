@@ -314,7 +314,7 @@ def test_a_hub_model_is_discarded_after_each_checkpoint(
             raise ModelError("it cannot be read")
         return Study.load(place / "studies" / "step-20")
 
-    monkeypatch.setattr(models, "collect", downloading)
+    monkeypatch.setattr(models, "collect_study", downloading)
     monkeypatch.setattr(checkpoint, "cached_commits", lambda name: frozenset(there))
     monkeypatch.setattr(checkpoint, "delete_cached", lambda name, commits: gone.append(commits))
     (at,) = list_checkpoints("some/model", ["step20"])
@@ -325,7 +325,7 @@ def test_a_hub_model_is_discarded_after_each_checkpoint(
     else:
         study_of_checkpoint(*given, studies=tmp_path, delete_weights=True, progress=NoProgress())
         assert (tmp_path / "step20" / "manifest.json").is_file()
-        monkeypatch.setattr(models, "collect", None)  # it is there: nothing is collected
+        monkeypatch.setattr(models, "collect_study", None)  # it is there: nothing is collected
         study_of_checkpoint(*given, studies=tmp_path, delete_weights=True, progress=NoProgress())
     assert gone == [frozenset({"new"})]
 

@@ -55,7 +55,7 @@ def pair(
 
     def made(names: tuple[str, str], dtypes: tuple[str, str]) -> CollectedPair:
         folder = tmp_path_factory.mktemp("untrained")
-        return collect_pair([texts], config, models=names, dtypes=dtypes, folder=folder)
+        return collect_pair([str(texts)], config, models=names, dtypes=dtypes, folder=folder)
 
     return made
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tomllib
 import warnings
+import webbrowser
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -146,6 +147,7 @@ def world(
         few = part.join(whole[:8]) + part
         (tmp_path / "sample_inputs" / file).write_text(few, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(webbrowser, "open", lambda _: True)
     with warnings.catch_warnings():
         yield World(tmp_path, tiny_folder)
     logging.disable(logging.NOTSET)
@@ -171,6 +173,11 @@ def of_tiny(world: World, code: str) -> str:
         more = ', metrics="attention_distance", sentence_pages="1"'
         return name + more * (found[1] == "=")
 
+    code = re.sub(
+        r'from_pretrained\("([^"]+)"',
+        lambda found: f'from_pretrained("{world.model(found[1])}"',
+        code,
+    )
     return re.sub(r'\bmodel( ?= ?)"([^"]+)"', model, code)
 
 

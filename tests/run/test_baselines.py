@@ -78,13 +78,13 @@ def test_an_untrained_twin_has_the_number_formats_of_the_model(
 ) -> None:
     """Frequencies of rotary positions keep their precision when weights are rounded."""
     model = load_model(str(tiny_folder("llama")), dtype=dtype)
-    twin = untrained_copy(model, 0)
+    other = untrained_copy(model, 0)
     for mine, theirs in (
-        (model.network.named_parameters(), twin.network.named_parameters()),
-        (model.network.named_buffers(), twin.network.named_buffers()),
+        (model.network.named_parameters(), other.network.named_parameters()),
+        (model.network.named_buffers(), other.network.named_buffers()),
     ):
         assert {n: p.dtype for n, p in mine} == {n: p.dtype for n, p in theirs}
-    frequencies = [dict(m.network.named_buffers())["rotary_emb.inv_freq"] for m in (model, twin)]
+    frequencies = [dict(m.network.named_buffers())["rotary_emb.inv_freq"] for m in (model, other)]
     assert torch.equal(*frequencies)
 
 

@@ -27,8 +27,8 @@ from headbook.attention import map_sums
 from headbook.cli import actions
 from headbook.config import Config
 from headbook.inputs import Sentence
+from headbook.model.checkpoint import quiet
 from headbook.model.devices import isolated_random_state
-from headbook.model.load import _quiet
 from headbook.progress import NoProgress
 from headbook.run import sentences as texts
 from headbook.run.collect import collect
@@ -225,7 +225,7 @@ def test_progress_bars_are_on_or_off_as_before(*, bars: bool, hub: bool) -> None
     try:
         (logs.enable_progress_bar if bars else logs.disable_progress_bar)()
         (HUB.enable_progress_bars if hub else HUB.disable_progress_bars)()
-        with _quiet(verbose=False):
+        with quiet(verbose=False):
             assert not logs.is_progress_bar_enabled()
             assert HUB.are_progress_bars_disabled()
         assert logs.is_progress_bar_enabled() == bars

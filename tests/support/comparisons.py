@@ -77,11 +77,8 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compar
         if name == "tuned":
             other = study("noisy")
             rounded = study("bert", "bfloat16")
-            first_config, second_config = (
-                Config(model=str(place / name)) for name in ("bert", "noisy")
-            )
-            configs = first_config, second_config
-            drift = model_drift(first, other, configs, trained=True)
+            one, two = ((None, Config(model=str(place / name))) for name in ("bert", "noisy"))
+            drift = model_drift(first, other, (one, two), trained=True)
             found = compare(
                 first, other, names=("before", "after"), rounded=rounded, null=other, drift=drift,
                 twice=(first, rounded),

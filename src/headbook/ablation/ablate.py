@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,17 @@ from headbook.ablation.ablator import BatchEffects, HeadAblator
 from headbook.ablation.logit_targets import target_functions
 from headbook.ablation.replacements import DonorOutputs, MeanOutputs
 from headbook.analysis.accumulators import RatioSums
-from headbook.config import Config
 from headbook.errors import ConfigError
-from headbook.inputs import InputLayout, Selection, open_corpus
+from headbook.inputs import InputLayout, Selection, input_sources, open_corpus
 from headbook.model.architecture import Architecture, AttentionPlace, probe_architecture
 from headbook.model.devices import isolated_random_state, offload_place
 from headbook.model.intervention import make_patchable
-from headbook.model.load import Model, load_model
+from headbook.model.load import Model
+from headbook.model.loaders.objects import model_and_options, open_model
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts, sequence_limit, shorten_text
 from headbook.passes.model_checks import verify_attention
+from headbook.progress import NoProgress
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation.effect_tests import effect_interval
 from headbook.text.annotate import NO_ANNOTATOR, Annotator
@@ -41,11 +41,12 @@ Head = str | tuple[int, int] | tuple[str, int, int]
 
 
 def ablate(
-    model: str,
-    inputs: Sequence[str | Path] | str | Path,
+    model: Any,
+    inputs: Any,
     heads: Sequence[Head | Sequence[Head]],
     replacement: str = "mean",
     *,
+    tokenizer: Any = None,
     sentences: int = DEFAULT_SENTENCES,
     **options: Any,
 ) -> pd.DataFrame:
@@ -62,11 +63,12 @@ def ablate(
     unchanged, and later layers compute with the changed output.
 
     Args:
-        model: hub id, local folder or ``demo``.
-        inputs: files of sentences.
+        model: hub id, local folder or ``demo``; or a model object, which is not changed.
+        inputs: files of sentences, or a list of texts; all that `headbook.collect` takes.
         heads: heads to ablate one at a time; a list inside is ablated together. A head is a name as
             on pages (``L3-H5``, ``decoder-L3-H5``), or a pair of layer and head, counted from 0.
         replacement: replacement of the head output, one of `headbook.schema.Replacement`.
+        tokenizer: the tokenizer of a model object, or the name of another one.
         sentences: size of the sample; sentences with the smallest hashes are taken.
         options: fields of `headbook.config.Config`, such as ``dtype``, ``device`` and ``revision``.
 
@@ -79,14 +81,15 @@ def ablate(
     Raises:
         HeadbookError: options, input or model are not accepted; the message is one line.
     """
-    config = Config.of(model=model, annotator=NO_ANNOTATOR, **options)
-    kind = _replacement(replacement)
-    files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    opened = open_corpus(files, Selection.of(config), InputLayout.of(config))
+    source, config = model_and_options(model, tokenizer, {"annotator": NO_ANNOTATOR, **options})
+    kind, layout = _replacement(replacement), InputLayout.of(config)
+    opened = open_corpus(input_sources(inputs, layout), Selection.of(config), layout)
     weights_place = offload_place(config.offload)
     with isolated_random_state(config.seed), ExitStack() as stack:
         offload, corpus = stack.enter_context(weights_place), stack.enter_context(opened)
-        loaded = load_model(config.model, device=config.device, offload=offload, **config.loading)
+        loaded = open_model(
+            source, config, device=config.device, offload=offload, progress=NoProgress()
+        )
         limit = sequence_limit(loaded, config.max_length)
         corpus.shorten = partial(shorten_text, tokenizer=loaded.tokenizer, limit=limit)
         encoder = SentenceTokenizer(loaded, limit=limit, targets=Annotator.load(NO_ANNOTATOR))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headbook.comparison.comparison import Comparison
     from headbook.comparison.film import Film
     from headbook.run.models import CollectedPair
-    from headbook.site.writer import WrittenSite
+    from headbook.site.writer import Site
     from headbook.study.study import Study
 
 
@@ -119,7 +119,7 @@ def collect(
     """
     _check(inputs, config, config.model)
     _load_torch(config)
-    from headbook.run.collect import collect as run  # noqa: PLC0415 - slow to import
+    from headbook.run.collect import collect_study as run  # noqa: PLC0415 - slow to import
 
     return run(inputs, config, progress=progress, work=work)
 
@@ -170,7 +170,7 @@ def collect_pair(
 
 def compare(
     pair: "Sequence[Any]", heads: HeadCorrespondence, config: Config, *, floor: bool = True
-) -> "WrittenSite":
+) -> "Site":
     """Compare two models and write the site; see `compared`."""
     from headbook.site.sites import render_comparison  # noqa: PLC0415 - slow to import
 
@@ -254,7 +254,7 @@ def collect_film(
     )
 
 
-def render_film(film: "Film", config: Config, title: str) -> "WrittenSite":
+def render_film(film: "Film", config: Config, title: str) -> "Site":
     """Write the site of a training.
 
     Args:
@@ -278,9 +278,7 @@ def words_of(config: Config) -> dict[str, Any]:
     return {name: getattr(config, name) for name in WORDS}
 
 
-def render(
-    study: "Study | Path", config: Config, progress: Progress, **words: Any
-) -> "WrittenSite":
+def render(study: "Study | Path", config: Config, progress: Progress, **words: Any) -> "Site":
     """Write the site of a study, given as such or by its folder.
 
     Args:

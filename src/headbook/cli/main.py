@@ -41,7 +41,6 @@ from headbook.cli.options import (
     StudyArgument,
     adapters_of,
     check_film_options,
-    correspondence_of,
     floor_of,
     formats_of,
     requested_revisions,
@@ -52,14 +51,14 @@ from headbook.cli.options import (
 from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
 from headbook.errors import CheckError, ConfigError, PartialResultError
 from headbook.memory import check_address_space
-from headbook.option_values import creation_date
+from headbook.option_values import correspondence_of, creation_date
 from headbook.output_folder import OutputKind, is_site, store_folder
 from headbook.resources import folder
 from headbook.schema import HeadCorrespondence
 
 if TYPE_CHECKING:
     from headbook.comparison.film import Film
-    from headbook.site.writer import WrittenSite
+    from headbook.site.writer import Site
     from headbook.study.study import Study
 
 EXIT_DONE, EXIT_BUG, EXIT_WRONG_USE, EXIT_INCOMPLETE = 0, 1, 2, 3
@@ -377,7 +376,7 @@ def _config(options: dict[str, Any]) -> Config:
     return Config.of(file, **set_options)
 
 
-def _finish(config: Config, summary: "WrittenSite", start: float) -> None:
+def _finish(config: Config, summary: "Site", start: float) -> None:
     """Print which site was written, and open it if requested."""
     from headbook.report.wording import size_text  # noqa: PLC0415
     from headbook.site.archive import VENUE_LIMITS  # noqa: PLC0415

@@ -14,7 +14,6 @@ from headbook.config import Config
 from headbook.errors import ConfigError, StudyError
 from headbook.option_values import DTYPES, flag
 from headbook.output_folder import MANIFEST
-from headbook.schema import HeadCorrespondence
 
 # Fields of `Config` that are options of a command; FIGURE_OPTIONS also those of pack.
 RENDER_OPTIONS = (*WORDS, "out", "base_url", "processes", "force", "open", "quiet", "verbose")
@@ -311,17 +310,6 @@ def floor_of(name: str) -> bool:
     if name not in {"on", "off"}:
         raise ConfigError(f"--rounding-floor: got {name!r}, expected on or off")
     return name == "on"
-
-
-def correspondence_of(name: str) -> HeadCorrespondence:
-    """Return how heads of two models correspond.
-
-    Raises:
-        ConfigError: the name is unknown.
-    """
-    if name not in {*HeadCorrespondence}:
-        raise ConfigError(f"--heads: got {name!r}, expected one of {', '.join(HeadCorrespondence)}")
-    return HeadCorrespondence(name)
 
 
 NOT_FOR_FILM = {

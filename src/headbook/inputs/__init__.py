@@ -5,18 +5,21 @@
 """
 
 from headbook.inputs.corpus import Corpus, InputFile, open_corpus
+from headbook.inputs.objects import input_sources
 from headbook.inputs.records import NO_HEAD, InputLayout, Selection, Sentence, Word, joined_words
-from headbook.inputs.sources import ending
+from headbook.inputs.sources import InputSource, ending
 
 __all__ = [
     "NO_HEAD",
     "Corpus",
     "InputFile",
     "InputLayout",
+    "InputSource",
     "Selection",
     "Sentence",
     "Word",
     "ending",
+    "input_sources",
     "joined_words",
     "open_corpus",
 ]

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Self
 
 from headbook.errors import ConfigError, InputError
+from headbook.inputs.huggingface import DatasetSource
+from headbook.inputs.objects import ObjectSource
 from headbook.inputs.records import (
     NO_HEAD,
     BlankLine,
@@ -257,7 +259,7 @@ class Corpus:
 
 
 def open_corpus(
-    inputs: Sequence[str | Path],
+    inputs: Sequence[str | Path | InputSource],
     selection: Selection | None = None,
     layout: InputLayout | None = None,
 ) -> Corpus:
@@ -265,7 +267,7 @@ def open_corpus(
 
     Args:
         inputs: names of files, folders or ids of datasets; ``-`` is standard input, one sentence
-            a line.
+            a line; or sources that are open already.
         selection: which sentences are taken; None for all.
         layout: columns, subset and split of tables and datasets.
 
@@ -276,20 +278,28 @@ def open_corpus(
     """
     selection, layout = selection or Selection(), layout or InputLayout()
     with ExitStack() as keep:
-        sources = [source_of(str(name), layout, keep, selection.limit) for name in inputs]
+        sources = [
+            source_of(str(each), layout, keep, selection.limit)
+            if isinstance(each, str | Path)
+            else each
+            for each in inputs
+        ]
         _check_layout(layout, sources)
         files, sample = _check_all(sources, selection, keep)
         if not any(file.sentences for file in files):
-            only_headers = all(source.kind in WITH_HEADER for source in sources)
-            raise InputError(
-                ", ".join(file.name for file in files) or "input",
-                None,
-                found="a header and no row" if only_headers else "no text at all",
-                expected="at least one row with text"
-                if only_headers
-                else "at least one line that is not blank",
-            )
+            raise _nothing_error(files)
         return Corpus(files, keep.pop_all(), sample)
+
+
+def _nothing_error(files: Sequence[InputFile]) -> InputError:
+    """Return the error to raise for inputs without any text."""
+    names = ", ".join(file.name for file in files) or "input"
+    found, expected = "no text at all", "at least one line that is not blank"
+    if all(file.source.kind in WITH_HEADER for file in files):
+        found, expected = "a header and no row", "at least one row with text"
+    elif not any(file.source.kind for file in files):
+        expected = "at least one text that is not blank"
+    return InputError(names, None, found=found, expected=expected)
 
 
 def _check_all(
@@ -316,8 +326,11 @@ def _check_all(
 
 def _check_layout(layout: InputLayout, sources: Sequence[InputSource]) -> None:
     """Raise an error if an option applies to none of the inputs."""
-    has_datasets = any(not source.kind for source in sources)
-    has_tables = has_datasets or any(source.kind in TABLE_READERS for source in sources)
+    has_datasets = any(isinstance(source, DatasetSource) for source in sources)
+    has_tables = has_datasets or any(
+        source.has_columns if isinstance(source, ObjectSource) else source.kind in TABLE_READERS
+        for source in sources
+    )
     table_kinds = f"a dataset or one of {' '.join(TABLE_READERS)}"
     for option, value, applies, expected in (
         ("--text-column", layout.text_column, has_tables, table_kinds),

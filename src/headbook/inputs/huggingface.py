@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from headbook.errors import InputError
-from headbook.inputs.readers import record_of
+from headbook.inputs.readers import is_blank, record_of
 from headbook.inputs.records import BlankLine, InputLayout, Records
 
 DATASET_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 DEFAULT_SPLIT = "train"  # split that is read if a dataset has several
+IN_MEMORY = "in-memory dataset"  # name of a dataset that a program has loaded
 BATCH_ROWS = 256  # held in memory at a time
 MAX_MESSAGE_CHARACTERS = 300  # of the library's message in an error
 INSTALL_COMMAND = "pip install 'headbook[datasets]'"
@@ -67,6 +68,19 @@ class DatasetSource:
             not path.is_dir(),
         )
 
+    @classmethod
+    def of_object(cls, dataset: Any, layout: InputLayout) -> "DatasetSource":
+        """Return the source of a dataset that a program has loaded, or of one of its splits.
+
+        Raises:
+            InputError: the dataset lacks the split.
+        """
+        data, split = _chosen_split(dataset, layout.split, IN_MEMORY)
+        # A stream may be read only once, and is copied to the disk like a remote dataset.
+        is_stream = not hasattr(data, "__len__")
+        name = f"{IN_MEMORY} ({split})" if split else IN_MEMORY
+        return cls(name, name, data, layout.text_column, remote=is_stream)
+
     @property
     def kind(self) -> str:
         """Empty: a dataset has no file name extension."""
@@ -88,18 +102,10 @@ class DatasetSource:
             if row is None:
                 return
             row_number += 1
-            if self._is_blank(row):
+            if is_blank(row, self.column):
                 yield BlankLine(row_number)
             else:
                 yield record_of(row, row_number, self.name, self.column)
-
-    def _is_blank(self, row: Mapping[str, Any]) -> bool:
-        """Whether the text of a row is missing or blank; a wrong column or value is no blank."""
-        for name in (self.column,) if self.column else ("text", "source"):
-            if name in row:
-                value = row[name]
-                return value is None or (isinstance(value, str) and not value.strip())
-        return False
 
     def rows(self) -> int | None:
         """Return the number of rows according to the dataset, or None if unknown."""

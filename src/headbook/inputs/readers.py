@@ -128,6 +128,19 @@ def record_of(
     return Record(number, text.strip(), target=target, id=str(row.get(ID) or ""), metadata=metadata)
 
 
+def is_blank(row: Mapping[str, Any], column: str | None) -> bool:
+    """Whether the text of a row is missing or blank; a wrong column or value is no blank.
+
+    Args:
+        column: column of the text; None for the default columns.
+    """
+    for name in (column,) if column else (TEXT, SOURCE):
+        if name in row:
+            value = row[name]
+            return value is None or (isinstance(value, str) and not value.strip())
+    return False
+
+
 def _check_unicode(text: str, number: int, file_name: str) -> None:
     """Raise an error for lone surrogates, which JSON can spell and no encoding can represent."""
     try:

@@ -1,19 +1,16 @@
 """Loading of a model with its tokenizer, its length limits, and untrained copies."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from io import StringIO
 from typing import Any
 
-import huggingface_hub
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
-from transformers.utils import logging
 
 from headbook.errors import ModelError, ResourceError, is_out_of_memory
 from headbook.model import attention_hook
@@ -21,6 +18,7 @@ from headbook.model.checkpoint import (
     ModelFiles,
     find_adapter_files,
     find_model_files,
+    quiet,
     read_pooling,
 )
 from headbook.model.devices import OffloadPlace, isolated_random_state, pick_device, read_parameter
@@ -126,6 +124,7 @@ class Model:
             checkpoints.
         positions: length of the table of positions, in tokens; None without a table, as with
             rotary positions.
+        configuration: configuration of a caller's model object; empty for a model of a name.
     """
 
     name: str
@@ -138,6 +137,7 @@ class Model:
     headless: str = ""
     pooling: str = ""
     positions: int | None = None
+    configuration: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def base_model(self) -> Any:
@@ -202,7 +202,7 @@ def load_model(
     """
     attention_hook.register()
     device_found = pick_device(device)
-    with _quiet(verbose):
+    with quiet(verbose):
         files = find_model_files(name, revision, code=trust_remote_code)
         if files.gguf is None:
             check_folder(files.folder, files.name)
@@ -220,22 +220,22 @@ def load_model(
             files, weights = _with_adapter(network, files, weights, adapter, merge=merge_adapter)
         network.set_attn_implementation(attention_hook.NAME)  # stays "eager" if not supported
     if tokenizer is not None:
-        _check_ids(files.name, network, loaded_tokenizer)
+        check_ids(files.name, network, loaded_tokenizer)
     network.eval().requires_grad_(requires_grad=False)
     if offload is None and network.device != device_found:
         network.to(device_found)
-    positions = _positions(network)
+    max_length, positions = length_limits(network, loaded_tokenizer)
     return Model(
         name=files.name,
         revision=files.revision,
         network=network,
         tokenizer=loaded_tokenizer,
-        max_length=_limit(positions, loaded_tokenizer),
+        max_length=max_length,
         device=device_found,
         weights=replace(weights, remote_code=_remote_classes(network, loaded_tokenizer)),
         headless=headless,
         pooling=read_pooling(files.folder) if files.gguf is None else "",
-        positions=positions if _has_position_table(network) else None,
+        positions=positions,
     )
 
 
@@ -321,7 +321,7 @@ def _gguf_network(gguf: Gguf, dtype: torch.dtype) -> tuple[Any, WeightFacts, str
     return network, WeightFacts((), unused, gguf.stored, gguf.bits), headless
 
 
-def _check_ids(name: str, network: Any, tokenizer: Any) -> None:
+def check_ids(name: str, network: Any, tokenizer: Any) -> None:
     """Raise an error if the tokenizer has more entries than the model's embedding."""
     weight = word_embedding(network)
     entries, rows = len(tokenizer), len(tokenizer) if weight is None else len(weight)
@@ -347,11 +347,13 @@ def untrained_copy(model: Model, seed: int) -> Model:
     config, trusted = deepcopy(model.config), bool(model.weights.remote_code)
     if quantization_of(config):  # random weights are not quantised
         del config.quantization_config
+    # Casting weights later would round rotary frequencies as well.
+    options: dict[str, Any] = {"attn_implementation": "eager", "dtype": model.network.dtype}
     with isolated_random_state(seed):  # weights are initialised on the CPU
-        network = loader.from_config(
-            config, attn_implementation="eager", trust_remote_code=trusted,
-            dtype=model.network.dtype,  # casting it later would round rotary frequencies as well
-        )  # fmt: skip
+        if model.configuration:  # a caller's class may be in no table of transformers
+            network = type(model.network)._from_config(config, **options)  # noqa: SLF001 - what from_config calls
+        else:
+            network = loader.from_config(config, trust_remote_code=trusted, **options)
     network.set_attn_implementation(attention_hook.NAME)
     network.eval().requires_grad_(requires_grad=False)
     network = network.to(model.device)
@@ -389,28 +391,6 @@ def _explained(name: str, *, gguf: bool) -> Iterator[None]:
         raise ModelError(f"model '{name}': {message}; expected {expected}") from error
 
 
-@contextmanager
-def _quiet(verbose: bool) -> Iterator[None]:
-    """Keep transformers' reports off the terminal; the overview page lists their content."""
-    if verbose:
-        yield
-        return
-    hub: Any = huggingface_hub.utils  # exports without types
-    logger, had_bars = logging.get_logger(), logging.is_progress_bar_enabled()
-    level, hub_bars_off = logger.level, hub.are_progress_bars_disabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        with redirect_stderr(StringIO()):  # dequantising prints a progress bar unconditionally
-            yield
-    finally:
-        logger.setLevel(level)
-        if had_bars:
-            logging.enable_progress_bar()  # the hub's, too
-        if hub_bars_off != hub.are_progress_bars_disabled():
-            (hub.disable_progress_bars if hub_bars_off else hub.enable_progress_bars)()
-
-
 def text_config(config: Any) -> Any:
     """Return the configuration of the text model, which is a part in multimodal models."""
     try:
@@ -441,11 +421,11 @@ def _has_position_table(network: Any) -> bool:
     )
 
 
-def _limit(positions: int | None, tokenizer: Any) -> int:
-    """Return the longest sequence for positions and tokenizer, at most the default limit."""
-    limits = [DEFAULT_MAX_TOKENS]
+def length_limits(network: Any, tokenizer: Any) -> tuple[int, int | None]:
+    """Return the longest sequence by default, and the length of a table of positions, if any."""
+    limits, positions = [DEFAULT_MAX_TOKENS], _positions(network)
     if tokenizer.model_max_length < MIN_UNLIMITED_TOKENS:
         limits.append(tokenizer.model_max_length)
     if positions is not None:
         limits.append(positions)
-    return int(min(limits))
+    return int(min(limits)), positions if _has_position_table(network) else None

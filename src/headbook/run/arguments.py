@@ -8,7 +8,7 @@ from pathlib import Path
 from headbook.author import read_words
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError
-from headbook.inputs.sources import STDIN, input_file
+from headbook.inputs.sources import STDIN, InputSource, input_file
 from headbook.metrics import chosen_metrics
 from headbook.model.checkpoint import ADAPTER, check_name, is_local
 from headbook.option_values import creation_date
@@ -27,11 +27,11 @@ def check_revision(revision: str | None, models: Sequence[str]) -> None:
         )
 
 
-def check_arguments(inputs: Sequence[str], config: Config, *models: str) -> None:
+def check_arguments(inputs: Sequence[str | InputSource], config: Config, *models: str) -> None:
     """Refuse options, models and files that cannot be used.
 
     Args:
-        inputs: files, folders and ids of datasets, as for `headbook.collect`.
+        inputs: files, folders and ids of datasets; sources in memory are checked later.
         config: options.
         models: names of the models that read the inputs.
 
@@ -50,7 +50,8 @@ def check_arguments(inputs: Sequence[str], config: Config, *models: str) -> None
         )
     check_revision(config.revision, models)
     for name in inputs:
-        input_file(name)
+        if isinstance(name, str):
+            input_file(name)
     for name in models:
         check_name(name)
     if config.adapter is not None:

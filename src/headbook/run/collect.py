@@ -17,6 +17,7 @@ from headbook.ablation.importance import FAST, AblationPlan, NotEnoughMemory, pa
 from headbook.author import known_heads, read_words
 from headbook.config import Config
 from headbook.errors import ModelError
+from headbook.inputs import InputLayout, InputSource, input_sources
 from headbook.memory import trim_memory
 from headbook.metrics import (
     attention_metrics,
@@ -27,6 +28,7 @@ from headbook.metrics import (
 )
 from headbook.metrics.base import Source
 from headbook.model.devices import isolated_random_state
+from headbook.model.loaders.objects import ModelObject, model_and_options
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.model.tokenizer import MAX_RANDOM_TOKENS, random_sequences
 from headbook.passes.batch_sums import bucket_sums
@@ -66,36 +68,67 @@ TRIAL_SENTENCES = 2  # sentences on which it is tested whether a pass can begin 
 
 
 def collect(
-    inputs: Sequence[str | Path] | str | Path,
-    config: Config | None = None,
+    inputs: Any,
+    config: Any = None,
     *,
+    model: Any = None,
+    tokenizer: Any = None,
     progress: Progress | None = None,
     work: Path | None = None,
     **options: Any,
 ) -> Study:
     """Run a model over sentences and return what pages and tables need.
 
+    ```python
+    study = headbook.collect(["The cat sees a dog."], model=model, tokenizer=tokenizer)
+    ```
+
     The state of the process is restored, except that transformers has an attention function of this
-    package registered.
+    package registered. A model object is read through a copy that shares its weights.
 
     Args:
-        inputs: input files, folders or ids of datasets; ``-`` is standard input.
-        config: options as one value; or give them by name.
+        inputs: a list of texts, of (source, target) pairs or of dicts; a `pandas.DataFrame`; a
+            dataset of Hugging Face; or files, folders and ids of datasets, where ``-`` is standard
+            input. See `headbook.inputs.input_sources` for a list of `str`.
+        config: options as one `headbook.config.Config`; or give them by name.
+        model: a `transformers.PreTrainedModel`, a `peft.PeftModel`, or a name.
+        tokenizer: the tokenizer of a model object; a name replaces the tokenizer of a name.
         progress: reporter of the run's progress.
-        work: folder for finished parts, from which the same call continues after it was stopped.
-            Remove the folder when the study is saved. No part is stored without a folder, or for at
-            most `MAX_UNSTORED_SENTENCES` sentences in one process.
-        options: options by name.
+        work: folder for finished parts, from which the same call continues after it was stopped;
+            for at most `MAX_UNSTORED_SENTENCES` sentences in one process no part is stored.
+        options: options by name. ``dtype`` and ``device`` of a model object are its own by default.
 
     Raises:
         HeadbookError: options, input or model do not fit; in one line.
     """
-    config = config or Config.of(**options)
-    files = [inputs] if isinstance(inputs, str | Path) else inputs
-    names = [*map(str, files)]
-    check_arguments(names, config, config.model)
+    source, config = model_and_options(model, tokenizer, options, config)
+    sources = input_sources(inputs, InputLayout.of(config))
+    return collect_study(sources, config, source=source, progress=progress, work=work)
+
+
+def collect_study(
+    inputs: Sequence[str | InputSource],
+    config: Config,
+    *,
+    source: ModelObject | None = None,
+    progress: Progress | None = None,
+    work: Path | None = None,
+) -> Study:
+    """Return a study of inputs whose kinds are known; see `collect`.
+
+    Args:
+        inputs: files, folders and ids of datasets, or sources in memory.
+        config: options.
+        source: a caller's model; None for the one that the options name.
+        progress: reporter of the run's progress.
+        work: folder for finished parts.
+
+    Raises:
+        HeadbookError: options, input or model do not fit; in one line.
+    """
+    check_arguments(inputs, config, *([config.model] if source is None else []))
     words = read_words(config.notes, config.section)
-    with prepare(names, config, progress or NoProgress(), work) as run:
+    with prepare(inputs, config, progress or NoProgress(), work, source) as run:
         tasks = chosen_tasks(run)
         # No variable holds the study, so that its sums can leave memory while heads are ablated.
         words = known_heads(words, run.architecture.stacks.values(), config.notes)

@@ -186,4 +186,5 @@ def _model_facts(run: Run) -> ModelFacts:
         adapter_revision=model.weights.adapter_revision,
         adapter_base=model.weights.adapter_base,
         remote_code=model.weights.remote_code,
+        configuration=model.configuration,
     )

@@ -18,21 +18,22 @@ from headbook.comparison.drift import QUERY_KEY, VALUE_OUTPUT, ModelDrift
 from headbook.comparison.study_pair import pair_studies, same_ids
 from headbook.config import Config
 from headbook.errors import StudyError
-from headbook.inputs import Sentence
+from headbook.inputs import InputSource, Sentence
 from headbook.metrics import ids
 from headbook.model import attention_hook, checkpoint
 from headbook.model.architecture import Architecture, AttentionPlace, probe_architecture
 from headbook.model.checkpoint import is_local
 from headbook.model.forward import run_forward
 from headbook.model.head_weights import weight_drift
-from headbook.model.load import Model, load_model, untrained_copy
+from headbook.model.load import Model, untrained_copy
+from headbook.model.loaders.objects import ModelObject, open_model
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts
 from headbook.output_folder import MANIFEST
 from headbook.passes.model_checks import verify_attention
-from headbook.progress import Progress
+from headbook.progress import NoProgress, Progress
 from headbook.report.wording import STACKS
 from headbook.run.arguments import ModelCheckpoint
-from headbook.run.collect import collect
+from headbook.run.collect import collect_study
 from headbook.study.sentence_data import MappedSentence
 from headbook.study.study import Study
 from headbook.text.annotate import Annotator
@@ -62,7 +63,7 @@ def study_of_checkpoint(
 
     Raises:
         StudyError: the stored study is of other weights.
-        HeadbookError: an error of `headbook.collect`.
+        HeadbookError: an error of `collect_study`.
     """
     study_folder = None if studies is None else studies / source.folder
     if study_folder is not None and (study_folder / MANIFEST).is_file():
@@ -73,7 +74,7 @@ def study_of_checkpoint(
     cached_before = checkpoint.cached_commits(source.model) if deletes else frozenset()
     try:
         own_config = replace(config, model=source.model, revision=source.revision)
-        study = collect(inputs, own_config, progress=progress)
+        study = collect_study(inputs, own_config, progress=progress)
     finally:
         if deletes:
             checkpoint.delete_cached(
@@ -158,6 +159,8 @@ def _cosine_distances(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.where(equal, 0.0, (1 - cosine).clamp(0, 2))
 
 
+# How a model is loaded: a caller's object or None, and the options, which name the model.
+Loading = tuple[ModelObject | None, Config]
 UNTRAINED = "untrained"  # name of the second model if it is the first with random weights
 MAPS_METRIC = ids.ATTENTION_DISTANCE  # one metric is enough for a study with maps
 ROUNDED_DTYPE, EXACT_DTYPE = "bfloat16", "float32"  # number formats that rounding floors compare
@@ -186,10 +189,10 @@ class CollectedPair(NamedTuple):
 
 
 def collect_pair(
-    inputs: Sequence[str | Path],
+    inputs: Sequence[str | InputSource],
     config: Config,
     *,
-    models: tuple[str, str],
+    models: tuple[str | ModelObject, str | ModelObject],
     dtypes: tuple[str, str],
     folder: Path,
     adapters: tuple[str | None, str | None] = (None, None),
@@ -200,9 +203,9 @@ def collect_pair(
     """Run two models over the same sentences, and others that show how much a difference means.
 
     Args:
-        inputs: files, folders and ids of datasets.
+        inputs: files, folders and ids of datasets, or sources in memory.
         config: options; model, number format and adapter are replaced.
-        models: names as for `headbook.collect`; the second may be `UNTRAINED`.
+        models: names as for `headbook.collect`, or model objects; the second may be `UNTRAINED`.
         dtypes: number formats of the models' weights.
         folder: empty folder for the weights of untrained models.
         adapters: adapter of each model, or None.
@@ -210,34 +213,31 @@ def collect_pair(
         floor: whether the first model is run twice more, for rounding floors.
         progress: reporter of the runs' progress.
     """
-    second_name = models[1]
-    if second_name == UNTRAINED:
-        second_name = str(write_untrained(models[0], config, folder))
-    config_a, config_b = (
-        _with_model(config, model, dtype, adapter)
-        for model, dtype, adapter in zip((models[0], second_name), dtypes, adapters, strict=True)
-    )
-    study_a, study_b = (collect(inputs, each, progress=progress) for each in (config_a, config_b))
-    rounded = null = None
+    first = _loading(config, models[0], dtypes[0], adapters[0])
+    if models[1] == UNTRAINED:
+        second = _untrained(first, dtypes[1], folder)
+    else:
+        second = _loading(config, models[1], dtypes[1], adapters[1])
+    study_a, study_b = (_collect(inputs, each, progress) for each in (first, second))
+    rounded = null = twice = None
     if dtypes[0] != ROUNDED_DTYPE:
-        rounded = collect_maps(inputs, replace(config_a, dtype=ROUNDED_DTYPE), progress)
+        rounded = collect_maps(inputs, _in_dtype(first, ROUNDED_DTYPE), progress)
     if models[1] != UNTRAINED:
-        untrained_name = str(write_untrained(second_name, config, folder))
-        null = collect_maps(inputs, _with_model(config, untrained_name, dtypes[1]), progress)
-    drift = model_drift(study_a, study_b, (config_a, config_b), trained=trained)
-    twice = None
+        null = collect_maps(inputs, _untrained(second, dtypes[1], folder), progress)
+    drift = model_drift(study_a, study_b, (first, second), trained=trained)
     if floor and pair_studies(study_a, study_b).same_heads:
-        twice = collect_twice(inputs, config_a, progress)
+        twice = collect_twice(inputs, first, progress)
     return CollectedPair(study_a, study_b, rounded, null, drift, twice)
 
 
 def collect_twice(
-    inputs: Sequence[str | Path], config: Config, progress: Progress | None = None
+    inputs: Sequence[str | InputSource], loading: Loading, progress: Progress | None = None
 ) -> tuple[Study, Study]:
     """Run a model in its number format and in bfloat16 on up to `FLOOR_SENTENCES` sentences.
 
     A model in bfloat16 is run in float32 instead: the difference is the same rounding.
     """
+    source, config = loading
     config = replace(config, sentence_pages="0", control="none", exemplars=1)
     if config.limit is not None:
         config = replace(config, limit=min(config.limit, FLOOR_SENTENCES))
@@ -245,42 +245,41 @@ def collect_twice(
         config = replace(config, sample=min(config.sample or FLOOR_SENTENCES, FLOOR_SENTENCES))
     other_dtype = ROUNDED_DTYPE if config.dtype != ROUNDED_DTYPE else EXACT_DTYPE
     exact, rounded = (
-        collect(inputs, replace(config, dtype=number_format), progress=progress)
+        _collect(inputs, (source, replace(config, dtype=number_format)), progress)
         for number_format in (config.dtype, other_dtype)
     )
     return exact, rounded
 
 
 def model_drift(
-    study_a: Study, study_b: Study, configs: tuple[Config, Config], *, trained: bool
+    study_a: Study, study_b: Study, loadings: tuple[Loading, Loading], *, trained: bool
 ) -> ModelDrift:
     """Measure the drift between two models; it is empty for models of different shapes.
 
     Args:
         study_a: study of the first model.
         study_b: study of the second model.
-        configs: options that each model is loaded with.
+        loadings: how each model is loaded.
         trained: whether the second model was trained from the first, so that outputs compare.
     """
     pair = pair_studies(study_a, study_b)
     if not pair.same_heads:
         return ModelDrift()
-    config_a, config_b = configs
-    first_model = _load_model(config_a)
+    first_model = _load_model(loadings[0])
     sentences = [a for a, b in pair.mapped() if same_ids(a, b)] if trained else []
-    drift = _measure_drift(first_model, _load_model(config_b), sentences)
-    if config_a.dtype == ROUNDED_DTYPE:
+    drift = _measure_drift(first_model, _load_model(loadings[1]), sentences)
+    if loadings[0][1].dtype == ROUNDED_DTYPE:
         return drift
-    rounded_model = _load_model(replace(config_a, dtype=ROUNDED_DTYPE))
+    rounded_model = _load_model(_in_dtype(loadings[0], ROUNDED_DTYPE))
     return replace(drift, floor=_measure_drift(first_model, rounded_model, sentences))
 
 
 LoadedModel = tuple[Model, Architecture]
 
 
-def _load_model(config: Config) -> LoadedModel:
+def _load_model(loading: Loading) -> LoadedModel:
     """Load a model and probe its architecture."""
-    model = load_model(config.model, device=config.device, **config.loading)
+    model = _open_model(loading)
     encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
     return model, verify_attention(model, probe_architecture(model), probe_texts(encoder))
 
@@ -303,37 +302,70 @@ def _measure_drift(
     )
 
 
-def _with_model(config: Config, model: str, dtype: str, adapter: str | None = None) -> Config:
-    """Return the options of one of two models; only hub models have a revision."""
-    return replace(
+def _loading(
+    config: Config, model: str | ModelObject, dtype: str, adapter: str | None = None
+) -> Loading:
+    """Return how one of two models is loaded; only hub models have a revision."""
+    config = replace(
         config,
-        model=model,
         dtype=dtype,
-        revision=None if is_local(model) else config.revision,
         adapter=adapter,
         merge_adapter=config.merge_adapter and adapter is not None,
     )
+    if isinstance(model, ModelObject):
+        return model, model.checked(replace(config, revision=None))
+    revision = None if is_local(model) else config.revision
+    return None, replace(config, model=model, revision=revision)
+
+
+def _in_dtype(loading: Loading, dtype: str) -> Loading:
+    source, config = loading
+    return source, replace(config, dtype=dtype)
+
+
+def _open_model(loading: Loading) -> Model:
+    source, config = loading
+    return open_model(source, config, device=config.device, offload=None, progress=NoProgress())
+
+
+def _collect(
+    inputs: Sequence[str | InputSource], loading: Loading, progress: Progress | None
+) -> Study:
+    """Return the study of one of two models."""
+    source, config = loading
+    return collect_study(inputs, config, source=source, progress=progress)
 
 
 def collect_maps(
-    inputs: Sequence[str | Path], config: Config, progress: Progress | None = None
+    inputs: Sequence[str | InputSource], loading: Loading, progress: Progress | None = None
 ) -> Study:
     """Return a study with little more than maps, for the effect of rounding or random weights."""
+    source, config = loading
     few_metrics = replace(
-        config, metrics=MAPS_METRIC, importance="off", sentence_pages="0", control="none"
-    )
-    return collect(inputs, few_metrics, progress=progress)
+        config, metrics=MAPS_METRIC, importance="off", circuits="off", sentence_pages="0",
+        control="none",
+    )  # fmt: skip
+    return _collect(inputs, (source, few_metrics), progress)
 
 
-def write_untrained(name: str, config: Config, folder: Path) -> Path:
-    """Write a model with the architecture of another and random weights to a new folder."""
-    model = load_model(
-        name,
-        revision=None if is_local(name) else config.revision,
-        tokenizer=config.tokenizer,
-        trust_remote_code=config.trust_remote_code,
+def _untrained(loading: Loading, dtype: str, folder: Path) -> Loading:
+    """Return how a model with the architecture of another and random weights is loaded.
+
+    Args:
+        loading: how the other model is loaded.
+        dtype: number format of the random weights.
+        folder: folder in which the weights are written, unless the other model is an object.
+    """
+    source, config = loading
+    plain = replace(
+        config, dtype=EXACT_DTYPE, adapter=None, merge_adapter=False, quantization="none"
     )
-    model_folder = folder / f"{model.name.rpartition('/')[2]}-{UNTRAINED}"
-    untrained_copy(model, config.seed).network.save_pretrained(model_folder)
-    model.tokenizer.save_pretrained(model_folder)
-    return model_folder
+    model = _open_model((source, plain))
+    name = f"{model.name.rpartition('/')[2]}-{UNTRAINED}"
+    untrained = untrained_copy(model, config.seed).network
+    if source is not None:
+        untrained.config.name_or_path = name
+        return _loading(config, replace(source, network=untrained), dtype)
+    untrained.save_pretrained(folder / name)
+    model.tokenizer.save_pretrained(folder / name)
+    return _loading(config, str(folder / name), dtype)

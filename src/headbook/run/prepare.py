@@ -14,13 +14,14 @@ import torch
 from headbook import __version__
 from headbook.config import Config
 from headbook.errors import ModelError
-from headbook.inputs import Corpus, InputLayout, Selection, open_corpus
+from headbook.inputs import Corpus, InputLayout, InputSource, Selection, open_corpus
 from headbook.memory import longest_text, map_memory
 from headbook.metrics import chosen_metrics, head_metrics
 from headbook.metrics.base import Metric
 from headbook.model.architecture import Architecture, probe_architecture
 from headbook.model.devices import isolated_random_state, offload_place
-from headbook.model.load import Model, load_model, untrained_copy
+from headbook.model.load import Model, untrained_copy
+from headbook.model.loaders.objects import ModelObject, open_model
 from headbook.model.packing import Passages, pack_sentences
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts, sequence_limit, shorten_text
 from headbook.option_values import flag
@@ -88,7 +89,7 @@ class Run:
     """Settings and handles of a run, fixed while it lasts; results are in its store and log.
 
     Attributes:
-        inputs: files, folders and ids of datasets.
+        inputs: files, folders and ids of datasets, or sources in memory.
         config: options.
         progress: reporter of the run's progress.
         corpus: sentences, or passages that sentences are packed in.
@@ -106,7 +107,7 @@ class Run:
         is_baseline: whether only head metrics are measured, to compare another run with.
     """
 
-    inputs: tuple[str, ...]
+    inputs: tuple[str | InputSource, ...]
     config: Config
     progress: Progress
     corpus: Corpus | Passages
@@ -151,7 +152,11 @@ class Run:
 
 @contextmanager
 def prepare(
-    inputs: Sequence[str], config: Config, progress: Progress, work: Path | None
+    inputs: Sequence[str | InputSource],
+    config: Config,
+    progress: Progress,
+    work: Path | None,
+    source: ModelObject | None = None,
 ) -> Iterator[Run]:
     """Open the inputs, load the model, and open the store of finished parts.
 
@@ -160,12 +165,13 @@ def prepare(
         config: options.
         progress: reporter of the run's progress.
         work: folder of the store; None for a temporary one if workers need it, else for none.
+        source: a caller's model; None for the one that the options name.
 
     Raises:
         HeadbookError: the inputs, the model or the folder cannot be used.
     """
     with ExitStack() as stack:
-        run = stack.enter_context(open_run(inputs, config, progress))
+        run = stack.enter_context(open_run(inputs, config, progress, source))
         is_small = len(run.corpus) <= MAX_UNSTORED_SENTENCES and config.engine == "local"
         if work is None and config.shared and not is_small:
             work = stack.enter_context(temporary_folder("work")) / "parts"
@@ -176,13 +182,19 @@ def prepare(
 
 
 @contextmanager
-def open_run(inputs: Sequence[str], config: Config, progress: Progress) -> Iterator[Run]:
+def open_run(
+    inputs: Sequence[str | InputSource],
+    config: Config,
+    progress: Progress,
+    source: ModelObject | None = None,
+) -> Iterator[Run]:
     """Open the inputs and load the model, without a store.
 
     Args:
-        inputs: files, folders and ids of datasets.
+        inputs: files, folders and ids of datasets, or sources in memory.
         config: options; the run uses the first of its devices.
         progress: reporter of the run's progress.
+        source: a caller's model; None for the one that the options name.
     """
     device = config.devices[0]
     with ExitStack() as stack:
@@ -190,11 +202,12 @@ def open_run(inputs: Sequence[str], config: Config, progress: Progress) -> Itera
         stack.enter_context(isolated_random_state(config.seed, _gpu(device)))
         corpus = stack.enter_context(unopened)
         facets = find_facets(corpus, config.facet, config.pair_member)
-        model = load_model(
-            config.model,
+        model = open_model(
+            source,
+            config,
             device=device,
             offload=stack.enter_context(offload_place(config.offload)),
-            **config.loading,
+            progress=progress,
         )
         for warning in model.weights.warnings():
             progress.message(f"warning: {warning}")
@@ -299,6 +312,7 @@ def run_plan(run: Run) -> dict[str, str]:
         "input": run.shards.digest,
         "model revision": run.model.revision,
         "adapter revision": run.model.weights.adapter_revision,
+        "tokenizer": run.model.tokenizer_hash,
         "device": run.model.device.type,
         "version": f"{__version__} ({_code_hash()})",
         **{name: importlib.metadata.version(name) for name in LIBRARIES},

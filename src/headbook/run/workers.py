@@ -31,6 +31,7 @@ import torch
 
 from headbook.config import Config
 from headbook.errors import ConfigError, HeadbookError, ResourceError
+from headbook.inputs import InputSource
 from headbook.model.devices import pick_device
 from headbook.run.shards import MAX_TRIES
 
@@ -44,7 +45,7 @@ class WorkerJob:
     """Settings of the workers of a run.
 
     Attributes:
-        inputs: files, folders and ids of datasets.
+        inputs: files, folders and ids of datasets, or sources in memory.
         here: working folder, which relative paths of inputs begin from.
         config: options.
         folder: folder of the store.
@@ -53,7 +54,7 @@ class WorkerJob:
             measures the shard of a number and returns the error, or an empty text.
     """
 
-    inputs: tuple[str, ...]
+    inputs: tuple[str | InputSource, ...]
     here: Path
     config: Config
     folder: Path

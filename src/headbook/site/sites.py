@@ -57,7 +57,7 @@ from headbook.site.markup import script
 from headbook.site.page_writer import PageWriter
 from headbook.site.registry import Menu, MenuEntry, moved_pages, study_menu, study_pages
 from headbook.site.rows import SiteRows
-from headbook.site.writer import Site, Work, WrittenSite, draw_pages, link_preview, write_site
+from headbook.site.writer import Site, SiteContents, Work, draw_pages, link_preview, write_site
 from headbook.study.manifest import Manifest
 from headbook.study.study import Study
 
@@ -79,7 +79,7 @@ def render(
     force: bool = False,
     processes: int = 1,
     progress: Progress | None = None,
-) -> WrittenSite:
+) -> Site:
     """Write a study's site.
 
     The same study gives the same bytes on one machine, with one version of zlib.
@@ -110,7 +110,7 @@ def render(
     )  # fmt: skip
 
 
-class StudySite(Site):
+class StudySite(SiteContents):
     """Site of one study.
 
     Args:
@@ -270,7 +270,7 @@ def render_comparison(
     base_url: str | None = None,
     force: bool = False,
     progress: Progress | None = None,
-) -> WrittenSite:
+) -> Site:
     """Write the site of a comparison; the bytes depend on the comparison and zlib alone.
 
     Raises:
@@ -283,7 +283,7 @@ def render_comparison(
     )  # fmt: skip
 
 
-class ComparisonSite(Site):
+class ComparisonSite(SiteContents):
     """Site of two models on the same sentences."""
 
     kind = "comparison"
@@ -400,7 +400,7 @@ def render_film(
     base_url: str | None = None,
     force: bool = False,
     progress: Progress | None = None,
-) -> WrittenSite:
+) -> Site:
     """Write the site of a film; the bytes depend on the film and zlib alone.
 
     Args:
@@ -416,7 +416,7 @@ def render_film(
     )
 
 
-class FilmSite(Site):
+class FilmSite(SiteContents):
     """Site of many checkpoints of one model."""
 
     kind = "film"

@@ -1,9 +1,12 @@
 """The writer of sites: assets, pages, tables, figures, manifest and files for search engines.
 
-`Site` declares the contents in which sites differ; `headbook.site.sites` has the sites of one
-study, of two studies, and of many checkpoints. Pages are drawn in one process or in several.
+`SiteContents` declares the contents in which sites differ; `headbook.site.sites` has the sites of
+one study, of two studies, and of many checkpoints. Pages are drawn in one process or in several.
 """
 
+import os
+import sys
+import webbrowser
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -101,8 +104,11 @@ MIN_PARALLEL_PAGES = 400
 Work = Callable[..., Iterator[str]]
 
 
+FRAME_HEIGHT = 700  # pixels of the frame that shows a site in a notebook
+
+
 @dataclass(frozen=True)
-class WrittenSite:
+class Site:
     """A site that was written.
 
     Attributes:
@@ -115,8 +121,27 @@ class WrittenSite:
     pages: int
     size: int
 
+    @property
+    def path(self) -> Path:
+        """Folder of the site."""
+        return self.index.parent
 
-class Site(ABC):
+    def show(self) -> None:
+        """Show the site: in a frame below the cell of a notebook, elsewhere in the browser.
+
+        A frame needs the folder below that of the notebook, since a notebook's server shows no
+        other files.
+        """
+        ipython = sys.modules.get("IPython")  # a notebook has imported IPython
+        shell = ipython.get_ipython() if ipython is not None else None
+        if ipython is None or not hasattr(shell, "kernel"):
+            webbrowser.open(self.index.resolve().as_uri())
+            return
+        address = Path(os.path.relpath(self.index)).as_posix()
+        ipython.display.display(ipython.display.IFrame(address, "100%", FRAME_HEIGHT))
+
+
+class SiteContents(ABC):
     """The contents of one kind of site.
 
     Attributes:
@@ -192,14 +217,14 @@ class Site(ABC):
 
 
 def write_site(
-    make_site: Callable[[], Site],
+    make_site: Callable[[], SiteContents],
     out: Path,
     *,
     base_url: str | None,
     force: bool,
     progress: Progress | None,
     processes: int = 1,
-) -> WrittenSite:
+) -> Site:
     """Write a site; the folder appears when it is complete.
 
     Args:
@@ -218,10 +243,10 @@ def write_site(
     with replace_folder(out, OutputKind.SITE, force=force) as draft, charts.without_schema_checks():
         writer = page_writer(site, draft, base)
         pages = _write_files(site, writer, progress or NoProgress(), processes)
-    return WrittenSite(out / "index.html", pages, sum(export.sizes(out).values()))
+    return Site(out / "index.html", pages, sum(export.sizes(out).values()))
 
 
-def page_writer(site: Site, folder: Path, base: str) -> PageWriter:
+def page_writer(site: SiteContents, folder: Path, base: str) -> PageWriter:
     """Return the writer of a site's pages, which knows the frame around each page."""
     frame = {
         "site": site.facts,
@@ -234,7 +259,7 @@ def page_writer(site: Site, folder: Path, base: str) -> PageWriter:
     return PageWriter(folder, base, frame, site.rows)
 
 
-def _write_files(site: Site, writer: PageWriter, progress: Progress, processes: int) -> int:
+def _write_files(site: SiteContents, writer: PageWriter, progress: Progress, processes: int) -> int:
     """Write every file of a site; return the number of pages."""
     folder = writer.folder
     paths: list[str] = []
@@ -287,7 +312,9 @@ def _pages_with(folder: Path, paths: Iterable[str], *texts: str) -> list[set[str
     return pages
 
 
-def _data_page(site: Site, writer: PageWriter, figures: int, left_out: Sequence[str]) -> DataPage:
+def _data_page(
+    site: SiteContents, writer: PageWriter, figures: int, left_out: Sequence[str]
+) -> DataPage:
     """Make the page of files, and write what scripts need to know of tables."""
     tables, data = site.rows.tables, writer.folder / "data"
     facts = export.table_facts(tables.values(), data)
@@ -298,7 +325,7 @@ def _data_page(site: Site, writer: PageWriter, figures: int, left_out: Sequence[
 
 
 @contextmanager
-def _many_drawn(site: Site, writer: PageWriter, processes: int) -> Iterator[Iterable[str]]:
+def _many_drawn(site: SiteContents, writer: PageWriter, processes: int) -> Iterator[Iterable[str]]:
     """Write the pages that processes may share, and yield an iterable of their paths.
 
     If the site has many pages, other processes write them while this one writes everything else.

@@ -174,6 +174,7 @@ class ModelFacts:
         adapter_revision: commit of a hub adapter; hash of the files of a folder.
         adapter_base: base model that the adapter names, if it is not this model.
         remote_code: classes whose code came from the model's repository.
+        configuration: configuration of a model that a program held in memory; else empty.
     """
 
     name: str
@@ -198,6 +199,7 @@ class ModelFacts:
     adapter_revision: str = ""
     adapter_base: str = ""
     remote_code: tuple[str, ...] = ()
+    configuration: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -216,16 +218,14 @@ class Manifest:
         inputs: inputs in their order.
         counts: numbers of sentences, tokens and words.
         versions: versions of the libraries that computed the numbers.
-        checks: self-checks with their errors.
-        checked_sentences: number of sentences on which the checks ran.
+        checks, checked_sentences: self-checks with their errors, and on how many sentences.
         gaps: parts that the study does not have.
         roundings: changes of ranks by a vocabulary product in lower precision, if one was used.
         not_measured: sentences that could not be measured.
         fallbacks: deviations from the planned computation, in words.
         packages: package and version of metrics, by id, and readers, by suffix, of other packages.
         head_notes: the author's names of heads and notes on them, by `headbook.author.head_key`.
-        page_notes: the author's notes on other pages than the overview, in Markdown, by address.
-        sections: pages of the author's own, in Markdown.
+        page_notes, sections: the author's notes on other pages, by address, and pages, in Markdown.
     """
 
     schema: int

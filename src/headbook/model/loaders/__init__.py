@@ -1,4 +1,4 @@
-"""Files of weights, adapters, and quantised weights, before and after transformers loads them."""
+"""Files of weights, adapters, quantised weights, and models that a program holds in memory."""
 
 from pathlib import Path
 
