@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from headbook.model.loaders.objects import HASH_BYTES, weights_hash
+from headbook.run.objects import HASH_BYTES, weights_hash
 from headbook.progress import NoProgress
 
 LAYERS = 16  # matrices that the weights consist of

@@ -18,7 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from headbook.ablation.ablate import ablate
+    from headbook.run.ablate import ablate
     from headbook.run.collect import collect
     from headbook.site.builds import build, compare
     from headbook.site.figures import write_figures
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     """Import a public name at its first use: rendering never loads torch, transformers or spaCy."""
+    import warnings  # noqa: PLC0415
     from importlib import import_module  # noqa: PLC0415
 
     homes = {
-        "ablate": "headbook.ablation.ablate",
+        "ablate": "headbook.run.ablate",
         "build": "headbook.site.builds",
         "collect": "headbook.run.collect",
         "compare": "headbook.site.builds",
@@ -43,7 +44,10 @@ def __getattr__(name: str) -> object:
     }
     if name not in homes:
         raise AttributeError(f"module 'headbook' has no attribute {name!r}")
-    return getattr(import_module(homes[name]), name)
+    with warnings.catch_warnings():
+        # In notebooks transformers warns that its progress bars need ipywidgets; none is shown.
+        warnings.filterwarnings("ignore", "IProgress not found")
+        return getattr(import_module(homes[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -20,9 +20,9 @@ import tiny
 from headbook.errors import ConfigError, HeadbookError, ModelError, StudyError
 from headbook.model.devices import pick_device
 from headbook.model.load import load_model
-from headbook.model.loaders.objects import ModelObject, weights_hash
 from headbook.progress import NoProgress
 from headbook.resources import demo_model
+from headbook.run.objects import ModelObject, weights_hash
 
 TEXTS = ["the cat sees a small bird .", "the dog runs near the house .", "a fisherman sleeps ."]
 PAIRS = [(text, "der Hund sieht .") for text in TEXTS]

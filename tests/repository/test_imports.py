@@ -34,8 +34,11 @@ FOLDERS = [
     "charts",
     "pages",
     "site",
+    "notebook",
     "cli",
 ]
+# Modules of classes that notebooks show: their methods import the folder inside, when it is needed.
+DISPLAYED = {"headbook.study.study"}
 MOST = 20  # files in a folder
 
 ANYWHERE = {"numpy", "pandas", "torch"}
@@ -146,11 +149,13 @@ def folder_of(module: str) -> str:
 def arrows(*, types: bool) -> Iterator[tuple[str, str]]:
     """Every import of one module of Headbook by another.
 
-    All but those of the package's own file, which names its doors for type checkers.
+    All but those of the package's own file, which names its doors for type checkers, and those of
+    outputs of notebooks by the classes that have them.
     """
     for module, file in MODULES.items():
         for name in imported(file, types=types) if module != "headbook" else ():
-            if other := module_named(name):
+            other = module_named(name)
+            if other and not (module in DISPLAYED and other.startswith("headbook.notebook")):
                 yield module, other
 
 
@@ -175,6 +180,23 @@ def test_neither_modules_nor_folders_inside_folders_go_round() -> None:
             if name(module) != name(other):
                 graph[name(module)].add(name(other))
         TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("module", sorted(DISPLAYED))
+def test_classes_that_notebooks_show_import_outputs_inside_methods(module: str) -> None:
+    """So that a study is read and computed without any page."""
+    inside, outside = 0, set[str]()
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            outside.add(node.module or "")
+        inside += sum(
+            isinstance(each, ast.ImportFrom) and (each.module or "").startswith("headbook.notebook")
+            for each in ast.walk(node)
+            if isinstance(node, ast.ClassDef)
+        )
+    assert inside
+    assert not {name for name in outside if name.startswith("headbook.notebook")}
 
 
 def test_no_folder_is_a_corridor() -> None:

@@ -27,8 +27,8 @@ from headbook.attention import map_sums
 from headbook.cli import actions
 from headbook.config import Config
 from headbook.inputs import Sentence
-from headbook.model.checkpoint import quiet
 from headbook.model.devices import isolated_random_state
+from headbook.model.load import quiet
 from headbook.progress import NoProgress
 from headbook.run import sentences as texts
 from headbook.run.collect import collect

@@ -13,7 +13,7 @@ from altair.utils import schemapi
 
 from headbook.analysis.arrays import Floats
 from headbook.charts.figure import Spec
-from headbook.charts.theme import vega_config
+from headbook.charts.theme import INK, PAPER, ROLE_COLOURS, vega_config
 from headbook.report.wording import option_name
 
 
@@ -65,6 +65,18 @@ def styled_spec(chart: Any) -> Spec:
     if named:
         spec["datasets"] = {table_name: records(table) for table_name, table in named.values()}
     return spec
+
+
+def altair_chart(spec: Spec) -> Any:
+    """Return a specification of `styled_spec` as an Altair chart, in dark ink on white paper.
+
+    The specification itself has the text colour of a page, which pictures in notebooks lack.
+    """
+    config = spec["config"] | {"background": PAPER}
+    text = json.dumps(spec | {"background": PAPER, "config": config}).replace(
+        INK, ROLE_COLOURS["model"][0]
+    )
+    return alt.Chart.from_json(text)
 
 
 def records(rows: pd.DataFrame) -> list[dict[str, Any]]:

@@ -11,10 +11,7 @@ attention.
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -288,27 +285,3 @@ def delete_cached(name: str, commits: frozenset[str]) -> None:
     cached = commits & cached_commits(name)
     if cached:
         huggingface_hub.scan_cache_dir().delete_revisions(*sorted(cached)).execute()
-
-
-@contextmanager
-def quiet(verbose: bool) -> Iterator[None]:
-    """Keep transformers' reports off the terminal; the overview page lists their content."""
-    from transformers.utils import logging  # noqa: PLC0415 - slow, and names are checked without it
-
-    if verbose:
-        yield
-        return
-    hub: Any = huggingface_hub.utils  # exports without types
-    logger, had_bars = logging.get_logger(), logging.is_progress_bar_enabled()
-    level, hub_bars_off = logger.level, hub.are_progress_bars_disabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        with redirect_stderr(StringIO()):  # dequantising prints a progress bar unconditionally
-            yield
-    finally:
-        logger.setLevel(level)
-        if had_bars:
-            logging.enable_progress_bar()  # the hub's, too
-        if hub_bars_off != hub.are_progress_bars_disabled():
-            (hub.disable_progress_bars if hub_bars_off else hub.enable_progress_bars)()

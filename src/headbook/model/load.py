@@ -2,15 +2,18 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from io import StringIO
 from typing import Any
 
+import huggingface_hub
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers.utils import logging
 
 from headbook.errors import ModelError, ResourceError, is_out_of_memory
 from headbook.model import attention_hook
@@ -18,7 +21,6 @@ from headbook.model.checkpoint import (
     ModelFiles,
     find_adapter_files,
     find_model_files,
-    quiet,
     read_pooling,
 )
 from headbook.model.devices import OffloadPlace, isolated_random_state, pick_device, read_parameter
@@ -188,13 +190,11 @@ def load_model(
         dtype: name of a torch floating-point type.
         tokenizer: folder or hub id of another tokenizer than the model's own.
         adapter: folder or hub id of an adapter of peft.
-        merge_adapter: whether to merge the adapter into the weights, instead of running it beside
-            them.
+        merge_adapter: whether the adapter is added to the weights, or else runs beside them.
         quantization: ``none``, ``int8`` or ``int4``.
         trust_remote_code: whether code of the model's repository may run.
         verbose: whether transformers may print its reports.
-        offload: place for weights that do not fit on the device, which must exist as long as the
-            model is used.
+        offload: place for weights that do not fit on the device, needed as long as the model is.
 
     Raises:
         ModelError: the model cannot be loaded; the message says why and what to do.
@@ -209,13 +209,9 @@ def load_model(
         with _explained(files.name, gguf=files.gguf is not None):
             loaded_tokenizer = _tokenizer(files, tokenizer, trust_remote_code)
             network, weights, headless = _network(
-                files,
-                getattr(torch, dtype),
-                device_found,
-                offload,
-                quantization=quantization,
-                trusted=trust_remote_code,
-            )
+                files, getattr(torch, dtype), device_found, offload,
+                quantization=quantization, trusted=trust_remote_code,
+            )  # fmt: skip
         if adapter is not None:
             files, weights = _with_adapter(network, files, weights, adapter, merge=merge_adapter)
         network.set_attn_implementation(attention_hook.NAME)  # stays "eager" if not supported
@@ -389,6 +385,28 @@ def _explained(name: str, *, gguf: bool) -> Iterator[None]:
             "transformers itself knows"
         )
         raise ModelError(f"model '{name}': {message}; expected {expected}") from error
+
+
+@contextmanager
+def quiet(verbose: bool) -> Iterator[None]:
+    """Keep transformers' reports off the terminal; the overview page lists their content."""
+    if verbose:
+        yield
+        return
+    hub: Any = huggingface_hub.utils  # exports without types
+    logger, had_bars = logging.get_logger(), logging.is_progress_bar_enabled()
+    level, hub_bars_off = logger.level, hub.are_progress_bars_disabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with redirect_stderr(StringIO()):  # dequantising prints a progress bar unconditionally
+            yield
+    finally:
+        logger.setLevel(level)
+        if had_bars:
+            logging.enable_progress_bar()  # the hub's, too
+        if hub_bars_off != hub.are_progress_bars_disabled():
+            (hub.disable_progress_bars if hub_bars_off else hub.enable_progress_bars)()
 
 
 def text_config(config: Any) -> Any:

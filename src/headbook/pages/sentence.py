@@ -15,7 +15,14 @@ from headbook.pages.parts.exemplars import GROUPS
 from headbook.pages.parts.page import ATTENTION_SCRIPTS, EVERY, Page
 from headbook.pages.parts.passages import ProposedEnds, proposals
 from headbook.pages.parts.rollout import Sources, sources
-from headbook.pages.parts.sentence_maps import has_exact_maps, neuron_files, reason, weight_picture
+from headbook.pages.parts.sentence_maps import (
+    few_shades,
+    has_exact_maps,
+    neuron_files,
+    pitch,
+    reason,
+    weight_picture,
+)
 from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words_cell
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.parts.token_paths import MOST_TOKENS, drawn_metrics
@@ -437,11 +444,6 @@ def _ranking(ranking: Ranking) -> str:
     return name[:1].lower() + name[1:]
 
 
-WIDEST = 1344  # pixels of the grid of maps on the widest page
-LARGEST = 112  # pixels from one map to the next
-SMALLEST = 24  # pixels from one map to the next, the least for a click target
-
-
 @dataclass(frozen=True)
 class StackOfSentence:
     """The attention and the states of one stack in a sentence.
@@ -548,16 +550,6 @@ def _entries_of_stack(
 def sheet_file(sentence: StoredSentence, stack: AttentionStack) -> str:
     """Return the address of the picture with all maps of a sentence."""
     return f"data/sentences/{sentence_file(sentence.number)}-{stack.name}.png"
-
-
-def pitch(stack: AttentionStack) -> int:
-    """Return the pixels from one map to the next on the widest page."""
-    return max(SMALLEST, min(LARGEST, WIDEST // stack.n_heads))
-
-
-def few_shades(stack: AttentionStack, maps: NDArray[np.uint8] | None) -> bool:
-    """Whether scripts draw all maps anew: their weights are known, and no map is shrunk."""
-    return maps is not None and has_exact_maps(maps) and max(maps.shape[2:]) <= 2 * pitch(stack)
 
 
 def _size(stack: AttentionStack, maps: NDArray[np.uint8] | None) -> tuple[int, int]:

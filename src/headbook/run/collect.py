@@ -28,7 +28,6 @@ from headbook.metrics import (
 )
 from headbook.metrics.base import Source
 from headbook.model.devices import isolated_random_state
-from headbook.model.loaders.objects import ModelObject, model_and_options
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.model.tokenizer import MAX_RANDOM_TOKENS, random_sequences
 from headbook.passes.batch_sums import bucket_sums
@@ -43,6 +42,7 @@ from headbook.run.arguments import check_arguments
 from headbook.run.circuits import head_ablator, measure_circuits, sample_of
 from headbook.run.manifest import make_manifest
 from headbook.run.missing import find_gaps
+from headbook.run.objects import ModelObject, model_and_options
 from headbook.run.prepare import Run, RunLog, baseline_of, open_run, prepare, run_plan
 from headbook.run.reread import (
     SentenceMeasures,

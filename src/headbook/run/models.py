@@ -26,7 +26,6 @@ from headbook.model.checkpoint import is_local
 from headbook.model.forward import run_forward
 from headbook.model.head_weights import weight_drift
 from headbook.model.load import Model, untrained_copy
-from headbook.model.loaders.objects import ModelObject, open_model
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts
 from headbook.output_folder import MANIFEST
 from headbook.passes.model_checks import verify_attention
@@ -34,6 +33,7 @@ from headbook.progress import NoProgress, Progress
 from headbook.report.wording import STACKS
 from headbook.run.arguments import ModelCheckpoint
 from headbook.run.collect import collect_study
+from headbook.run.objects import ModelObject, open_model
 from headbook.study.sentence_data import MappedSentence
 from headbook.study.study import Study
 from headbook.text.annotate import Annotator

@@ -21,7 +21,6 @@ from headbook.metrics.base import Metric
 from headbook.model.architecture import Architecture, probe_architecture
 from headbook.model.devices import isolated_random_state, offload_place
 from headbook.model.load import Model, untrained_copy
-from headbook.model.loaders.objects import ModelObject, open_model
 from headbook.model.packing import Passages, pack_sentences
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts, sequence_limit, shorten_text
 from headbook.option_values import flag
@@ -29,6 +28,7 @@ from headbook.output_folder import temporary_folder
 from headbook.passes.model_checks import verify_attention
 from headbook.progress import NestedProgress, Progress
 from headbook.run.missing import LongTexts
+from headbook.run.objects import ModelObject, open_model
 from headbook.run.sentences import RunSentences
 from headbook.run.shards import SHARD_SENTENCES, Shards, split_into_shards
 from headbook.run.store import Part, Store, open_store

@@ -8,12 +8,12 @@ from headbook.comparison.comparison import compare as compare_studies
 from headbook.config import Config
 from headbook.errors import ConfigError
 from headbook.inputs import InputLayout, input_sources
-from headbook.model.loaders.objects import ModelObject
 from headbook.option_values import DTYPES, correspondence_of
 from headbook.output_folder import OutputKind, check_output_folder
 from headbook.progress import Progress
 from headbook.run.collect import collect
 from headbook.run.models import UNTRAINED, CollectedPair, collect_pair
+from headbook.run.objects import ModelObject
 from headbook.site.sites import render, render_comparison
 from headbook.site.writer import Site
 from headbook.study.study import Study

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.charts import images
-from headbook.charts.theme import coarse, ink_steps, rgba_ramp
 from headbook.pages.index import live_data
 from headbook.pages.parts.grid import grid_data, map_data
 from headbook.pages.parts.head_card import atlas_data
@@ -20,9 +18,10 @@ from headbook.pages.parts.sentence_maps import (
     has_exact_maps,
     neuron_files,
     neurons_data,
+    sheet_picture,
 )
 from headbook.pages.parts.token_paths import paths_data
-from headbook.pages.sentence import cited_maps, few_shades, pitch, trajectory_data
+from headbook.pages.sentence import cited_maps, trajectory_data
 from headbook.pages.similar import matrix_data, matrix_picture
 from headbook.pages.tokens import types_data
 from headbook.report.results import StackResults, study_of
@@ -30,7 +29,7 @@ from headbook.report.wording import head_file, sentence_file
 from headbook.schema import Side, heads_of
 from headbook.site.markup import script
 from headbook.site.search import find_data
-from headbook.study.sentence_data import UINT8_STEPS, Exemplar, StoredSentence, rows_by_sentence
+from headbook.study.sentence_data import Exemplar, StoredSentence, rows_by_sentence
 from headbook.study.study import Study
 
 
@@ -124,9 +123,7 @@ def _write_sentence(
             value = _cited(result, sentence)
         else:
             maps = maps[list(stack.attention_layers)]
-            steps = ink_steps(maps / UINT8_STEPS)
-            steps = coarse(steps) if few_shades(stack, maps) else steps
-            picture = images.map_sheet(steps, rgba_ramp(), side=pitch(stack))
+            picture = sheet_picture(stack, maps)
             (folder / f"{name}-{stack_name}.png").write_bytes(picture)
             norms = sentence_data.norms.get((stack_name, sentence.index))
             norms = None if norms is None else norms[list(stack.attention_layers)]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,9 @@ from headbook.study.corpus_sums import (
 from headbook.study.exemplars import choose_exemplars
 from headbook.study.manifest import Check, Manifest, NotAvailable, Rounding
 from headbook.study.sentence_data import Exemplar, MapSample, SentenceData
+
+if TYPE_CHECKING:
+    from headbook.notebook.views import NotebookView
 
 MERGED_CIRCUITS = NotAvailable(
     "what heads read and write", "",
@@ -75,6 +79,50 @@ class Study:
             f"collected {manifest.created or 'on an unknown date'} by Headbook "
             f"{manifest.headbook}, {manifest.model.dtype} on {manifest.model.device}"
         )
+
+    def _repr_html_(self) -> str:
+        """Return the overview as HTML, for notebooks: summary, claims, and the wall of heads."""
+        from headbook.notebook.views import study_html  # noqa: PLC0415
+
+        return study_html(self)
+
+    def head(self, layer: int, head: int, stack: str | None = None) -> "NotebookView":
+        """Return the card of a head, both counted from 0: mean map, role, exemplars, and effect.
+
+        Args:
+            stack: kind of attention: ``encoder``, ``decoder`` or ``cross``; the first by default.
+
+        Raises:
+            ConfigError: the study has no such head.
+        """
+        from headbook.notebook.views import head_view  # noqa: PLC0415
+
+        return head_view(self, layer, head, stack)
+
+    def sentence(self, index: int) -> "NotebookView":
+        """Return the maps of all heads in a sentence; sentence 1 of the site has index 0.
+
+        Raises:
+            ConfigError: no maps are stored of such a sentence.
+        """
+        from headbook.notebook.views import sentence_view  # noqa: PLC0415
+
+        return sentence_view(self, index)
+
+    def plot(self, name: str, stack: str | None = None, *, label: str = "", view: str = "") -> Any:
+        """Return a chart of the site: an Altair chart, or a `NotebookView` if Altair has no such.
+
+        Args:
+            name: id of a metric, or name of a figure as `headbook.write_figures` returns it.
+            stack: kind of attention; the first that has numbers by default.
+            label, view: label and view of a head metric, as in tables; the site's by default.
+
+        Raises:
+            ConfigError: the study has no such figure, stack, label or view.
+        """
+        from headbook.notebook.views import plot  # noqa: PLC0415
+
+        return plot(self, name, stack, label, view)
 
     @cached_property
     def head_tables(self) -> Mapping[str, HeadTable]:

@@ -1,4 +1,4 @@
-"""Files of weights, adapters, quantised weights, and models that a program holds in memory."""
+"""Files of weights, adapters, and quantised weights, before and after transformers loads them."""
 
 from pathlib import Path
 

@@ -178,14 +178,23 @@ def map_sheets(results: Iterable[StackResults]) -> str:
     The picture has no colour, so pages tint each map by its family on light and on dark paper.
     It is part of the sheet, since browsers load no masks from other files of a folder.
     """
-    rules = []
-    for result in results:
-        cells = result.cached(mean_maps).maps[[*result.stack.attention_layers]]
-        picture = images.opacity_sheet(ink_steps(cells / MAX_OPAQUE_WEIGHT))
-        n_layers, n_heads, n_positions = cells.shape[:3]
-        sizes = f"--mw:{n_heads};--mh:{n_layers};--mp:{n_positions}"
-        rules.append(f".m-{result.stack.name}{{--sheet:url({picture});{sizes}}}\n")
-    return "".join(rules)
+    return "".join(
+        _sheet_rule(result.stack, result.cached(mean_maps).maps[[*result.stack.attention_layers]])
+        for result in results
+    )
+
+
+def one_map_sheet(results: StackResults, layer: int, head: int) -> tuple[str, str]:
+    """Return the style sheet with the mean map of one head, and the classes that show the map."""
+    cells = results.cached(mean_maps).maps[[layer], head : head + 1]
+    return _sheet_rule(results.stack, cells), f"m-{results.stack.name} x0 y0"
+
+
+def _sheet_rule(stack: AttentionStack, cells: Floats) -> str:
+    picture = images.opacity_sheet(ink_steps(cells / MAX_OPAQUE_WEIGHT))
+    n_layers, n_heads, n_positions = cells.shape[:3]
+    sizes = f"--mw:{n_heads};--mh:{n_layers};--mp:{n_positions}"
+    return f".m-{stack.name}{{--sheet:url({picture});{sizes}}}\n"
 
 
 def _tile(head: HeadName, head_type: HeadType | None, href: str, note: tuple[str, str]) -> Tile:

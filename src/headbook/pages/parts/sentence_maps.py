@@ -25,6 +25,9 @@ from headbook.study.study import Study
 
 DIGITS = 4  # significant digits of norms of values
 MOST_BYTES = 2_000_000  # bytes of a stack's maps in a sentence's data file
+WIDEST = 1344  # pixels of the grid of maps on the widest page
+LARGEST = 112  # pixels from one map to the next
+SMALLEST = 24  # pixels from one map to the next, the least for a click target
 
 
 def has_exact_maps(maps: NDArray[np.uint8] | None) -> bool:
@@ -40,6 +43,28 @@ def weight_picture(steps: NDArray[np.uint8]) -> str:
     """
     small = images.shrunk(steps, images.MAX_PREVIEW_PIXELS)
     return images.inline_map(coarse(ink_steps(small / UINT8_STEPS)), rgba_ramp())
+
+
+def pitch(stack: AttentionStack) -> int:
+    """Return the pixels from one map to the next on the widest page."""
+    return max(SMALLEST, min(LARGEST, WIDEST // stack.n_heads))
+
+
+def few_shades(stack: AttentionStack, maps: NDArray[np.uint8] | None) -> bool:
+    """Whether scripts draw all maps anew: their weights are known, and no map is shrunk."""
+    return maps is not None and has_exact_maps(maps) and max(maps.shape[2:]) <= 2 * pitch(stack)
+
+
+def sheet_picture(stack: AttentionStack, maps: NDArray[np.uint8]) -> bytes:
+    """Return one picture of the maps of all heads in a sentence, as a PNG.
+
+    Args:
+        maps: maps of the layers with attention, in steps of 1/255.
+            *Shape:* ``(layer, head, query, key)``.
+    """
+    steps = ink_steps(maps / UINT8_STEPS)
+    steps = coarse(steps) if few_shades(stack, maps) else steps
+    return images.map_sheet(steps, rgba_ramp(), side=pitch(stack))
 
 
 def attention_data(

@@ -23,11 +23,11 @@ from headbook.model.architecture import Architecture, AttentionPlace, probe_arch
 from headbook.model.devices import isolated_random_state, offload_place
 from headbook.model.intervention import make_patchable
 from headbook.model.load import Model
-from headbook.model.loaders.objects import model_and_options, open_model
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts, sequence_limit, shorten_text
 from headbook.passes.model_checks import verify_attention
 from headbook.progress import NoProgress
+from headbook.run.objects import model_and_options, open_model
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation.effect_tests import effect_interval
 from headbook.text.annotate import NO_ANNOTATOR, Annotator

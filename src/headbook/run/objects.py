@@ -20,9 +20,9 @@ import torch
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError
 from headbook.model import attention_hook
-from headbook.model.checkpoint import CLS, LAST, MAX, MEAN, WEIGHTED, quiet
+from headbook.model.checkpoint import CLS, LAST, MAX, MEAN, WEIGHTED
 from headbook.model.devices import OffloadPlace, pick_device, read_parameter
-from headbook.model.load import Model, WeightFacts, check_ids, length_limits, load_model
+from headbook.model.load import Model, WeightFacts, check_ids, length_limits, load_model, quiet
 from headbook.progress import Progress
 
 UNNAMED = "in-memory model"  # name of a model whose configuration names no checkpoint

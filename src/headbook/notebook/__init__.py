@@ -1,0 +1,1 @@
+"""Studies, heads, sentences and charts as outputs of notebook cells."""

@@ -1,0 +1,213 @@
+"""Outputs of notebook cells: a study, the card of a head, a sentence, and charts.
+
+Each output is the HTML of the site's templates with pictures and styles inside one element, without
+scripts and links: it is shown wherever the notebook is, also without the files of a site.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from operator import index as as_index
+from pathlib import Path
+from typing import Any
+
+from headbook.charts import Figure, images
+from headbook.charts.axes import altair_chart
+from headbook.errors import ConfigError
+from headbook.metrics import all_metrics
+from headbook.notebook.styles import style_of
+from headbook.pages.head import head_pages
+from headbook.pages.index import overview_page
+from headbook.pages.metric import metric_pages, study_metrics
+from headbook.pages.parts.atlas import map_sheets, one_map_sheet
+from headbook.pages.parts.page import Sentence, SiteFacts
+from headbook.pages.parts.sentence_maps import sheet_picture
+from headbook.pages.sentence import sentence_pages
+from headbook.report.results import StackResults, stack_results
+from headbook.report.wording import visible
+from headbook.schema import HeadName, heads_of
+from headbook.site.figures import choosable_of_study, chosen_figures, study_figures
+from headbook.site.markup import picture
+from headbook.site.page_writer import PageWriter
+from headbook.site.writer import exported
+from headbook.study.study import Study
+
+LINK = re.compile(r'(<a\b[^>]*?) href="[^"]*"')
+# Targets of links; styles know claims by their ids, to light the heads of each.
+TARGET = re.compile(r' id="(?!c\d)[^"]*"')
+NAMED_LINK = re.compile(r'(<a\b[^>]*?) aria-label="([^"]*)"')
+N_SUGGESTIONS = 3  # names that the message on an unknown figure suggests
+MAX_NAMED_SENTENCES = 8  # indices that the message on an unknown sentence names
+
+
+class NotebookView:
+    """Part of a study that notebooks show as HTML and terminals as text.
+
+    Args:
+        html: one element without scripts that needs no other file.
+        text: the same content in a few lines.
+    """
+
+    def __init__(self, html: str, text: str) -> None:
+        self._html, self._text = html, text
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+    def __repr__(self) -> str:
+        """Return the content as text."""
+        return self._text
+
+
+def study_html(study: Study) -> str:
+    """Return the overview of a study: summary, claims, and the wall of all heads."""
+    results = _results(study)
+    page = overview_page(results)
+    page = replace(page, walls=tuple(replace(wall, mosaic=False) for wall in page.walls))
+    return _html(study, "study", page, page.styles, map_sheets(results.values()))
+
+
+def head_view(study: Study, layer: int, head: int, stack: str | None) -> NotebookView:
+    """Return the card of a head; see `Study.head`."""
+    results = _results(study)[_stack_name(study, "head", stack)]
+    name = HeadName(results.stack.name, as_index(layer), as_index(head))
+    heads = heads_of(results.stack)
+    if name not in heads:
+        layers = [*dict.fromkeys(each.layer for each in heads)]
+        raise ConfigError(
+            f"study.head: got layer {layer}, head {head}, expected layer {_range(layers)} and head "
+            f"{_range(range(results.stack.n_heads))}, both counted from 0"
+        )
+    place = heads.index(name)
+    page = next(head_pages(results, slice(place, place + 1)))
+    maps, classes = one_map_sheet(results, name.layer, name.head)
+    lines = [
+        f"{page.title} of {study.manifest.model.name} ({page.stack_title})",
+        _plain(page.role.text),
+        _plain(page.role.line),
+        *(f"Strongest: {e.query} → {e.key} {e.weight}" for e in page.exemplars.first[:1]),
+    ]
+    html = _html(study, "head", replace(page, map=classes), page.styles, maps)
+    return NotebookView(html, visible("\n".join(filter(None, lines))))
+
+
+def sentence_view(study: Study, index: int) -> NotebookView:
+    """Return a sentence with its maps; see `Study.sentence`."""
+    results, indices = _results(study), [each.index for each in study.sentence_data.paged]
+    if as_index(index) not in indices:
+        some = ", ".join(map(str, indices[:MAX_NAMED_SENTENCES])) or "none: the study has no maps"
+        more = ", …" if len(indices) > MAX_NAMED_SENTENCES else ""
+        raise ConfigError(
+            f"study.sentence: got {index}, expected the index of a sentence with stored maps: "
+            f"{some}{more}; --sentence-pages stores more"
+        )
+    place = indices.index(as_index(index))
+    page = next(sentence_pages(results, slice(place, place + 1)))
+    stacks = []
+    for each in page.stacks:
+        stack = results[each.stack].stack
+        maps = study.sentence_data.maps.get((each.stack, index))
+        if maps is not None:
+            sheet = images.inline(sheet_picture(stack, maps[[*stack.attention_layers]]))
+            each = replace(each, sheet=sheet)  # noqa: PLW2901
+        stacks.append(each)
+    starts = [each.start for each in stacks if each.start]
+    lines = [
+        f"{page.title} of {study.manifest.model.name}",
+        *(text.text for text in study.sentence_data.sentences[index].texts.values()),
+        *(
+            f"{start.name}: {start.token} → {key.token} {key.value}"
+            for start in starts
+            for key in start.ranked[:1]
+        ),
+    ]
+    html = _html(study, "sentence", replace(page, stacks=tuple(stacks)), page.styles)
+    return NotebookView(html, visible("\n".join(lines)))
+
+
+def plot(study: Study, name: str, stack: str | None, label: str, view: str) -> Any:
+    """Return a chart of the site; see `Study.plot`."""
+    results: Mapping[str, StackResults] = _results(study)
+    if stack is not None:
+        chosen = _stack_name(study, "plot", stack)
+        results = {chosen: results[chosen]}
+    metrics = [metric for metric in study_metrics(results) if metric.id == name]
+    figures = exported(metric_pages(results, metrics))
+    if not metrics:
+        figures = [figure for figure in study_figures(study) if figure.name == name]
+    if not figures:
+        raise ConfigError(_unknown_figure(study, results, name, stack))
+    if label or view:
+        figures = chosen_figures(choosable_of_study(results), [[figures[0].name]], label, view)
+    figure = figures[0]
+    if isinstance(figure, Figure):
+        return altair_chart(figure.spec)
+    return NotebookView(_html(study, "chart", figure, ("plots", "analysis")), figure.caption)
+
+
+def _unknown_figure(
+    study: Study, results: Mapping[str, StackResults], name: str, stack: str | None
+) -> str:
+    if name in all_metrics():
+        where = "this study" if stack is None else f"stack {stack!r}"
+        return (
+            f"study.plot: {where} has no numbers of {name} that a chart shows; expected a metric "
+            f"of the study; metrics=[{name!r}, ...] of collect adds one"
+        )
+    names = [metric.id for metric in study_metrics(results)]
+    names += [figure.name for figure in study_figures(study)]
+    near = difflib.get_close_matches(name, names, n=N_SUGGESTIONS, cutoff=0.4)
+    return (
+        f"study.plot: got {name!r}, expected the id of a metric or the name of a figure, such as "
+        f"{', '.join(near or names[:N_SUGGESTIONS])}"
+    )
+
+
+def _results(study: Study) -> Mapping[str, StackResults]:
+    """Return the results of all stacks, which a study computes once for all its outputs."""
+    kept: dict[str, Any] = vars(study)
+    if "_results" not in kept:
+        kept["_results"] = stack_results(study)
+    results: Mapping[str, StackResults] = kept["_results"]
+    return results
+
+
+def _stack_name(study: Study, method: str, stack: str | None) -> str:
+    names = [each.name for each in study.manifest.stacks]
+    if stack is not None and stack not in names:
+        raise ConfigError(f"study.{method}: got stack {stack!r}, expected {' or '.join(names)}")
+    return stack or names[0]
+
+
+def _range(numbers: Any) -> str:
+    numbers = [*numbers]
+    gaps = len(numbers) != numbers[-1] - numbers[0] + 1
+    return ", ".join(map(str, numbers)) if gaps else f"{numbers[0]} to {numbers[-1]}"
+
+
+def _plain(sentence: Sentence) -> str:
+    return "".join(part if isinstance(part, str) else part.text for part in sentence)
+
+
+def _html(study: Study, template: str, page: Any, names: tuple[str, ...], maps: str = "") -> str:
+    """Return an output as one element with its style.
+
+    Args:
+        template: name of a template in ``templates/notebook``.
+        page: the page of the site, or the chart, that the template prints.
+        names: names of the page's style sheets.
+        maps: rules with the mean maps of heads.
+    """
+    manifest = study.manifest
+    site = SiteFacts.of(manifest, sentence_pages=False)
+    frame = {"site": site, "manifest": manifest, "root": "", "static": True}
+    writer = PageWriter(Path(), "", frame)
+    body = writer.render(f"notebook/{template}.html", page=page)
+    body = TARGET.sub("", LINK.sub(r"\1", body))
+    body = NAMED_LINK.sub(r'\1 role="img" title="\2" aria-label="\2"', body)
+    whole = writer.render("notebook/output.html", body=picture(body), style="")
+    tiles = max(max(stack.n_layers, stack.n_heads) for stack in manifest.stacks)
+    sheets = [name for name in names if name != "maps"]
+    style = picture(style_of(whole, sheets, maps, tiles))
+    return writer.render("notebook/output.html", body=picture(body), style=style).strip()

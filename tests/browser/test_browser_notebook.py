@@ -1,0 +1,175 @@
+"""Outputs of notebooks in a browser: themes, widths, contrast, without scripts and a network."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from playwright.sync_api import Page
+
+from browser import DARK, LIGHT, Open, cramped, sideways, violations
+from sites import Site
+
+pytest_plugins = ["browser_windows"]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
+# Rules of JupyterLab for outputs, as its style sheet has them, and a page around the outputs.
+JUPYTER = """<!doctype html><html lang="en"{html}><head><meta charset="utf-8">
+<title>Outputs</title><style>
+body {{ margin: 0; background: {paper}; color: {ink}; font-family: serif; }}
+main {{ padding: 8px; }}
+.jp td, .jp th, .jp tr {{ vertical-align: middle; padding: 0.5em; text-align: right; border: 0; }}
+.jp table {{ border-collapse: collapse; margin: 0 auto 1em; font-size: 12px; table-layout: fixed; }}
+.jp tbody tr:nth-child(odd) {{ background: #f0f; }}
+.jp tbody tr:hover {{ background: #ff0; }}
+#own td {{ color: #000; }}
+.jp h1 {{ font-size: 40px; color: #f0f; }}
+.jp img {{ max-width: 100%; }}
+</style></head><body{body}><main class="jp">{outputs}
+<table id="own"><tbody><tr><td class="number">a table of the notebook</td></tr></tbody></table>
+</main></body></html>"""
+
+
+def outputs_of(site: Site) -> str:
+    study = site.study
+    (stack,) = study.manifest.stacks
+    views = [study.head(1, 2), study.sentence(0), study.plot(f"sink_share-{stack.name}-layers")]
+    return study._repr_html_() + "".join(view._repr_html_() for view in views)
+
+
+def page_of(folder: Path, outputs: str, html: str = "", body: str = "", *, dark: bool) -> Path:
+    paper, ink = ("#111", "#eee") if dark else ("#fff", "#111")
+    file = folder / "outputs.html"
+    text = JUPYTER.format(html=html, body=body, paper=paper, ink=ink, outputs=outputs)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def papers(page: Page) -> set[str]:
+    """Colours behind the outputs of a page."""
+    code = "(found) => found.map((each) => getComputedStyle(each).backgroundColor)"
+    return set(page.locator(".headbook").evaluate_all(code))
+
+
+class Theme(NamedTuple):
+    """A notebook's theme: attributes of its elements, and whether the system has a dark one."""
+
+    html: str = ""
+    body: str = ""
+    dark_system: bool = False
+
+
+THEMES = {
+    "system, light": (Theme(), LIGHT),
+    "system, dark": (Theme(dark_system=True), DARK),
+    "JupyterLab, dark": (Theme(body=' data-jp-theme-light="false"'), DARK),
+    "JupyterLab, light": (Theme(body=' data-jp-theme-light="true"', dark_system=True), LIGHT),
+    "VS Code, dark": (Theme(body=' data-vscode-theme-kind="vscode-dark"'), DARK),
+    "VS Code, light": (Theme(body=' data-vscode-theme-kind="vscode-light"', dark_system=True),
+                       LIGHT),
+    "Colab, dark": (Theme(html=' theme="dark"'), DARK),
+    "Sphinx, dark": (Theme(html=' data-theme="dark"'), DARK),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("theme", "paper"), THEMES.values(), ids=THEMES)
+def test_outputs_follow_the_theme_of_the_notebook(
+    encoder_site: Site, open_page: Open, tmp_path: Path, theme: Theme, paper: str
+) -> None:
+    outputs, dark = outputs_of(encoder_site), paper == DARK
+    file = page_of(tmp_path, outputs, theme.html, theme.body, dark=dark)
+    page = open_page(file, color_scheme="dark" if theme.dark_system else "light")
+    assert page.locator(".headbook").count() == 4
+    assert papers(page) == {paper}
+    filters = page.locator(".headbook .ink").evaluate_all(
+        "(found) => found.map((each) => getComputedStyle(each).filter !== 'none')"
+    )
+    assert filters
+    assert set(filters) == {dark}
+    assert not violations(page, "color-contrast", "duplicate-id-aria", "image-alt", "role-img-alt")
+
+
+@pytest.mark.parametrize("width", [390, 800, 1440])
+def test_outputs_fit_into_any_width(
+    encoder_site: Site, open_page: Open, tmp_path: Path, width: int
+) -> None:
+    page = open_page(page_of(tmp_path, outputs_of(encoder_site), dark=False))
+    assert sideways(page, width) <= 0
+    assert not cramped(page)
+
+
+def test_outputs_take_nothing_from_notebooks_and_give_nothing(
+    encoder_site: Site, open_page: Open, tmp_path: Path
+) -> None:
+    page = open_page(page_of(tmp_path, outputs_of(encoder_site), dark=False))
+    style = "(found, name) => getComputedStyle(found)[name]"
+    own = page.locator("#own td")
+    assert own.evaluate(style, "textAlign") == "right"
+    assert own.evaluate(style, "fontFamily") == "serif"
+    assert own.evaluate(style, "whiteSpace") == "normal"
+    row = page.locator(".headbook .wall tbody tr").first
+    row.hover()
+    assert row.evaluate(style, "backgroundColor") == "rgba(0, 0, 0, 0)"
+    assert page.locator(".headbook h1").first.evaluate(style, "color") == "rgb(28, 31, 36)"
+
+
+def test_exemplars_open_without_scripts(
+    encoder_site: Site, open_page: Open, tmp_path: Path
+) -> None:
+    file = page_of(tmp_path, outputs_of(encoder_site), dark=False)
+    page = open_page(file, java_script_enabled=False, alone=True)
+    details = page.locator(".headbook .exemplar details").first
+    assert not details.locator("img.map").is_visible()
+    details.locator("summary").click()
+    assert details.locator("img.map").is_visible()
+
+
+def test_the_notebook_has_ten_cells_and_no_outputs() -> None:
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    assert len(cells) == 10
+    assert not [cell["id"] for cell in cells if cell.get("outputs") or cell.get("execution_count")]
+
+
+@pytest.mark.soak
+def test_the_notebook_runs_and_is_seen_without_a_network(
+    open_page: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import nbclient
+    import nbformat
+
+    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    (tmp_path / "work").mkdir()
+    resources = {"metadata": {"path": str(tmp_path / "work")}}
+    nbclient.NotebookClient(notebook, timeout=600, resources=resources).execute()
+    outputs = {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
+    printed = [o.text for each in outputs.values() for o in each if o.output_type == "stream"]
+    printed = [text for text in printed if "IProgress" not in text]  # tqdm misses ipywidgets
+    assert not [text for text in printed if "Warning" in text or "Error" in text]
+    data = {name: each[-1].data for name, each in outputs.items() if each and "data" in each[-1]}
+    html = [data[name]["text/html"] for name in ("study", "head", "sentence")]
+    assert "6 × 12 heads" in data["study"]["text/plain"]
+    assert "Head L2·H8" in data["head"]["text/plain"]
+    picture = data["plot"]["image/svg+xml"]
+    tables = [data[name]["text/html"] for name in ("table", "ablate")]
+    page = open_page(page_of(tmp_path, "".join([*html, *tables, picture]), dark=False))
+    assert page.locator(".headbook").count() == 3
+    assert page.locator(".headbook .wall td a.map").count() == 72
+    claim, tiles = page.locator(".headbook .claim").first, page.locator(".headbook .wall a.map")
+    claim.hover()  # it dims the heads that it does not concern
+    lit = tiles.evaluate_all(
+        "(found) => found.filter((e) => getComputedStyle(e).opacity === '1').length"
+    )
+    assert 0 < lit < 72
+    claim.locator("summary").click()
+    assert claim.locator("details p").is_visible()
+    assert page.get_by_role("heading", name="Head L2·H8").is_visible()
+    assert page.get_by_role("heading", name="Sentence 1", exact=True).is_visible()
+    widths = page.locator(".headbook img").evaluate_all(
+        "(found) => found.filter((e) => e.checkVisibility()).map((e) => e.naturalWidth)"
+    )
+    assert min(widths) > 0
+    assert page.locator("svg.marks").is_visible()
+    assert (tmp_path / "work" / "site" / "index.html").exists()
