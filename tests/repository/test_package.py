@@ -4,12 +4,15 @@ import os
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import headbook
+import tiny
+from code_blocks import blocks
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
@@ -93,3 +96,34 @@ def test_the_wheel_works_from_another_place(built: Path, tmp_path: Path) -> None
         check=True, capture_output=True, text=True, env=world, cwd=tmp_path,
     )  # fmt: skip
     assert version.stdout == f"headbook {headbook.__version__}\n"
+
+
+@pytest.mark.soak
+def test_the_wheel_does_in_a_fresh_environment_what_documents_say(
+    built: Path, tmp_path: Path
+) -> None:
+    """The environment has a wheel of Headbook and of the metric, and borrows their libraries."""
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    (own,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
+    # Paths of a .pth file come after the environment's own packages, and their own are not read.
+    libraries = [path for path in sys.path if path.endswith("site-packages")]
+    (own / "libraries.pth").write_text("\n".join(libraries))
+    package = tmp_path / "far-heads"
+    package.mkdir()
+    document = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    for name, language in (("pyproject.toml", "toml"), ("far_heads.py", "python")):
+        code = "".join(block for _, block in blocks(document, language))
+        (package / name).write_text(code, encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--quiet"]
+    pip += ["--no-index", "--no-build-isolation"]
+    subprocess.run([*pip, str(next(built.glob("*.whl"))), str(package)], check=True)
+    model = tiny.write("gpt2", tmp_path / "model", head=True)
+    (tmp_path / "work").mkdir()
+    script = ROOT / "tests" / "support" / "as_a_user.py"
+    world = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [python, script, model], cwd=tmp_path / "work", env=world, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
