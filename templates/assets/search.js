@@ -64,7 +64,8 @@
         looks[0] && `attends most to ${looks[0]}`,
         relation[0] && `best at ${relation[0]} ${spelled}`,
       ];
-      return entry(own ? `${name} ${own}` : name, href, roles[i], unseen.filter(Boolean).join(" "), {
+      const title = own ? `${name} ${own}` : name;
+      return entry(title, href, roles[i], unseen.filter(Boolean).join(" "), {
         at: { stack, layer, head: Number(name.split("H").pop()) },
       });
     };
