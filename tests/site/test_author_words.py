@@ -122,13 +122,13 @@ def test_the_search_finds_the_words_of_the_author(own: Path) -> None:
     assert ["“comma <b>finder</b>”", "Looks for commas, I think: dunnart."] in found["notes"]
 
 
-def test_sections_are_pages_at_the_end_of_the_menu(own: Path) -> None:
+def test_several_sections_are_the_last_pages_below_the_analyses(own: Path) -> None:
     html = html_of(own / "section-what-we-left-out.html")
     assert "<h1>What we left out</h1>" in html
     assert "<h2>Data</h2>" in html
     assert "# no heading" in text_of(html)
     menu = [link.attributes["href"] for link in elements(html.partition("</nav>")[0], "a")]
-    assert menu[-3:] == ["methods.html", "section-what-we-left-out.html", "section-grosse.html"]
+    assert menu[-3:] == ["section-what-we-left-out.html", "section-grosse.html", "methods.html"]
 
 
 def test_another_title_is_printed_everywhere(own: Path, encoder_site: Site) -> None:

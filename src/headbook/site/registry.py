@@ -211,10 +211,15 @@ def study_menu(entries: Iterable[PageEntry]) -> Menu:
 
 
 def study_pages(results: Results) -> tuple[PageEntry, ...]:
-    """Return the entries of the pages that a study has, those of the author's own last."""
+    """Return the entries of the pages that a study has, those of the author's own last.
+
+    The menu has room for one page of the author's own; several open below the analyses.
+    """
+    pages = [*section_pages(study_of(results).manifest)]
+    place = MenuPlace.ANALYSES if len(pages) > 1 else MenuPlace.END
     own = (
-        PageEntry(page.path, page.title, MenuPlace.END, lambda _, page=page: page)  # type: ignore[misc]
-        for page in section_pages(study_of(results).manifest)
+        PageEntry(page.path, page.title, place, lambda _, page=page: page)  # type: ignore[misc]
+        for page in pages
     )
     return (*(entry for entry in PAGES if entry.exists(results)), *own)
 
