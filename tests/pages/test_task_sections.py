@@ -18,7 +18,12 @@ from headbook.analysis.accumulators import HELD_OUT
 from headbook.pages.importance import importance_page
 from headbook.pages.parts.page import Sentence, plain_text
 from headbook.pages.parts.table import NumberCell
-from headbook.report.answers.ablation.tasks import patching_answer, rests_answer, success_answer
+from headbook.report.answers.ablation.tasks import (
+    of_layers,
+    patching_answer,
+    rests_answer,
+    success_answer,
+)
 from headbook.report.answers.overview.ablation_claims import task_claim
 from headbook.report.results import stack_results
 from headbook.schema import AblationTarget, HeadName
@@ -127,8 +132,9 @@ def test_a_task_that_rests_on_one_head(classified: Callable[..., Study]) -> None
 def test_a_model_at_chance_has_no_heads_of_a_task(classified: Callable[..., Study]) -> None:
     study = classified(unrelated=True)
     task = label_task(study)
-    assert plain(success_answer(task)).startswith("At chance: the model gives the right label in ")
-    assert plain(success_answer(task)).endswith("So no head has a verdict.")
+    assert plain(success_answer(task)).startswith(
+        "The model is at chance, so no head has a verdict: it gives the right label in "
+    )
     assert rests_answer(task) == ()
     assert claims(study) == []
     (section,) = importance_page(stack_results(study)).tasks
@@ -160,6 +166,17 @@ def test_between_both_it_is_not_known(classified: Callable[..., Study]) -> None:
     assert tasks.rests_on(task) is None
     assert claims(with_task(study, task)) == []
     assert plain(rests_answer(task)).startswith("Whether the label rests on few heads is not known")
+
+
+def test_up_to_three_layers_are_named() -> None:
+    def of(*layers: int) -> str:
+        return of_layers([HeadName("self", layer, 1) for layer in layers])
+
+    assert of(3, 3) == " of layer 3"
+    assert of(5, 0) == " of layers 0 and 5"
+    assert of(3, 4, 5) == " of layers 3, 4 and 5"
+    assert of(0, 2, 3, 29) == " of layers 0–29"
+    assert of_layers([HeadName("decoder", 0, 1), HeadName("cross", 0, 1)]) == ""
 
 
 def test_without_growing_sets_nothing_is_said(classified: Callable[..., Study]) -> None:

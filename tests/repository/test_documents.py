@@ -24,6 +24,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModel
 
 import headbook
 from code_blocks import DOCUMENTS, ROOT, all_commands, blocks, commands, name, read
@@ -122,6 +125,14 @@ class World:
         else:
             headbook.render(study, kind)
 
+    def adapt(self) -> None:
+        """Put an adapter of the tiny encoder there, and weights in the format of `torch.save`."""
+        if not (self.place / "my-lora").exists():
+            network = AutoModel.from_pretrained(self.models("bert"))
+            torch.save(network.state_dict(), self.place / "pytorch_model.bin")
+            config = LoraConfig(target_modules=["query", "value"], r=2, init_lora_weights=False)
+            get_peft_model(network, config).save_pretrained(str(self.place / "my-lora"))
+
     def train(self, model: str, names: list[str]) -> None:
         """Put checkpoints there, a folder each."""
         for each in names:
@@ -198,6 +209,8 @@ def run(world: World, command: str) -> None:
         shutil.rmtree(out, ignore_errors=True)
         out.unlink(missing_ok=True)
     world.provide(*words[1:2])
+    if "./my-lora" in words:
+        world.adapt()
     if words[0] == "film" and "--studies" not in words:
         listed = words[words.index("--revisions") + 1] if "--revisions" in words else STEPS
         world.train(words[1], listed.split(","))

@@ -19,14 +19,13 @@ from headbook.study.ablation.effect_tests import (
     removable_shares,
 )
 from headbook.study.ablation.results import AblationResults
-from headbook.study.ablation.tasks import success, success_without
+from headbook.study.ablation.tasks import SUCCESS, success, success_without
 from headbook.study.ablation_tables import EFFECT, EXACT, GROUP, INTERACTION, measured
 from headbook.study.study import Study
 
 NAN = math.nan
 CHANGED_SHARE = "share_changed"
 RANDOM_SETS = "random sets"
-SUCCESS = "share right"  # of a task
 NO_HEAD = -1  # layer and head of rows that are not about one head
 EMPTY_ROW: dict[str, Any] = {
     "claim": ABLATION, "stack": "", "layer": NO_HEAD, "head": NO_HEAD, "metric": "", "view": "",

@@ -22,6 +22,7 @@ TASK_TARGETS = (
 )  # fmt: skip
 LABEL_MARGIN = 0.005  # margin of labels, as a share of the whole model's cross-entropy
 DIFFERENCE_MARGIN = 0.05  # margin of differences, as a share of their mean absolute value
+SUCCESS = "share right"  # metric of the table of tests for the success at a task
 LOST_SHARE = 0.5  # share of the advantage over chance without which a task rests on the heads
 EVEN_CHANCE = 0.5  # success by guessing which of two sentences or answers is right
 TAIL = 0.975  # confidence of each end of a 95 % interval

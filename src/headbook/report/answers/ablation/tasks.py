@@ -28,7 +28,7 @@ from headbook.study.ablation.results import HEAD_FIELDS, AblationResults
 from headbook.study.ablation_tables import EFFECT, PATCHING, facet_effects
 from headbook.study.study import Study
 
-SUCCESS = "share right"  # metric of the table of tests
+NAMED_LAYERS = 3  # layers that a sentence lists, not as a range
 MAX_GROUPS = 6  # groups of a facet in one table
 MAX_FACET_HEADS = 5  # heads of largest effect in it, beside the first of each group
 
@@ -97,19 +97,19 @@ def success_answer(task: AblationResults) -> Parts:
     """Return how often the whole model is right beside chance; at chance, that first."""
     name, found = task.targets[0], tasks.success(task)
     words = WORDS[name]
-    row = (("claim", "whole model"), ("metric", SUCCESS), ("label", str(name)))
+    row = (("claim", "whole model"), ("metric", tasks.SUCCESS), ("label", str(name)))
     does = (
-        f"model {words.right} in ",
+        f"{words.right} in ",
         LinkedNumber(percent(found.value), "tests", row),
         f" {interval_text(found.low, found.high, share=True)} of {found.n_observations:,} "
         f"{words.observations}".replace("  ", " "),
     )
     chance = LinkedNumber(percent(found.chance), "tests", row)
     if found.beats_chance:
-        return "The ", *does, "; chance is ", chance, f" ({words.guess})."
+        return "The model ", *does, "; chance is ", chance, f" ({words.guess})."
     return (
-        "At chance: the ", *does, ", not clearly more than ", chance, f" ({words.guess}). "
-        "So no head has a verdict.",
+        "The model is at chance, so no head has a verdict: it ", *does, "; chance is ", chance,
+        f" ({words.guess}).",
     )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def without_number(task: AblationResults, number_of_heads: int, text: str) -> Li
         text: the number with its unit.
     """
     row = (
-        ("claim", ABLATION), ("metric", SUCCESS),
+        ("claim", ABLATION), ("metric", tasks.SUCCESS),
         ("label", f"without {number_of_heads} heads/{Replacement.MEAN}/{task.targets[0]}"),
         ("split", HELD_OUT_SPLIT),
     )  # fmt: skip
@@ -183,11 +183,15 @@ def on_more_sentence(task: AblationResults, row: Mapping[str, Any]) -> Parts:
 
 
 def of_layers(heads: Sequence[HeadName]) -> str:
-    """Return the layers of heads, or the range of layers; empty for heads of several stacks."""
+    """Return up to three layers of heads, or the range of more; empty for several stacks."""
     if len({head.stack for head in heads}) > 1:
         return ""
-    layers = sorted({head.layer for head in heads})
-    return f" of layer {layers[0]}" if len(layers) == 1 else f" of layers {layers[0]}–{layers[-1]}"
+    layers = [str(layer) for layer in sorted({head.layer for head in heads})]
+    if len(layers) == 1:
+        return f" of layer {layers[0]}"
+    if len(layers) > NAMED_LAYERS:
+        return f" of layers {layers[0]}–{layers[-1]}"
+    return f" of layers {', '.join(layers[:-1])} and {layers[-1]}"
 
 
 def rests_answer(task: AblationResults) -> Parts:
@@ -224,7 +228,7 @@ def rests_evidence(task: AblationResults, row: Mapping[str, Any]) -> Parts:
     """Return interval, baseline and sentences behind a claim on the heads of a task."""
     found, words = tasks.success(task), WORDS[task.targets[0]]
     heads: list[Any] = [part for head in row["heads"] for part in (", ", head_link(head))][1:]
-    whole = (("claim", "whole model"), ("metric", SUCCESS), ("label", str(task.targets[0])))
+    whole = (("claim", "whole model"), ("metric", tasks.SUCCESS), ("label", str(task.targets[0])))
     held_out = int((task.half == HELD_OUT).sum())
     rule = (
         "The smallest set of heads of largest effect that costs half of the advantage over chance"
