@@ -6,8 +6,8 @@ import time
 
 import torch
 
-from headbook.run.objects import HASH_BYTES, weights_hash
 from headbook.progress import NoProgress
+from headbook.run.objects import HASH_BYTES, weights_hash
 
 LAYERS = 16  # matrices that the weights consist of
 
