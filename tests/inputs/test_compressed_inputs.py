@@ -1,8 +1,10 @@
-"""Files with .gz or .zst hold what the plain ones hold; damage is told in one line."""
+"""Files with .gz, .bz2 or .zst hold what the plain ones hold; damage is told in one line."""
 
+import bz2
 import gzip
 import shutil
 import subprocess
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headbook.errors import InputError
-from headbook.inputs import ending, open_corpus, records
+from headbook.inputs import ending, open_corpus, records, tables
 
 CONTENTS = {
     "a.txt": "one\n\nzwei – Wörter\n",
@@ -30,7 +32,7 @@ def zstd(data: bytes) -> bytes:
 
 
 Packer = Callable[[bytes], bytes]
-PACKERS: dict[str, Packer] = {".gz": gzip.compress, ".zst": zstd}
+PACKERS: dict[str, Packer] = {".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstd}
 both = pytest.mark.parametrize("suffix", PACKERS)
 
 
@@ -106,7 +108,7 @@ def test_kinds_that_cannot_be_packed_are_refused(tmp_path: Path, suffix: str) ->
     pq.write_table(pa.table({"text": ["one"]}), tmp_path / "a.parquet")
     packed = tmp_path / f"a.parquet{suffix}"
     packed.write_bytes(PACKERS[suffix]((tmp_path / "a.parquet").read_bytes()))
-    assert fault(packed).startswith(f"a.parquet{suffix}: a compressed Parquet file; expected the")
+    assert fault(packed).startswith(f"a.parquet{suffix}: a compressed .parquet file; expected the")
     (tmp_path / f"a{suffix}").write_bytes(b"")
     assert fault(tmp_path / f"a{suffix}").startswith(f"a{suffix}: a file of kind 'a{suffix}'")
 
@@ -152,6 +154,93 @@ def test_a_line_that_would_fill_the_memory_is_refused(
     else:
         file.write_bytes(content.replace(b"\n", b" "))
         assert fault(file).startswith(f"{name}:1: a line of more than 1 MiB; expected one sentence")
+
+
+def shared(text: str, rows: int) -> pa.Table:
+    """A table whose rows share a text, which is stored once."""
+    place = pa.array([0] * rows, pa.int32())
+    return pa.table({"text": pa.DictionaryArray.from_arrays(place, pa.array([text]))})
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["as a dictionary", "as text"])
+def test_rows_of_a_table_that_would_fill_the_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stored: bool
+) -> None:
+    """A text that many rows share is never written out for all of them at once."""
+    monkeypatch.setattr(tables, "MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(tables, "MIN_ARCHIVE_BYTES", 1 << 24)
+    monkeypatch.setattr(tables, "ROWS_BYTES", 1 << 22)
+    file = tmp_path / "a.parquet"
+    for text, rows, found in (
+        ("the cat " * (1 << 14), 1024, "a.parquet: a table that inflates to more than 400 times"),
+        ("the cat " * (1 << 18), 4, "a.parquet:1: a row of more than 1 MiB; expected one sentence"),
+    ):
+        pq.write_table(
+            shared(text, rows), file, compression="zstd", store_schema=stored,
+            dictionary_pagesize_limit=1 << 30, data_page_size=1 << 30,
+        )  # fmt: skip
+        assert file.stat().st_size < 1 << 13
+        before = pa.default_memory_pool().max_memory()
+        tracemalloc.start()
+        message = fault(file)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert message.startswith(found)
+        assert most < 1 << 25
+        assert pa.default_memory_pool().max_memory() <= max(before, 1 << 25)
+    pq.write_table(shared("the cat " * (1 << 14), 4), file)
+    with open_corpus([file]) as corpus:
+        assert [len(sentence.text) for sentence in corpus] == [(8 << 14) - 1] * 4
+
+
+def test_a_row_of_words_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "MAX_LINE_BYTES", 1 << 20)
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"tokens": [["a"], ["a"] * 40_000]}), file)
+    assert fault(file).startswith("a.parquet:2: a row of more than 1 MiB; expected one sentence")
+    pq.write_table(pa.table({"tokens": [["a"], ["a"] * 20_000]}), file)
+    with open_corpus([file]) as corpus:
+        assert [len(sentence.words or ()) for sentence in corpus] == [1, 20_000]
+
+
+def test_a_table_of_a_few_texts_a_million_times_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "MIN_REPEATED_ROWS", 1 << 14)
+    file = tmp_path / "a.parquet"
+    pq.write_table(shared("the cat", 20_000), file, compression="zstd")
+    assert file.stat().st_size < 2_000
+    assert fault(file).startswith("a.parquet: a table of 20,000 rows that inflates to more than")
+    pq.write_table(pa.table({"text": [f"the cat {n}" for n in range(20_000)]}), file)
+    with open_corpus([file]) as corpus:
+        assert len(corpus) == 20_000
+
+
+def test_texts_of_a_table_may_be_bytes(tmp_path: Path) -> None:
+    """In UTF-8; as programs write them that do not say so."""
+    rows = {"text": ["wörter".encode(), b"two"], "id": [b"one", b"\xff"], "genre": [b"x", b"\xff"]}
+    pq.write_table(pa.table(rows), tmp_path / "a.parquet")
+    with open_corpus([tmp_path / "a.parquet"]) as corpus:
+        assert [s.text for s in corpus] == ["wörter", "two"]
+        assert [s.id for s in corpus] == ["one", "b'\\xff'"]
+        assert next(iter(corpus)).metadata == {"genre": "x"}
+    pq.write_table(pa.table({"text": [b"\xff"]}), tmp_path / "a.parquet")
+    assert fault(tmp_path / "a.parquet").startswith("a.parquet:1: text = b'\\xff'; expected text")
+
+
+def test_rows_without_text_without_end_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MAX_BLANK_LINES", 100)
+    texts = ["one", *[None] * 101, "two"]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    found = "a.parquet:102: more than 100 blank lines in a row; expected one"
+    assert fault(tmp_path / "a.parquet").startswith(found)
+    pq.write_table(pa.table({"text": [*texts[:101], *texts[:101]]}), tmp_path / "b.parquet")
+    with open_corpus([tmp_path / "b.parquet"]) as corpus:
+        assert len(corpus) == 2
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.csv"])

@@ -1,19 +1,24 @@
 """CoNLL-U brings words, tags and a tree; what is no tree is refused with its line."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from headbook import Study, collect
 from headbook.errors import InputError, StudyError
-from headbook.inputs import NO_HEAD, Sentence, open_corpus
+from headbook.inputs import NO_HEAD, Selection, Sentence, conllu, open_corpus
+from headbook.inputs.conllu import MAX_HIDDEN
+from headbook.inputs.records import Remark
 from headbook.pages.head_parts.sections import found_relations
 from headbook.pages.parts.page import gap_texts
 from headbook.pages.speech import speech_page
 from headbook.pages.syntax import syntax_page
 from headbook.report.results import StackResults
 from headbook.schema import MAX_OWN_NAMES, OTHER, RELATIONS, UPOS, AnnotationScheme, HeadName
+from headbook.study.study import merge
 
 
 def row(i: int | str, form: str, head: int | str = "_", **other: str) -> str:
@@ -122,6 +127,26 @@ def test_merging_the_parts_of_a_token_leaves_a_tree(tmp_path: Path) -> None:
     assert heads(sentence) == [NO_HEAD, 0]
 
 
+def test_a_long_chain_of_words_passes_each_word_once() -> None:
+    """By the number of looks at a head; a walk from each word to the root would be quadratic."""
+    length, looks = 2000, 0
+
+    class Token(dict[str, Any]):
+        def __getitem__(self, key: str) -> Any:
+            nonlocal looks
+            looks += key == "head"
+            return super().__getitem__(key)
+
+    for heads in (range(2, length + 2), range(length)):  # words lead to the last one, to the first
+        looks = 0
+        chain: dict[int, dict[str, Any]] = {
+            n: Token(head=head % (length + 1), line=n) for n, head in enumerate(heads, 1)
+        }
+        depths = conllu._depths(chain, "a.conllu")
+        assert max(depths.values()) == length
+        assert looks < 10 * length
+
+
 def test_a_text_without_a_tree_has_words_without_heads(tmp_path: Path) -> None:
     (sentence,) = read(tmp_path, row(1, "Only", upos="ADV"), row(2, "tags", upos="NOUN"))
     assert sentence.words is not None
@@ -152,13 +177,12 @@ FAULTS = {
     "a range behind its words": (
         [row(1, "de", 0), row("1-2", "du"), row(2, "le", 1)], "a.conllu:2: word id 1",
     ),
-    "a form that is not in the text": (
-        ["# text = one two", row(1, "one", 0), row(2, "too", 1)], "a.conllu:3: the form 'too'",
+    "a block without a word": ([row("0.1", "a")], "a.conllu:1: a block without words"),
+    "other columns first": (
+        ["# global.columns = ID LEMMA FORM", row(1, "a", 0)], "a.conllu:1: columns ID LEMMA FORM",
     ),
-    "a form that skips a part of the text": (
-        ["# text = one two", row(1, "two", 0)], "a.conllu:2: the form 'two'",
-    ),
-    "a block of comments": (["# newdoc"], "a.conllu:1: a block without words"),
+    "more columns than the file names": ([f"{row(1, 'a', 0)}\t*"], "a.conllu:1: 11 columns"),
+    "comments alone": (["# newdoc"], "a.conllu: no text at all"),
 }  # fmt: skip
 
 
@@ -171,7 +195,133 @@ def test_a_fault_is_told_in_one_line_with_its_place(tmp_path: Path, name: str) -
     assert "\n" not in str(error.value)
 
 
-def test_annotation_that_is_not_universal_is_told(tmp_path: Path) -> None:
+def test_a_text_in_another_spelling_than_the_forms_keeps_its_places(tmp_path: Path) -> None:
+    """Normal form, case, accents, quotes, white space and soft hyphens; spans are of the text."""
+    spelling = {
+        "caf\u00e9 x": (["cafe\u0301", "x"], ["caf\u00e9", "x"]),
+        "cafe\u0301s x": (["caf\u00e9", "s", "x"], ["cafe\u0301", "s", "x"]),
+        "La entr\u00e9e": (["la", "entree"], ["La", "entr\u00e9e"]),
+        "\u201cOui\u201d dit": (['"', "Oui", '"', "dit"], ["\u201c", "Oui", "\u201d", "dit"]),
+        '"No" it said': (["``", "No", "''", "it", "said"], ['"', "No", '"', "it", "said"]),
+        "10\u00a0000 m": (["10 000", "m"], ["10\u00a0000", "m"]),
+        "a  b\u2003c d": (["a b c", "d"], ["a  b\u2003c", "d"]),
+        "Don\u2019t co\u00adop go": (["Don't", "coop", "go"], ["Don\u2019t", "co\u00adop", "go"]),
+        "STRASSE 5": (["Stra\u00dfe", "5"], ["STRASSE", "5"]),
+        "caf\u00e9 _": (["CAFE", "_"], ["caf\u00e9", "_"]),
+    }
+    for text, (forms, expected) in spelling.items():
+        words = [row(number, form, number - 1) for number, form in enumerate(forms, start=1)]
+        (sentence,) = read(tmp_path, f"# text = {text}", *words)
+        assert (sentence.text, spelled(sentence)) == (text, expected)
+
+
+def test_a_multiword_token_is_split_where_its_parts_stand_in_the_text(tmp_path: Path) -> None:
+    (sentence,) = read(
+        tmp_path, "# text = e\u0301te\u0301s", row("1-2", "\u00e9t\u00e9s"),
+        row(1, "\u00e9t\u00e9", 0), row(2, "s", 1),
+    )  # fmt: skip
+    assert spelled(sentence) == ["e\u0301te\u0301", "s"]
+
+
+def bad(number: int) -> list[str]:
+    return [f"# text = one {number}", row(1, "one", 0), row(2, "too", 1, misc="SpaceAfter=No"),
+            row(3, "!", 1), ""]  # fmt: skip
+
+
+def good(number: int) -> list[str]:
+    return [f"# text = one {number}", row(1, "one", 0), row(2, str(number), 1), ""]
+
+
+def test_a_sentence_that_does_not_match_is_read_from_its_forms(tmp_path: Path) -> None:
+    file = tmp_path / "a.conllu"
+    missing, more = [["# text = a b", row(1, form, 0), ""] for form in ("b", "a")]
+    file.write_text("\n".join([*good(1), *bad(2), *missing, *more]))
+    with open_corpus([file]) as corpus:
+        assert [s.text for s in corpus] == ["one 1", "one too!", "b", "a"]
+        assert [spelled(s) for s in corpus][1] == ["one", "too", "!"]
+        assert corpus.files[0].remarks == {Remark.FORMS: 3}
+    with open_corpus([file], Selection(limit=1)) as corpus:
+        assert not corpus.files[0].remarks
+    with open_corpus([file], Selection(sample=2)) as corpus:
+        n_bad = sum(s.text != "one 1" for s in corpus)
+        assert corpus.files[0].remarks == {Remark.FORMS: n_bad}
+
+
+@pytest.mark.parametrize(
+    ("n_bad", "n_good", "stops"), [(10, 0, False), (11, 98, True), (11, 99, False), (30, 10, True)]
+)
+def test_many_such_sentences_stop_the_run(
+    tmp_path: Path, n_bad: int, n_good: int, stops: bool
+) -> None:
+    lines = [line for number in range(n_bad) for line in bad(number)]
+    lines += [line for number in range(n_good) for line in good(number)]
+    if not stops:
+        assert len(read(tmp_path, *lines)) == n_bad + n_good
+        return
+    with pytest.raises(InputError) as error:
+        read(tmp_path, *lines)
+    message = str(error.value)
+    assert message.startswith(f"a.conllu:1: {n_bad} of {n_bad + n_good} sentences")
+    assert "the form 'too' where the text has '0'" in message
+    assert "\n" not in message
+
+
+def test_comments_between_sentences_are_counted_and_begin_a_document(tmp_path: Path) -> None:
+    file = tmp_path / "a.conllu"
+    file.write_text("\n".join(
+        ["# newdoc id = a", "# text = of no sentence", "", *good(1), "", "# note", "", *good(2)]
+    ))  # fmt: skip
+    with open_corpus([file]) as corpus:
+        assert [dict(s.metadata) for s in corpus] == [{"newdoc id": "a"}, {}]
+        assert (corpus.files[0].remarks, corpus.files[0].blank) == ({Remark.COMMENTS: 2}, 0)
+    with open_corpus([file], Selection(sample=1)) as corpus:
+        assert corpus.files[0].remarks == {Remark.COMMENTS: 2}
+
+
+def test_columns_beyond_the_ten_and_tabs_at_the_end_are_ignored(tmp_path: Path) -> None:
+    names = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC PARSEME:MWE X:Y"
+    (one,) = read(tmp_path, f"# global.columns = {names}", f"{row(1, 'a', 0, upos='X')}\t1\t_")
+    assert one.words is not None
+    assert (one.words[0].upos, dict(one.metadata)) == ("X", {})
+    assert [s.text for s in read(tmp_path, f"{row(1, 'a', 0)}\t", f"{row(2, 'b', 1)}\t\t")] == [
+        "a b"
+    ]
+
+
+def test_hidden_words_are_refused_and_one_underscore_is_a_word(tmp_path: Path) -> None:
+    hidden = ["# text = _ _", row(1, "_", 0), row(2, "_", 1), ""]
+    for lines in (hidden, [*hidden * 3], ["# newdoc", "", *hidden * (MAX_HIDDEN + 1), *good(1)]):
+        with pytest.raises(InputError) as error:
+            read(tmp_path, *lines)
+        assert "hidden" in str(error.value)
+        assert "\n" not in str(error.value)
+    texts = [s.text for s in read(tmp_path, "# text = _", row(1, "_", 0), "", *good(1))]
+    assert texts == ["_", "one 1"]
+    file = tmp_path / "a.conllu"
+    file.write_text("\n".join(hidden * 3))
+    with pytest.raises(InputError, match="hidden"), open_corpus([file], Selection(limit=1)):
+        pass
+
+
+FILES = {  # texts and remarks of the sentences of each file
+    "comments-only": (["A dog"], {Remark.COMMENTS: 1}),
+    "eleven-columns": (["A dog"], {}),
+    "form-accent": (["A entr\u00e9e"], {}),
+    "form-nfd": (["A caf\u00e9"], {}),
+    "one-bad-sentence": (["A dog", "A entr\u00e9e", "A dog"], {}),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_small_treebanks_that_people_have(name: str) -> None:
+    texts, remarks = FILES[name]
+    with open_corpus([Path(__file__).parent / "files" / f"{name}.conllu"]) as corpus:
+        assert [s.text for s in corpus] == texts
+        assert corpus.files[0].remarks == remarks
+        assert all(spelled(s) == s.text.split() for s in corpus)
+
+
+def test_annotation_that_is_not_universal_is_told(model: Path, tmp_path: Path) -> None:
     """Tags and relations of a corpus are counted by their own names, a subtype as its relation."""
     file = tmp_path / "a.conllu"
     lines = [
@@ -186,7 +336,7 @@ def test_annotation_that_is_not_universal_is_told(tmp_path: Path) -> None:
         assert corpus.files[0].foreign_relations == {"arrow": 1, "map": 1}
         assert corpus.scheme.tags == (*UPOS, "ATOM")
         assert corpus.scheme.relations == (*RELATIONS, "arrow", "map")
-    study = collect([file], annotator="none", metrics="relation_accuracy")
+    study = collect([file], model, annotator="none", metrics="relation_accuracy")
     texts = gap_texts(study.manifest.gaps)
     assert any(text.startswith("tags ATOM: not among the 17 parts of speech") for text in texts)
     assert not any("relations" in text for text in texts)
@@ -217,10 +367,12 @@ def written(folder: Path, name: str, n: int, relation: str = ARROW) -> Path:
     return file
 
 
-def collected(*files: Path, tokens: int = 4096) -> Study:
+def collected(model: Path, *files: Path, tokens: int = 4096) -> Study:
     metrics = "relation_accuracy,pos_received,pos_received_ratio,pos_given"
     return collect(
         files,
+        model,
+        dtype="float64",
         annotator="none",
         metrics=metrics,
         language="none",
@@ -232,8 +384,13 @@ def collected(*files: Path, tokens: int = 4096) -> Study:
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    return collected(written(tmp_path_factory.mktemp("own"), "a.conllu", 60))
+def model(tiny_folder: Callable[[str], Path]) -> Path:
+    return tiny_folder("bert")
+
+
+@pytest.fixture(scope="module")
+def own(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return collected(model, written(tmp_path_factory.mktemp("own"), "a.conllu", 60))
 
 
 def test_tags_and_relations_of_its_own_stand_on_the_pages(own: Study) -> None:
@@ -254,15 +411,17 @@ def test_tags_and_relations_of_its_own_stand_on_the_pages(own: Study) -> None:
     assert any(ARROW in measured.text for measured in found)
 
 
-def test_labels_of_its_own_do_not_depend_on_batches(own: Study, tmp_path: Path) -> None:
-    again = collected(written(tmp_path, "a.conllu", 60), tokens=64)
+def test_labels_of_its_own_do_not_depend_on_batches(
+    model: Path, own: Study, tmp_path: Path
+) -> None:
+    again = collected(model, written(tmp_path, "a.conllu", 60), tokens=64)
     one, other = (study.heads.drop(columns=["value", "low", "high"]) for study in (own, again))
     assert one.equals(other)
     assert np.allclose(own.heads["value"], again.heads["value"], equal_nan=True, atol=1e-5)
 
 
-def test_studies_add_up_under_the_same_names_alone(own: Study, tmp_path: Path) -> None:
-    both = own + own
+def test_studies_add_up_under_the_same_names_alone(model: Path, own: Study, tmp_path: Path) -> None:
+    both = merge([own, own])
     assert StackResults(both, both.manifest.stacks[0]).labels("pos_given") == (*UPOS, ATOM)
     own.save(tmp_path / "study")
     loaded = Study.load(tmp_path / "study")
@@ -271,9 +430,9 @@ def test_studies_add_up_under_the_same_names_alone(own: Study, tmp_path: Path) -
     assert words is not None
     assert words.own == (ARROW,)
     assert words.own_tags == (ATOM,)
-    other = collected(written(tmp_path, "b.conllu", 4, "bond"))
+    other = collected(model, written(tmp_path, "b.conllu", 4, "bond"))
     with pytest.raises(StudyError, match=r"own tags and relations .*arrow.* and .*bond") as error:
-        own + other
+        merge([own, other])
     assert "\n" not in str(error.value)
 
 

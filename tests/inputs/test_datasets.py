@@ -1,8 +1,10 @@
 """Datasets of Hugging Face: folders without network, ids read once."""
 
+import json
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -121,7 +123,11 @@ def test_another_column_may_hold_the_text(tmp_path: Path) -> None:
         assert [s.text for s in corpus] == TEXTS
         assert {s.target for s in corpus} == {None}
         assert next(iter(corpus)).metadata == {"label": "neg", "n": "0", "target": "1"}
-    assert fault(folder).startswith("mine:1: keys 'sentence', 'label', 'n', 'target'; expected a")
+    with read(folder) as corpus:
+        assert [s.text for s in corpus] == TEXTS
+        assert next(iter(corpus)).metadata == {"label": "neg", "n": "0", "target": "1"}
+    other = saved(tmp_path / "other", dataset(TEXTS, "body"))
+    assert fault(other).startswith("other:1: columns 'body', 'label', 'n'; expected a")
     assert "expected a column 'words', as --text-column says" in fault(folder, text_column="words")
     assert fault(folder, text_column="n").startswith("mine:1: n = 0; expected text")
 
@@ -205,7 +211,97 @@ def test_a_folder_without_a_dataset_is_one_line(tmp_path: Path) -> None:
     kept = saved(tmp_path / "kept", dataset(TEXTS))
     next(kept.glob("*.arrow")).write_bytes(b"nothing")
     assert fault(kept).startswith(f"{kept}: a dataset that cannot be opened")
-    assert "--subset x for a folder that save_to_disk" in fault(kept, subset="x")
+    assert "--subset=x for a folder that save_to_disk" in fault(kept, subset="x")
+
+
+NAMED = """---
+configs:
+- config_name: default
+  data_files: ["{}"]
+---
+"""
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    """A file of the reader, outside every dataset."""
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private/secret.txt").write_text("a secret\n")
+    return tmp_path / "private/secret.txt"
+
+
+@pytest.mark.parametrize("card", ["README.md", ".huggingface.yaml"])
+@pytest.mark.parametrize(
+    "name", ["{private}", "../private/secret.txt", "../private/*.txt", "link.txt"]
+)
+def test_a_card_leads_to_no_file_outside_its_folder(
+    tmp_path: Path, private: Path, card: str, name: str
+) -> None:
+    folder = tmp_path / "stranger"
+    folder.mkdir()
+    (folder / "link.txt").symlink_to(private)
+    text = NAMED.format(name.format(private=private))
+    (folder / card).write_text(text if card == "README.md" else text.strip("-\n"))
+    message = fault(folder)
+    assert "secret.txt" in message or "link.txt" in message
+    assert "names of files inside the dataset" in message
+
+
+def test_a_link_that_a_dataset_would_read_is_refused(tmp_path: Path, private: Path) -> None:
+    (tmp_path / "stranger").mkdir()
+    (tmp_path / "stranger/train.txt").symlink_to(private)
+    assert "train.txt" in fault(tmp_path / "stranger")
+
+
+def test_a_card_names_files_of_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep/a.txt").write_text("the cat sees a dog\n")
+    (folder / "README.md").write_text(NAMED.format("deep/*.txt"))
+    with read(folder) as corpus:
+        assert [sentence.text for sentence in corpus] == ["the cat sees a dog"]
+
+
+def test_links_of_the_cache_of_the_hub_are_followed(tmp_path: Path) -> None:
+    repository = tmp_path / "datasets--owner--name"
+    folder = repository / "snapshots/1"
+    for each in (folder, repository / "blobs"):
+        each.mkdir(parents=True)
+    (repository / "blobs/abc").write_text("the cat sees a dog\n")
+    (folder / "train.txt").symlink_to("../../blobs/abc")
+    with read(folder) as corpus:
+        assert [sentence.text for sentence in corpus] == ["the cat sees a dog"]
+
+
+@pytest.mark.parametrize("way", ["split", "absolute split", "file", "absolute file", "link"])
+def test_a_saved_dataset_leads_to_no_file_outside_its_folder(tmp_path: Path, way: str) -> None:
+    other = saved(tmp_path / "private", dataset(["a secret"]))
+    arrow = next(other.glob("*.arrow"))
+    folder = saved(tmp_path / "stranger", dataset(TEXTS))
+    if "split" in way:
+        shutil.rmtree(folder)
+        folder.mkdir()
+        split = str(other) if "absolute" in way else "../private"
+        (folder / "dataset_dict.json").write_text(json.dumps({"splits": [split]}))
+    elif way == "link":
+        mine = next(folder.glob("*.arrow"))
+        mine.unlink()
+        mine.symlink_to(arrow)
+    else:
+        state = json.loads((folder / "state.json").read_text())
+        file = str(arrow) if "absolute" in way else f"../private/{arrow.name}"
+        (folder / "state.json").write_text(
+            json.dumps(state | {"_data_files": [{"filename": file}]})
+        )
+    assert "names of files inside the dataset" in fault(folder)
+
+
+def test_a_dataset_of_the_hub_leads_to_no_file_of_this_machine(
+    private: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = SimpleNamespace(data_files={"train": [str(private)]})
+    monkeypatch.setattr(datasets, "load_dataset_builder", lambda *_: SimpleNamespace(config=config))
+    assert f"names {private}" in fault("owner/name")
 
 
 def test_damage_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -247,11 +343,11 @@ def test_an_id_is_read_once_and_no_further_than_asked(
     """The hub itself cannot be asked here: a folder answers in its place."""
     folder = hub_folder(tmp_path / "mine", train=dataset(TEXTS))
     read_rows: list[int] = []
-    load = datasets.load_dataset
+    files = {"train": ["hf://datasets/owner/name@1/train.parquet"]}
 
-    def hub(name: str, subset: str | None, *, streaming: bool) -> Any:
+    def hub(name: str, subset: str | None) -> Any:
         assert (name, subset) == ("owner/name", "part")
-        found = load(str(folder), streaming=streaming)
+        found = datasets.load_dataset(str(folder), streaming=True)
 
         def seen(row: dict[str, Any]) -> dict[str, Any]:
             read_rows.append(row["n"])
@@ -259,10 +355,11 @@ def test_an_id_is_read_once_and_no_further_than_asked(
 
         split = found["train"]
         found["train"] = split.map(seen, features=split.features)
-        return found
+        config = SimpleNamespace(data_files=files)
+        return SimpleNamespace(config=config, as_streaming_dataset=lambda: found)
 
     local = read(folder)
-    monkeypatch.setattr(datasets, "load_dataset", hub)
+    monkeypatch.setattr(datasets, "load_dataset_builder", hub)
     layout = InputLayout(subset="part")
     with open_corpus(["owner/name"], layout=layout) as corpus:
         assert [s.text for s in corpus] == [s.text for s in corpus] == TEXTS

@@ -36,7 +36,7 @@ FAULTS = {
     "a column named twice": ("a.csv", b"text,n,n\na,1,2\n", "a.csv:1: column 'n' twice"),
     "a row too short": ("a.csv", b"text,n\na,1\nb\n", "a.csv:3: 1 columns; expected 2"),
     "an open quote": ("a.csv", b'text,n\n"a,1\nb,2\n', "a.csv:3: "),
-    "a row without text": ("a.csv", b"text,n\n,1\n", "a.csv:2: text = ''"),
+    "rows without text": ("a.csv", b"text,n\n,1\n", "a.csv: a header and no row; expected at"),
     "a line that is not JSON": ("a.jsonl", b'{"text": "a"}\n{"text"\n', "a.jsonl:2: Expecting"),
     "JSON nested deeply": (
         "a.jsonl", b'{"text": "a"}\n' + b"[" * 100_000, "a.jsonl:2: JSON nested too deeply; ",
@@ -45,11 +45,57 @@ FAULTS = {
     "a header and blank rows": ("a.tsv", b"text\tn\n\n", "a.tsv: a header and no row; expected"),
     "a number without end": ("a.jsonl", b'{"text": "a", "n": ' + b"1" * 5000 + b"}", "a.jsonl:1: "),
     "JSON that is no object": ("a.jsonl", b'["a"]\n', "a.jsonl:1: a JSON list"),
-    "an object without text": ("a.jsonl", b'\n{"words": "a"}\n', "a.jsonl:2: keys 'words'"),
+    "an object without text": ("a.jsonl", b'\n{"words": "a"}\n', "a.jsonl:2: columns 'words'"),
     "text that is no string": ("a.jsonl", b'{"text": 1}\n', "a.jsonl:1: text = 1"),
     "a target that is no string": (
         "a.jsonl", b'{"source": "a", "target": 1}\n', "a.jsonl:1: target = 1",
     ),
+    "a source alone": (
+        "a.jsonl", b'{"source": "a", "n": 1}\n', "a.jsonl:1: columns 'source', 'n'; expected a",
+    ),
+    "words that are none": ("a.jsonl", b'{"tokens": 7}\n', "a.jsonl:1: tokens = 7; expected a "),
+    "words as Python writes them": (
+        "a.csv", b"tokens\n\"['a', 'b']\"\n", 'a.csv:2: tokens = "[\'a\', \'b\']"; expected a list',
+    ),
+    "a translation of three": (
+        "a.jsonl", b'{"translation": {"a": "a", "b": "b", "c": "c"}}\n', "a.jsonl:1: translation",
+    ),
+    "two texts": (
+        "a.csv", b"text,n,text_pair\na,1,b\n",
+        "a.csv:1: columns 'text' and 'text_pair'; expected one text in each row: two texts",
+    ),
+    "two sentences": (
+        "a.jsonl", b'{"sentence": "a", "sentence_b": "b"}\n',
+        "a.jsonl:1: columns 'sentence' and 'sentence_b'; expected one text",
+    ),
+    "a chat": (
+        "a.jsonl", b'{"messages": []}\n', "a.jsonl:1: column 'messages'; expected texts: chats",
+    ),
+    "a chat under another name": (
+        "a.jsonl", b'{"conversations": []}\n', "a.jsonl:1: column 'conversations'; expected",
+    ),
+    "a cell without a name": (
+        "a.csv", b"text,n,\na,1,\nb,2,note\n", "a.csv:3: 'note' in column 3, which has no name",
+    ),
+    "a cell beyond the header": (
+        "a.csv", b"text,n\na,1,,\nb,2,,x\n", "a.csv:3: 4 columns; expected 2",
+    ),
+    "a quoted line end between tabs": (
+        "a.tsv", b'text\tn\n"a\nb"\t1\n', "a.tsv:2: 1 columns; expected 2",
+    ),
+    "a NUL": ("a.txt", b"fine\nna\0me\n", "a.txt:2: a NUL character at column 3; expected text in"),
+    "a NUL in a cell": ("a.tsv", b"text\nfine\na\0\n", "a.tsv:3: a NUL character at column 2"),
+    "a NUL between commas": ("a.csv", b"text,n\nfine,\0\n", "a.csv:2: a NUL character at column 6"),
+    "half a character of UTF-16": (
+        "a.txt", "\ufeffa\nb".encode("utf-16-le") + b"\0\xd8", "a.txt:2: a line that is not UTF-16",
+    ),
+    "a list of texts": ("a.json", b'["a"]', "a.json:1: a JSON str; expected a JSON object"),
+    "a list without end": ("a.json", b'[{"text": "a"},', "a.json: "),
+    "an object of several lines": ("a.json", b'{\n"text": "a"\n}', "a.json:1: "),
+    "more columns of CoNLL": (
+        "a.conll", b"EU B-ORG\ncalls NN O\n", "a.conll:2: 3 columns; expected 2, a word and its",
+    ),
+    "a workbook that is none": ("a.xlsx", b"one\n", "a.xlsx: a file that is no Excel workbook"),
     "half a character": ("a.jsonl", b'{"text": "a\\ud800"}\n', "a.jsonl:1: the lone surrogate"),
     "a kind of file nobody knows": ("a.docx", b"one\n", "a.docx: a file of kind '.docx'"),
     "a file without a kind": ("notes", b"one\n", "notes: a file of kind 'notes'"),

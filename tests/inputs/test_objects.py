@@ -200,9 +200,9 @@ LINES: dict[str, tuple[Callable[[], Any], str]] = {
         "in-memory texts: no text at all; expected at least one text that is not blank",
     ),
     "a table without the column": (
-        lambda: pd.DataFrame({"sentence": TEXTS}),
-        "in-memory table:1: columns 'sentence'; expected a column 'text', or 'source' and "
-        "'target'; --text-column takes another",
+        lambda: pd.DataFrame({"body": TEXTS}),
+        "in-memory table:1: columns 'body'; expected a column 'text', 'sentence', 'tokens' or "
+        "'translation', or both 'source' and 'target'; --text-column takes another",
     ),
     "a table with a column twice": (
         lambda: pd.DataFrame([["a", "b"]], columns=["text", "text"]),
@@ -210,8 +210,8 @@ LINES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a dict without the column": (
         lambda: [{"text": "the cat ."}, {"words": "a dog ."}],
-        "in-memory records:2: keys 'words'; expected a column 'text', or 'source' and 'target'; "
-        "--text-column takes another",
+        "in-memory records:2: columns 'words'; expected a column 'text', 'sentence', 'tokens' or "
+        "'translation', or both 'source' and 'target'; --text-column takes another",
     ),
     "a column of numbers": (
         lambda: pd.DataFrame({"text": [1, 2]}),

@@ -165,10 +165,10 @@ def test_foreign_tags_are_those_of_the_part(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"limit": 0}, "--limit: got 0, expected at least 1"),
-        ({"sample": 0}, "--sample: got 0, expected at least 1"),
-        ({"sample": 3, "limit": 5}, "--sample: got 3 with --limit, expected one of the two"),
-        ({"sample": 3, "pack": 64}, "--sample: got 3 with --pack, expected one of the two"),
+        ({"limit": 0}, "limit: got 0, expected at least 1"),
+        ({"sample": 0}, "sample: got 0, expected at least 1"),
+        ({"sample": 3, "limit": 5}, "sample: got 3 with limit=, expected one of the two"),
+        ({"sample": 3, "pack": 64}, "sample: got 3 with pack=, expected one of the two"),
     ],
 )
 def test_parts_that_make_no_sense_are_refused(options: dict[str, int], message: str) -> None:

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headbook.errors import AnnotatorError
-from headbook.inputs import NO_HEAD, Sentence, Word
+from headbook.inputs import NO_HEAD, Sentence, Word, joined_words
+from headbook.inputs.rows import places_of
+from headbook.model.packing import join_sentences
 from headbook.text.annotate import EMBEDDED, NO_ANNOTATOR, Annotator
 
 TEXT = "The old man sees the\tsmall boats  on the river."
@@ -111,6 +113,26 @@ def test_words_that_came_with_the_input_are_kept(embedded: Annotator) -> None:
     assert [s.words and len(s.words) for s in sentences] == [2, 1, 2]
 
 
+def test_words_without_tags_are_kept_and_tagged(embedded: Annotator, basic: Annotator) -> None:
+    """The words of a list stay, however the pipeline would cut them, in passages, too."""
+    one, two = ["do", "n't", "New York", "sleeps"], ["She", "sees", "e.g.dogs", "."]
+    sentence, other = (
+        Sentence(0, "", " ".join(forms), words=places_of(forms), bare_words=True)
+        for forms in (one, two)
+    )
+    passage = join_sentences([sentence, other], 0, "[SEP] ")
+    found = [*embedded.annotate([sentence, Sentence(1, "", "A dog"), other, passage])]
+    for before, after in ((sentence, found[0]), (other, found[2]), (passage, found[3])):
+        assert before.words is not None
+        assert after.words is not None
+        assert [(w.start, w.end) for w in after.words] == [(w.start, w.end) for w in before.words]
+        assert all(word.upos and word.relation for word in after.words)
+    assert found[3].words == joined_words(
+        [(0, found[0].words or ()), (len(sentence.text) + 6, found[2].words or ())]
+    )
+    assert [*basic.annotate([sentence])] == [sentence]
+
+
 def test_annotation_is_lazy(basic: Annotator) -> None:
     endless = (Sentence(i, "", f"number {i}") for i in count())
     assert [s.index for s in islice(basic.annotate(endless), 100)] == list(range(100))
@@ -123,5 +145,5 @@ def test_an_unknown_pipeline_is_one_clear_error(tmp_path: Path, name: str) -> No
         Annotator.load(given)
     message = str(error.value)
     assert message.startswith(f"annotator '{given}': ")
-    assert message.endswith("expected an installed spaCy pipeline, a folder, 'embedded' or 'none'")
+    assert message.endswith("a folder, 'auto', 'embedded' or 'none'")
     assert "\n" not in message

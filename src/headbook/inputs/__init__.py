@@ -1,4 +1,4 @@
-"""Sentences from files (text, JSON lines, CSV/TSV, Parquet, CoNLL-U), datasets or standard input.
+"""Sentences from files (text, tables, treebanks), datasets, objects or standard input.
 
 `open_corpus` reads all inputs once, to find every fault before a model is loaded, and returns a
 `Corpus`, which yields its sentences lazily and can be iterated repeatedly.

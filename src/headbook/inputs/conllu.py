@@ -3,6 +3,8 @@ r"""Reader of CoNLL-U files: text with gold words, parts of speech and dependenc
 Empty nodes (``8.1``) are skipped. A multiword token (``3-4``) is read as two words if their forms
 spell the surface ("don't" = "do" + "n't"). Otherwise ("du" = "de" + "le") it is read as one word
 with the tag and head of the member nearest to the root, so that the merged words form a tree.
+
+A sentence whose forms do not spell its text is read from its forms, with a remark.
 """
 
 from collections.abc import Iterator
@@ -14,9 +16,21 @@ from conllu.exceptions import ParseException
 from conllu.parser import parse_comment_line, parse_line
 
 from headbook.errors import InputError
-from headbook.inputs.records import NO_HEAD, Record, Word, decoded_lines
+from headbook.inputs.form_spans import Spans, spans_of_forms
+from headbook.inputs.records import (
+    NO_HEAD,
+    BlankLine,
+    Record,
+    Records,
+    Remark,
+    Word,
+    decoded_lines,
+)
 
 FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+GLOBAL_COLUMNS = "global.columns"  # comment with the names of all columns of a file
+HIDDEN = "_"  # form of a word that a licence keeps out of the file
+MAX_HIDDEN = 1000  # sentences without any other form, after which no word is expected any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,66 +50,144 @@ class SurfaceToken:
     line: int
 
 
-def read_conllu(path: Path, file_name: str) -> Iterator[Record]:
-    """Yield one sentence per block of lines; blank lines separate blocks."""
+def read_conllu(path: Path, file_name: str) -> Records:
+    """Yield one sentence per block of lines; blank lines separate blocks.
+
+    Raises:
+        InputError: a line is faulty, or all words of the treebank are hidden.
+    """
+    held: list[Record | BlankLine] = []  # as long as all forms stand for hidden words
+    hidden, n_sentences = True, 0
+    for record, is_hidden in _sentences(path, file_name):
+        held.append(record)
+        hidden &= is_hidden
+        n_sentences += isinstance(record, Record)
+        if not hidden:
+            yield from held
+            held.clear()
+        elif n_sentences == MAX_HIDDEN:
+            break
+    if n_sentences and hidden:
+        raise InputError(
+            file_name,
+            next(record.line for record in held if isinstance(record, Record)),
+            found=f"a treebank whose words are hidden: all forms are '{HIDDEN}'",
+            expected="its words, which their licence keeps out of the file; the treebank's own "
+            "page says how they are merged into it",
+        )
+    yield from held
+
+
+def _sentences(path: Path, file_name: str) -> Iterator[tuple[Record | BlankLine, bool]]:
+    """Yield the sentence of each block of lines, and whether all its forms stand for hidden words.
+
+    A block of comments is no sentence; what it says of documents counts for the next sentence.
+    """
+    comments: dict[str, str] = {}
+    names: tuple[str, ...] = FIELDS
+    for block in _blocks(path, file_name):
+        texts = [line for _, line in block]
+        names = next(filter(None, map(_columns_of_file, texts)), names)
+        if tuple(map(str.lower, names[: len(FIELDS)])) != FIELDS:
+            raise InputError(
+                file_name,
+                block[0][0],
+                found=f"columns {' '.join(names)}",
+                expected=f"{' '.join(FIELDS).upper()} first (CoNLL-U Plus)",
+            )
+        words = [(number, line) for number, line in block if not line.startswith("#")]
+        own = [pair for line in texts if line.startswith("#") for pair in parse_comment_line(line)]
+        comments |= {key: value or "" for key, value in own if key != GLOBAL_COLUMNS}
+        if words:
+            yield _sentence(block[0][0], words, comments, len(names), file_name)
+            comments = {}
+        else:
+            comments = {key: value for key, value in comments.items() if key.startswith("new")}
+            yield BlankLine(block[0][0], Remark.COMMENTS), True
+
+
+def _blocks(path: Path, file_name: str) -> Iterator[list[tuple[int, str]]]:
+    """Yield blocks of numbered lines between blank lines."""
     block: list[tuple[int, str]] = []
     for number, line in enumerate(decoded_lines(path, file_name), start=1):
         if line.strip():
             block.append((number, line.rstrip("\r\n")))
         elif block:
-            yield _record(block, file_name)
+            yield block
             block = []
     if block:
-        yield _record(block, file_name)
+        yield block
 
 
-def _record(block: list[tuple[int, str]], file_name: str) -> Record:
-    """Return the sentence of a block of numbered lines, after checks of its words and heads."""
-    comments: dict[str, str] = {}
+def _columns_of_file(line: str) -> tuple[str, ...]:
+    """Return the names of a comment on the columns of the whole file; of another line, none."""
+    key, _, names = line.removeprefix("#").partition("=")
+    return tuple(names.split()) if line.startswith("#") and key.strip() == GLOBAL_COLUMNS else ()
+
+
+def _sentence(
+    line: int,
+    words: list[tuple[int, str]],
+    comments: dict[str, str],
+    n_columns: int,
+    file_name: str,
+) -> tuple[Record, bool]:
+    """Return the sentence of a block, after checks of its words and heads.
+
+    Args:
+        line: first line of the block.
+        words: numbered word lines.
+        comments: comments by key.
+        n_columns: number of columns of the file.
+        file_name: name of the file.
+
+    Returns:
+        The sentence, and whether all forms stand for hidden words.
+    """
     tokens: dict[int, dict[str, Any]] = {}
     units: list[SurfaceToken] = []
-    for number, line in block:
-        if line.startswith("#"):
-            comments.update((key, value or "") for key, value in parse_comment_line(line))
-        else:
-            token = _token(line, number, file_name, len(block))
-            if token["id"] in tokens:
-                raise InputError(
-                    file_name, number, found=f"word id {token['id']} twice", expected="each id once"
-                )
-            _add_token(token, tokens, units)
-    first = block[0][0]
+    for number, word in words:
+        token = _token(word, number, n_columns, file_name, len(words))
+        if token["id"] in tokens:
+            raise InputError(
+                file_name, number, found=f"word id {token['id']} twice", expected="each id once"
+            )
+        _add_token(token, tokens, units)
     if not tokens:
         raise InputError(
-            file_name, first, found="a block without words", expected="at least one word"
+            file_name, line, found="a block without words", expected="at least one word"
         )
     _check_ids(tokens, units, file_name)
-    _check_heads(tokens, file_name)
+    depths = _depths(tokens, file_name)
     text = comments.pop("text", "").strip()
-    spans = _spans(text, units, file_name) if text else None
-    if spans is None:
+    spans, fault = spans_of_forms(text, [unit.form for unit in units]) if text else ([], "")
+    if not spans:
         text, spans = _compose_text(units)
-    return Record(
-        first,
+    record = Record(
+        line,
         text,
         id=comments.pop("sent_id", ""),
-        words=_words(units, spans, tokens),
+        words=_words(text, units, spans, tokens, depths),
         metadata=comments,
+        remarks={Remark.FORMS: fault} if fault else {},
     )
+    return record, all(unit.form == HIDDEN for unit in units)
 
 
-def _token(line: str, number: int, file_name: str, n_lines: int) -> dict[str, Any]:
-    """Parse the columns of a word line, in a block of at most ``n_lines`` lines."""
-    columns = line.count("\t") + 1
-    if columns != len(FIELDS):
+def _token(line: str, number: int, n_columns: int, file_name: str, n_lines: int) -> dict[str, Any]:
+    """Parse the columns of a word line, in a block of at most ``n_lines`` word lines."""
+    columns = line.split("\t")
+    while len(columns) > n_columns and not columns[-1].strip():  # tabs at the end of the line
+        columns.pop()
+    if len(columns) != n_columns:
         raise InputError(
             file_name,
             number,
-            found=f"{columns} columns",
-            expected=f"{len(FIELDS)}, separated by tabs (CoNLL-U)",
+            found=f"{len(columns)} columns",
+            expected=f"{n_columns}, separated by tabs (CoNLL-U)",
         )
     try:
-        token = dict(parse_line(line, FIELDS))
+        token = dict(parse_line("\t".join(columns[: len(FIELDS)]), FIELDS))
     except (ParseException, ValueError) as error:
         endless = isinstance(error, ValueError)  # a number of too many digits
         found = "a number of thousands of digits" if endless else str(error)
@@ -149,8 +241,12 @@ def _check_ids(
             raise InputError(file_name, line, found=found, expected=expected)
 
 
-def _check_heads(tokens: dict[int, dict[str, Any]], file_name: str) -> None:
-    """Raise an error unless the heads of all words lead to a root."""
+def _depths(tokens: dict[int, dict[str, Any]], file_name: str) -> dict[int, int]:
+    """Return the number of steps from each word to the top of its tree.
+
+    Raises:
+        InputError: heads are no words of the sentence, or lead round in a circle.
+    """
     for word_id, token in tokens.items():
         head = token["head"]
         if head is not None and (head == word_id or not 0 <= head <= len(tokens)):
@@ -160,43 +256,29 @@ def _check_heads(tokens: dict[int, dict[str, Any]], file_name: str) -> None:
                 found=f"head {head} of word {word_id}",
                 expected=f"0 (root) or the id of another of the {len(tokens)} words",
             )
+    depths = {0: 0}
     for word_id, token in tokens.items():
-        if _depth(word_id, tokens) > len(tokens):
+        path = list[int]()
+        current = word_id
+        while current not in depths and len(path) <= len(tokens):
+            path.append(current)
+            current = tokens[current]["head"] or 0
+        if len(path) > len(tokens):
             raise InputError(
                 file_name,
                 token["line"],
                 found=f"head {token['head']} of word {word_id}, which leads round in a circle",
                 expected="heads that lead to a root",
             )
+        # Each word is passed once: a long chain takes no longer than other sentences.
+        depths |= {
+            passed: steps for steps, passed in enumerate(reversed(path), depths[current] + 1)
+        }
+    return depths
 
 
-def _depth(word_id: int, tokens: dict[int, dict[str, Any]]) -> int:
-    """Count the steps from a word up to its root; in a circle more than there are words."""
-    depth = 0
-    while (head := tokens[word_id]["head"]) and depth <= len(tokens):
-        word_id, depth = head, depth + 1
-    return depth
-
-
-def _spans(text: str, units: list[SurfaceToken], file_name: str) -> list[tuple[int, int]]:
-    """Return the character span of each unit in the sentence's text."""
-    spans, end = [], 0
-    for unit in units:
-        start = text.find(unit.form, end)
-        if start < 0 or text[end:start].strip():
-            raise InputError(
-                file_name,
-                unit.line,
-                found=f"the form {unit.form!r}",
-                expected=f"the next word of the text, {text[end : end + 20].strip()!r}",
-            )
-        end = start + len(unit.form)
-        spans.append((start, end))
-    return spans
-
-
-def _compose_text(units: list[SurfaceToken]) -> tuple[str, list[tuple[int, int]]]:
-    """Compose the text, and the spans of its units, if the file gives no text."""
+def _compose_text(units: list[SurfaceToken]) -> tuple[str, Spans]:
+    """Compose the text of its units, and their spans, if the file gives no text or another one."""
     text, spans = "", []
     for unit in units:
         spans.append((len(text), len(text) + len(unit.form)))
@@ -205,22 +287,25 @@ def _compose_text(units: list[SurfaceToken]) -> tuple[str, list[tuple[int, int]]
 
 
 def _words(
-    units: list[SurfaceToken], spans: list[tuple[int, int]], tokens: dict[int, dict[str, Any]]
+    text: str,
+    units: list[SurfaceToken],
+    spans: Spans,
+    tokens: dict[int, dict[str, Any]],
+    depths: dict[int, int],
 ) -> tuple[Word, ...]:
     """Return the words of a sentence; a multiword token is one word if its forms differ from it."""
     spans_and_ids: list[tuple[int, int, int]] = []  # start, end, id of the word with tag and head
     word_of_id: dict[int, int] = {}
     for unit, (start, end) in zip(units, spans, strict=True):
         forms = [tokens[word_id]["form"] for word_id in unit.members]
-        if "".join(forms) == unit.form:
-            form_start = start
-            for word_id, form in zip(unit.members, forms, strict=True):
+        parts, _ = spans_of_forms(text[start:end], forms)
+        if "".join(forms) == unit.form and parts:
+            for word_id, (part_start, part_end) in zip(unit.members, parts, strict=True):
                 word_of_id[word_id] = len(spans_and_ids)
-                spans_and_ids.append((form_start, form_start + len(form), word_id))
-                form_start += len(form)
+                spans_and_ids.append((start + part_start, start + part_end, word_id))
         else:
             word_of_id.update(dict.fromkeys(unit.members, len(spans_and_ids)))
-            topmost = min(unit.members, key=lambda word_id: _depth(word_id, tokens))
+            topmost = min(unit.members, key=depths.__getitem__)
             spans_and_ids.append((start, end, topmost))
     return tuple(
         Word(

@@ -8,14 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from headbook.errors import ConfigError, InputError
+from headbook.errors import ConfigError, InputError, warn
 from headbook.inputs.huggingface import DatasetSource
 from headbook.inputs.objects import ObjectSource
+from headbook.inputs.parallel import with_pairs
 from headbook.inputs.records import (
     NO_HEAD,
     BlankLine,
     InputLayout,
     Record,
+    Remark,
     Selection,
     Sentence,
     SmallestHashes,
@@ -32,6 +34,10 @@ from headbook.inputs.sources import (
 )
 from headbook.schema import RELATIONS, UPOS, AnnotationScheme, universal_relation
 
+SKIPPED = {Remark.COMMENTS}  # remarks on lines without a sentence
+# Sentences of a treebank whose forms may differ from their text: so many, or this share.
+MAX_MISSPELLED, MAX_MISSPELLED_SHARE = 10, 0.1
+
 
 @dataclass(frozen=True)
 class InputFile:
@@ -45,6 +51,7 @@ class InputFile:
         blank: number of blank lines, which are skipped.
         left: number of sentences not taken, or of rows not taken if the input was not read to its
             end but states its number of rows; None if unknown.
+        remarks: what the reader did beyond reading, with how often.
         foreign_tags, foreign_relations: names in the input's own annotation outside `UPOS` and
             `RELATIONS`, with their frequencies.
     """
@@ -54,6 +61,7 @@ class InputFile:
     sentences: int
     blank: int
     left: int | None = 0
+    remarks: Mapping[Remark, int] = field(default_factory=dict)
     foreign_tags: Mapping[str, int] = field(default_factory=dict)
     foreign_relations: Mapping[str, int] = field(default_factory=dict)
 
@@ -78,6 +86,7 @@ class InputFile:
             self,
             sentences=n_sampled,
             left=self.sentences - n_sampled,
+            remarks={r: n for r, n in self.remarks.items() if r in SKIPPED} | counts.remarks,
             foreign_tags=tags,
             foreign_relations=relations,
         )
@@ -103,6 +112,7 @@ def check_input(
         counts = _InputCounts()
         if limit != 0:
             _count(source, counts, limit, sample=sample, number=number, hash_line=hash_line)
+        _check_forms(source.name, counts)
         n_left = 0 if counts.whole else _rows_left(source, counts)
     except OSError as error:
         raise unreadable_error(source.label, error) from error
@@ -111,8 +121,9 @@ def check_input(
         source,
         sha256=file_hash or (digest.hexdigest() if counts.kinds else ""),
         sentences=counts.kinds[Record],
-        blank=counts.kinds[BlankLine],
+        blank=counts.kinds[BlankLine] - sum(counts.remarks[remark] for remark in SKIPPED),
         left=n_left,
+        remarks=dict(counts.remarks),
         foreign_tags=tags,
         foreign_relations=relations,
     )
@@ -152,19 +163,29 @@ class _InputCounts:
 
     Attributes:
         kinds: number of records of each type.
+        remarks: number of records by remark.
+        misspelled: first sentence whose forms do not spell its text; None if there is none.
         whole: whether the input was read to its end.
     """
 
     def __init__(self) -> None:
         self.kinds: Counter[type] = Counter()
+        self.remarks: Counter[Remark] = Counter()
+        self.misspelled: Record | None = None
         self.whole = False
         self._tags: Counter[str] = Counter()
         self._relations: Counter[str] = Counter()
 
     def add(self, record: Record | BlankLine) -> None:
         self.kinds[type(record)] += 1
-        words = record.words if isinstance(record, Record) else None
-        for word in words or ():
+        if isinstance(record, BlankLine):
+            if record.remark is not None:
+                self.remarks[record.remark] += 1
+            return
+        self.remarks.update([*record.remarks])
+        if self.misspelled is None and Remark.FORMS in record.remarks:
+            self.misspelled = record
+        for word in record.words or ():
             self._tags[word.upos] += 1
             if word.head != NO_HEAD:
                 self._relations[universal_relation(word.relation)] += 1
@@ -172,6 +193,20 @@ class _InputCounts:
     def foreign(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return frequencies of tags and relations that are not in Universal Dependencies."""
         return _names_outside(self._tags, UPOS), _names_outside(self._relations, RELATIONS)
+
+
+def _check_forms(name: str, counts: _InputCounts) -> None:
+    """Raise an error if the forms of many sentences of a treebank do not spell their texts."""
+    n_forms, first = counts.remarks[Remark.FORMS], counts.misspelled
+    n_sentences = counts.kinds[Record]
+    if first is not None and n_forms > max(MAX_MISSPELLED, MAX_MISSPELLED_SHARE * n_sentences):
+        raise InputError(
+            name,
+            first.line,
+            found=f"{n_forms:,} of {n_sentences:,} sentences whose forms do not spell their text, "
+            f"here {first.remarks[Remark.FORMS]}",
+            expected="forms that spell '# text', or no '# text', so that the forms are read",
+        )
 
 
 def _names_outside(counts: Mapping[str, int], known: Sequence[str]) -> dict[str, int]:
@@ -263,11 +298,12 @@ def open_corpus(
     selection: Selection | None = None,
     layout: InputLayout | None = None,
 ) -> Corpus:
-    """Check inputs and open them as one corpus.
+    """Check inputs and open them as one corpus, with a warning for each remark of their readers.
 
     Args:
         inputs: names of files, folders or ids of datasets; ``-`` is standard input, one sentence
-            a line; or sources that are open already.
+            a line; or sources that are open already. Two adjacent files whose names differ in an
+            extension for a language, such as ``a.en`` and ``a.de``, are pairs.
         selection: which sentences are taken; None for all.
         layout: columns, subset and split of tables and datasets.
 
@@ -282,12 +318,15 @@ def open_corpus(
             source_of(str(each), layout, keep, selection.limit)
             if isinstance(each, str | Path)
             else each
-            for each in inputs
+            for each in with_pairs(inputs)
         ]
         _check_layout(layout, sources)
         files, sample = _check_all(sources, selection, keep)
         if not any(file.sentences for file in files):
             raise _nothing_error(files)
+        for file in files:
+            for remark, number in file.remarks.items():
+                warn(f"{file.name}: {remark}: {number:,}")
         return Corpus(files, keep.pop_all(), sample)
 
 
@@ -350,5 +389,7 @@ def _sentence(record: Record, index: int, file: str) -> Sentence:
         target=record.target,
         words=record.words,
         metadata=record.metadata,
+        class_numbers=record.class_numbers,
+        bare_words=record.bare_words,
         origin=f"{file}:{record.line}",
     )

@@ -5,22 +5,28 @@ read as a stream, repeatedly and without network; a dataset of the hub is read o
 """
 
 import logging
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from headbook.errors import InputError
-from headbook.inputs.readers import is_blank, record_of
-from headbook.inputs.records import BlankLine, InputLayout, Records
+from headbook.file_list import leads_outside
+from headbook.inputs.records import InputLayout, Record, Records, within_blank_limit
+from headbook.inputs.rows import column_names, record_of
+from headbook.safe_files import read_object
 
 DATASET_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 DEFAULT_SPLIT = "train"  # split that is read if a dataset has several
 IN_MEMORY = "in-memory dataset"  # name of a dataset that a program has loaded
 BATCH_ROWS = 256  # held in memory at a time
 MAX_MESSAGE_CHARACTERS = 300  # of the library's message in an error
+# Files of a folder that save_to_disk has written: of several splits, and of one.
+SPLITS_FILE, STATE_FILE = "dataset_dict.json", "state.json"
 INSTALL_COMMAND = "pip install 'headbook[datasets]'"
 
 
@@ -88,6 +94,9 @@ class DatasetSource:
 
     def records(self) -> Records:
         """Yield the rows as records; rows without text count as blank lines."""
+        return within_blank_limit(self._records(), self.name)
+
+    def _records(self) -> Records:
         features = dict(self.data.features or {})
         row_number = 0
         class_names = {
@@ -98,14 +107,16 @@ class DatasetSource:
         rows = _rows(_without_media(self.data, features), class_names)
         while True:
             with _readable(self.name, row_number):
-                row = next(rows, None)
+                row, numbers = next(rows, (None, {}))
             if row is None:
                 return
             row_number += 1
-            if is_blank(row, self.column):
-                yield BlankLine(row_number)
-            else:
-                yield record_of(row, row_number, self.name, self.column)
+            record = record_of(row, row_number, self.name, self.column)
+            if isinstance(record, Record) and numbers:
+                names = dict(zip(row, column_names(row), strict=True))
+                classes = {names[column]: number for column, number in numbers.items()}
+                record = replace(record, class_numbers=classes)
+            yield record
 
     def rows(self) -> int | None:
         """Return the number of rows according to the dataset, or None if unknown."""
@@ -123,11 +134,55 @@ def _load(name: str, path: Path, subset: str | None) -> Any:
     """Open the whole dataset, or its splits by name."""
     datasets = _library(name)
     with _silent(datasets):
-        if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
+        if (path / SPLITS_FILE).is_file() or (path / STATE_FILE).is_file():
             if subset is not None:
-                raise ValueError(f"--subset {subset} for a folder that save_to_disk has written")
+                raise ValueError(f"--subset={subset} for a folder that save_to_disk has written")
+            for names in _saved_names(path):
+                _check_inside(name, path, names)
             return datasets.load_from_disk(str(path))
-        return datasets.load_dataset(name, subset, streaming=True)
+        builder = datasets.load_dataset_builder(name, subset)
+        files = chain.from_iterable((builder.config.data_files or {}).values())
+        _check_inside(name, path, [str(file) for file in files])
+        return builder.as_streaming_dataset()
+
+
+def _saved_names(path: Path) -> Iterator[list[str]]:
+    """Yield the names that a folder of save_to_disk gives: of splits, then of each split's files.
+
+    The second list is made after the caller has checked the first.
+    """
+    splits = read_object(path / SPLITS_FILE).get("splits", [])
+    yield [str(split) for split in splits]
+    folders = ["", *map(str, splits)]
+    yield [
+        os.path.join(folder, str(file["filename"]))  # noqa: PTH118 - absolute names stay absolute
+        for folder in folders
+        for file in read_object(path / folder / STATE_FILE).get("_data_files", [])
+    ]
+
+
+def _check_inside(name: str, path: Path, files: Iterable[str]) -> None:
+    """Refuse files outside a dataset: any file of the reader could become its sentences.
+
+    Args:
+        name: folder or id of the dataset.
+        path: the same as a path.
+        files: paths in the folder, or absolute ones; addresses, of a dataset of the hub.
+
+    Raises:
+        InputError: a file lies elsewhere; the message names it.
+    """
+    root, is_folder = path.resolve(), path.is_dir()
+    for file in files:
+        is_address = "://" in file and not file.startswith(("file:", "local:"))
+        relative = os.path.relpath(root / file, root)
+        if is_address == is_folder or (is_folder and leads_outside(root, relative)):
+            raise InputError(
+                name,
+                None,
+                found=f"a dataset that names {file}",
+                expected="names of files inside the dataset",
+            )
 
 
 def _library(name: str) -> Any:
@@ -229,12 +284,20 @@ def _has_media(feature: Any) -> bool:
     return hasattr(feature, "decode_example") or (inner is not None and _has_media(inner))
 
 
-def _rows(data: Any, class_names: Mapping[str, Callable[[int], str]]) -> Iterator[dict[str, Any]]:
-    """Yield rows as Python values, with the names of classes; None for a row without class."""
+def _rows(
+    data: Any, class_names: Mapping[str, Callable[[int], str]]
+) -> Iterator[tuple[dict[str, Any], dict[str, int]]]:
+    """Yield rows as Python values, with the names of classes, and the numbers of these classes.
+
+    A row without a class has no number, and None for the name.
+    """
     for batch in data.iter(batch_size=BATCH_ROWS):
         for values in zip(*batch.values(), strict=True):
             row = dict(zip(batch, values, strict=True))
-            for column, name_of in class_names.items():
-                value = row.get(column)
-                row[column] = None if value is None or value < 0 else name_of(value)
-            yield row
+            numbers = {
+                column: int(row[column])
+                for column in class_names
+                if row.get(column) is not None and row[column] >= 0
+            }
+            names = {column: class_names[column](number) for column, number in numbers.items()}
+            yield row | dict.fromkeys(class_names) | names, numbers

@@ -12,8 +12,8 @@ from typing import Any
 
 from headbook.errors import InputError
 from headbook.inputs.huggingface import DatasetSource, is_id
-from headbook.inputs.readers import SOURCE, TARGET, TEXT, check_header, is_blank, record_of
-from headbook.inputs.records import BlankLine, InputLayout, Records, suffix_of
+from headbook.inputs.records import InputLayout, Records, suffix_of
+from headbook.inputs.rows import SOURCE, TARGET, TEXT, check_header, record_of
 from headbook.inputs.sources import KINDS, STDIN, InputSource
 
 TEXTS, PAIRS, RECORDS, TABLE = (
@@ -68,10 +68,7 @@ class ObjectSource:
             check_header([*map(str, self.items.columns)], self.name, self.column)
             rows = _table_rows(self.items)
         for number, row in enumerate(rows, start=1):
-            if is_blank(row, self.column):
-                yield BlankLine(number)
-            else:
-                yield record_of(row, number, self.name, self.column)
+            yield record_of(row, number, self.name, self.column)
 
     def rows(self) -> int:
         """Return the number of items."""

@@ -8,12 +8,16 @@ import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from headbook.config import Config
 from headbook.errors import InputError
+from headbook.inputs.encoding import BYTE_ORDER_MARK, raw_lines
+
+if TYPE_CHECKING:
+    from io import BufferedReader
 
 # Raised for a file that cannot be read; without an errno, the file is a damaged archive.
 READ_ERRORS = (EOFError, OSError, zlib.error)
@@ -44,6 +48,13 @@ def _gzip(path: Path) -> BinaryIO:
     return cast("BinaryIO", gzip.open(path, "rb"))
 
 
+def _bzip2(path: Path) -> BinaryIO:
+    import bz2  # noqa: PLC0415 - a Python may be built without it
+
+    is_empty = path.stat().st_size == 0  # as the other formats, of which no bytes are no text
+    return path.open("rb") if is_empty else cast("BinaryIO", bz2.open(path, "rb"))
+
+
 def _zstd(path: Path) -> BinaryIO:
     import pyarrow as pa  # noqa: PLC0415 - only such files need it
 
@@ -51,7 +62,11 @@ def _zstd(path: Path) -> BinaryIO:
     return cast("BinaryIO", io.BufferedReader(stream))
 
 
-DECOMPRESSORS: dict[str, Callable[[Path], BinaryIO]] = {".gz": _gzip, ".zst": _zstd}
+DECOMPRESSORS: dict[str, Callable[[Path], BinaryIO]] = {
+    ".gz": _gzip,
+    ".bz2": _bzip2,
+    ".zst": _zstd,
+}
 
 
 NO_HEAD = -1  # index of the head of a root, and of a word without a known head
@@ -87,6 +102,8 @@ class Sentence:
         target: target text of a source-target pair, or None.
         words: words annotated in the input, or None.
         metadata: other columns of the input.
+        class_numbers: numbers of the classes that metadata names, by column.
+        bare_words: whether `words` are without tags and heads, which the annotator adds.
         origin: file and line, for messages.
         parts: character spans of the sentences of a passage; empty for a single sentence.
         left_out, target_left_out: number of characters cut from the end of a very long text, or
@@ -99,6 +116,8 @@ class Sentence:
     target: str | None = None
     words: tuple[Word, ...] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    class_numbers: Mapping[str, int] = field(default_factory=dict)
+    bare_words: bool = False
     origin: str = ""
     parts: tuple[tuple[int, int], ...] = ()
     left_out: int = 0
@@ -126,7 +145,16 @@ def joined_words(parts: Iterable[tuple[int, tuple[Word, ...]]]) -> tuple[Word, .
 MAX_LINE_BYTES = 64 << 20  # a line is held in memory, and models take a few thousand tokens
 MAX_COMPRESSION_RATIO = 400  # of an archive; text has a ratio of 3 to 30
 MAX_BLANK_LINES = 1 << 20  # in a row; reading more takes minutes and gives no sentence
+TOO_MANY_BLANK_LINES = "more than {:,} blank lines in a row"
 MIN_ARCHIVE_BYTES = 64 << 20  # to which every archive may inflate, whatever its ratio
+
+
+class Remark(StrEnum):
+    """Remark of a reader on what it skipped, or read in another way; counted in a study."""
+
+    COMMENTS = "blocks of comments skipped"
+    LINE_ENDS = "rows with a line end in a cell, which a quote that is not closed makes, too"
+    FORMS = "sentences read from their forms, which do not spell their text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +168,9 @@ class Record:
         id: name in the file, or empty.
         words: words annotated in the file, or None.
         metadata: other columns.
+        class_numbers: numbers of the classes that metadata names, by column.
+        remarks: what was done beyond reading the sentence, each with its cause in words.
+        bare_words: whether `words` are without tags and heads, which the annotator adds.
     """
 
     line: int
@@ -148,13 +179,17 @@ class Record:
     id: str = ""
     words: tuple[Word, ...] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    class_numbers: Mapping[str, int] = field(default_factory=dict)
+    remarks: Mapping[Remark, str] = field(default_factory=dict)
+    bare_words: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class BlankLine:
-    """A blank line, skipped and counted."""
+    """A blank line, a row without text, or lines that a remark describes; skipped and counted."""
 
     line: int
+    remark: Remark | None = None
 
 
 Records = Iterator[Record | BlankLine]
@@ -181,14 +216,15 @@ class InputLayout:
 
 
 def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 file with their line ends, without a byte order mark.
+    r"""Yield the lines of a file in UTF-8 or UTF-16 with their line ends, without byte order marks.
 
-    Lines end at ``\n`` alone: other Unicode separators are part of the text.
+    Lines end at ``\n`` alone, or at ``\r`` in a file that has no ``\n``: other Unicode separators
+    are part of the text.
 
     Raises:
-        InputError: the file holds bytes that are not UTF-8, is a damaged archive, has a line longer
-            than `MAX_LINE_BYTES`, more than `MAX_BLANK_LINES` blank lines in a row, or a
-            compression ratio above `MAX_COMPRESSION_RATIO`.
+        InputError: the file holds bytes that are not of its encoding or a NUL, is a damaged
+            archive, has a line longer than `MAX_LINE_BYTES`, more than `MAX_BLANK_LINES` blank
+            lines in a row, or a compression ratio above `MAX_COMPRESSION_RATIO`.
     """
     number = 0
     try:
@@ -196,8 +232,16 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
         if is_packed(path):
             max_bytes = max(MIN_ARCHIVE_BYTES, MAX_COMPRESSION_RATIO * path.stat().st_size)
         with open_decompressed(path) as stream:
-            for number, line in _lines_within_limits(stream, file_name, max_bytes):
+            lines = raw_lines(cast("BufferedReader", stream), MAX_LINE_BYTES)
+            for number, line in _lines_within_limits(lines, file_name, max_bytes):
                 yield _decoded(line, number, file_name)
+    except UnicodeDecodeError as error:  # of UTF-16; that of UTF-8 has the number of its line
+        raise InputError(
+            file_name,
+            number + 1,
+            found=f"a line that is not {error.encoding.upper()}",
+            expected="UTF-8; convert the file, for example with iconv",
+        ) from None
     except READ_ERRORS as error:
         if not is_packed(path) or getattr(error, "errno", None) is not None:
             raise  # a fault of the disk
@@ -211,22 +255,21 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
 
 
 def _lines_within_limits(
-    stream: BinaryIO, file_name: str, max_bytes: float
+    lines: Iterable[bytes], file_name: str, max_bytes: float
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a stream with their numbers, counted from 1.
+    """Yield lines with their numbers, counted from 1.
 
     Raises:
         InputError: a line, a run of blank lines or the whole stream exceeds its limit.
     """
     n_bytes, n_blank = 0, 0  # bytes read so far; blank lines in a row
-    for number, line in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), start=1):
+    for number, line in enumerate(lines, start=1):
         n_bytes += len(line)
         n_blank = n_blank + 1 if line.isspace() else 0
         if len(line) > MAX_LINE_BYTES:
             raise _too_large(file_name, number, f"a line of more than {MAX_LINE_BYTES >> 20} MiB")
         if n_blank > MAX_BLANK_LINES:
-            found = f"more than {MAX_BLANK_LINES:,} blank lines in a row"
-            raise _too_large(file_name, number, found)
+            raise _too_large(file_name, number, TOO_MANY_BLANK_LINES.format(MAX_BLANK_LINES))
         if n_bytes > max_bytes:
             ratio = f"{MAX_COMPRESSION_RATIO} times its size"
             raise InputError(
@@ -238,15 +281,29 @@ def _lines_within_limits(
         yield number, line
 
 
+def within_blank_limit(records: Records, name: str) -> Records:
+    """Yield the records of a table or dataset.
+
+    Raises:
+        InputError: more than `MAX_BLANK_LINES` rows without text follow each other.
+    """
+    n_blank = 0
+    for record in records:
+        n_blank = n_blank + 1 if isinstance(record, BlankLine) else 0
+        if n_blank > MAX_BLANK_LINES:
+            raise _too_large(name, record.line, TOO_MANY_BLANK_LINES.format(MAX_BLANK_LINES))
+        yield record
+
+
 def _too_large(file_name: str, number: int, found: str) -> InputError:
     """Return the error to raise for lines that would fill the memory or take minutes to read."""
     return InputError(file_name, number, found=found, expected="one sentence or passage a line")
 
 
 def _decoded(line: bytes, number: int, file_name: str) -> str:
-    """Return a line as text, without a byte order mark at the beginning of the file."""
+    """Return a line as text, without byte order marks, which joined files have in later lines."""
     try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+        text = line.decode()
     except UnicodeDecodeError as error:
         raise InputError(
             file_name,
@@ -254,6 +311,14 @@ def _decoded(line: bytes, number: int, file_name: str) -> str:
             found=f"byte 0x{line[error.start]:02x} at column {error.start + 1}",
             expected="UTF-8; convert the file, for example with iconv",
         ) from None
+    if "\0" in text:
+        raise InputError(
+            file_name,
+            number,
+            found=f"a NUL character at column {text.index(chr(0)) + 1}",
+            expected="text in UTF-8; convert the file, for example with iconv",
+        )
+    return text.replace(BYTE_ORDER_MARK, "")
 
 
 @dataclass(frozen=True)

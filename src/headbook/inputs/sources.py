@@ -16,36 +16,48 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headbook.errors import HeadbookError, InputError, OutputError, is_out_of_memory
+from headbook.inputs.conll import read_conll
 from headbook.inputs.conllu import read_conllu
 from headbook.inputs.huggingface import DatasetSource, is_id
-from headbook.inputs.readers import parquet_row_count, read_csv, read_jsonl, read_parquet, read_text
+from headbook.inputs.readers import read_json, read_jsonl, read_table, read_text
 from headbook.inputs.records import (
     DECOMPRESSORS,
     BlankLine,
     InputLayout,
     Record,
     Records,
+    Word,
     is_packed,
     suffix_of,
 )
+from headbook.inputs.tables import parquet_row_count, read_parquet, read_xlsx
 from headbook.output_folder import temporary_folder
 from headbook.plugins import READERS, load_plugins, package_of, warn_of
 from headbook.resources import sha256
 
 STDIN = "-"  # name of standard input
-TREEBANK, PARQUET = ".conllu", ".parquet"  # a treebank has its own words, tags and heads
+TREEBANK = ".conllu"  # a treebank has its own words, tags and heads
+PARQUET, WORKBOOK = NOT_PACKED = (".parquet", ".xlsx")  # files that are compressed inside
 
 Reader = Callable[[Path, str], Records]
 TableReader = Callable[[Path, str, str | None], Records]
-TEXT_READERS: dict[str, Reader] = {".txt": read_text, TREEBANK: read_conllu}
+TEXT_READERS: dict[str, Reader] = {
+    ".txt": read_text,
+    TREEBANK: read_conllu,
+    ".conll": read_conll,
+}
 TABLE_READERS: dict[str, TableReader] = {
     ".jsonl": read_jsonl,
-    ".csv": read_csv,
-    ".tsv": read_csv,
+    ".ndjson": read_jsonl,
+    ".json": read_json,
+    ".csv": read_table,
+    ".tsv": read_table,
+    ".tab": read_table,
     PARQUET: read_parquet,
+    WORKBOOK: read_xlsx,
 }
 KINDS = (*TEXT_READERS, *TABLE_READERS)
-WITH_HEADER = {".csv", ".tsv"}  # kinds of files that begin with a header line
+WITH_HEADER = {".csv", ".tsv", ".tab", WORKBOOK}  # kinds of files that begin with a header line
 READER = "a function that takes a path and yields records of headbook.inputs.records"
 
 
@@ -232,22 +244,22 @@ def unreadable_error(name: str, error: OSError) -> InputError:
 def _check_kind(path: Path, file_name: str) -> None:
     """Raise an error for a kind of file that is not read, or not read if compressed."""
     kind = suffix_of(path)
-    not_packed = (PARQUET, *other_readers())
+    not_packed = (*NOT_PACKED, *other_readers())
     if kind not in all_kinds():
-        compressions = " or ".join(DECOMPRESSORS)
+        compressions = ", ".join(DECOMPRESSORS)
         raise InputError(
             file_name,
             None,
             found=f"a file of kind '{kind or path.name}'",
             expected=f"one of {' '.join(all_kinds())}; all but {' '.join(not_packed)} also with "
-            f"{compressions}",
+            f"{compressions}; or two files of parallel lines such as a.en a.de",
         )
     if kind in not_packed and is_packed(path):
-        reason = "which is compressed inside" if kind == PARQUET else "as its reader takes it"
+        reason = "which is compressed inside" if kind in NOT_PACKED else "as its reader takes it"
         raise InputError(
             file_name,
             None,
-            found=f"a compressed {'Parquet' if kind == PARQUET else kind} file",
+            found=f"a compressed {kind} file",
             expected=f"the {kind} file itself, {reason}; unpack it",
         )
 
@@ -326,9 +338,7 @@ class SpooledDataset:
     def records(self) -> Records:
         """Yield the copied rows in order."""
         with self.path.open("rb") as stream:
-            for line in stream:
-                number, *fields = json.loads(line)
-                yield Record(number, *fields) if fields else BlankLine(number)
+            yield from map(_record_of_line, stream)
 
     def rows(self) -> int | None:
         """Return the number of rows of the whole dataset, or None if unknown."""
@@ -371,10 +381,31 @@ def _first_sentences(records: Records, limit: int | None) -> Iterator[Record | B
 
 
 def line_of(record: Record | BlankLine) -> bytes:
-    """Return a record as a line of JSON."""
-    fields = (
-        [record.line, record.text, record.target, record.id, None, dict(record.metadata)]
-        if isinstance(record, Record)
-        else [record.line]
-    )
+    """Return a record as a line of JSON; its words are places alone, as rows have no others."""
+    fields: list[Any] = [record.line]
+    if isinstance(record, Record):
+        words = None if record.words is None else [(w.start, w.end) for w in record.words]
+        fields += [
+            record.text, record.target, record.id, words, dict(record.metadata),
+            dict(record.class_numbers),
+        ]  # fmt: skip
     return json.dumps(fields).encode() + b"\n"
+
+
+def _record_of_line(line: bytes) -> Record | BlankLine:
+    """Return the record of a line that `line_of` has made."""
+    number, *fields = json.loads(line)
+    if not fields:
+        return BlankLine(number)
+    text, target, name, places, metadata, class_numbers = fields
+    words = None if places is None else tuple(Word(*place) for place in places)
+    return Record(
+        number,
+        text,
+        target=target,
+        id=name,
+        words=words,
+        metadata=metadata,
+        class_numbers=class_numbers,
+        bare_words=words is not None,
+    )

@@ -1,6 +1,7 @@
 """Batches by token budget, and their padded arrays of tokens, words and tags."""
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -74,6 +75,16 @@ class PaddedTexts:
     def first(self) -> torch.Tensor:
         """Boolean mask of the tokens at position 0. *Shape:* ``(sentence, token)``."""
         return torch.arange(self.n_tokens, device=self.ids.device).expand_as(self.ids) == 0
+
+    @cached_property
+    def lengths(self) -> torch.Tensor:
+        """Number of tokens of each text, without padding. *Shape:* ``(sentence,)``."""
+        return self.valid.sum(1)
+
+    @cached_property
+    def last(self) -> torch.Tensor:
+        """Boolean mask of the last token of each text. *Shape:* ``(sentence, token)``."""
+        return self.valid & (self.valid.cumsum(1) == self.lengths[:, None])
 
     @cached_property
     def tags(self) -> torch.Tensor:
@@ -279,7 +290,11 @@ def token_hash(item: TokenizedSentence) -> int:
 
 
 def batches_by_tokens(
-    items: Iterable[TokenizedSentence], budget: int, *, alike: bool = False
+    items: Iterable[TokenizedSentence],
+    budget: int,
+    *,
+    alike: bool = False,
+    shared_length: float = math.inf,
 ) -> Iterator[list[TokenizedSentence]]:
     """Group sentences so that a padded batch holds at most ``budget`` tokens.
 
@@ -288,6 +303,7 @@ def batches_by_tokens(
 
     Args:
         alike: whether all sentences of a batch have equal length, so that nothing is padded.
+        shared_length: tokens of the longest sentence that shares a batch; longer ones are alone.
     """
     stream = iter(items)
     while window := list(islice(stream, SORT_WINDOW)):
@@ -295,7 +311,8 @@ def batches_by_tokens(
         group: list[TokenizedSentence] = []
         for item in window:
             differs = alike and bool(group) and item.lengths != group[0].lengths
-            if group and (differs or item.length * (len(group) + 1) > budget):
+            is_alone = item.length > shared_length
+            if group and (differs or is_alone or item.length * (len(group) + 1) > budget):
                 yield group
                 group = []
             group.append(item)

@@ -36,6 +36,9 @@ class TokenizedText:
         generated: whether the model generated this text.
         parts: character offsets of the sentences of a passage, as in `headbook.inputs.Sentence`.
         left_out: number of characters cut from the end of the text before tokenization.
+        unknown: number of tokens for text that the vocabulary lacks.
+        doubled: tokens at the ends of the text that the tokenizer adds there, too: ``begin <s>``,
+            ``end </s>``.
     """
 
     text: str
@@ -52,6 +55,8 @@ class TokenizedText:
     generated: bool = False
     parts: tuple[tuple[int, int], ...] = ()
     left_out: int = 0
+    unknown: int = 0
+    doubled: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
