@@ -6,6 +6,8 @@ from typing import Any
 
 from transformers import CONFIG_MAPPING
 
+from published import PUBLISHED
+
 WIDTH, LAYERS, HEADS = 32, 2, 4
 
 
@@ -155,13 +157,16 @@ IN_THREE = ("glm", "ernie", "vl", "omni", "hunyuan")  # positions have a height 
 def tiny_configuration(name: str, size: int) -> Any:
     """Return a tiny configuration of an architecture, its parts included.
 
+    It has the options of a published checkpoint if they are known, else those of its class.
+
     Args:
         size: of the vocabulary.
 
     Raises:
         Exception: of any kind, where the architecture asks for more than sizes.
     """
-    return _tiny(CONFIG_MAPPING[name], size, OTHERWISE.get(name, {}))
+    published = PUBLISHED[name].options if name in PUBLISHED else {}
+    return _tiny(CONFIG_MAPPING[name], size, {**OTHERWISE.get(name, {}), **published})
 
 
 def _tiny(kind: Any, size: int, otherwise: Mapping[str, Any] | None = None) -> Any:

@@ -172,7 +172,10 @@ def apart(folder: Path, kind: str) -> dict[str, float]:
     loader = getattr(transformers, f"AutoModelFor{kind}" if kind in KINDS and kind else "AutoModel")
     fresh = loader.from_pretrained(folder, attn_implementation="eager").eval()
     worst: Counter[str] = Counter({"none returned": 0})
-    for group in batches_by_tokens(items, 2048, alike=not architecture.padded):
+    groups = batches_by_tokens(
+        items, 2048, alike=not architecture.padded, shared_length=architecture.shared_length
+    )
+    for group in groups:
         _compare(model, architecture, Batch.of(group, model.device), fresh.base_model, worst)
     return {name: float(value) for name, value in worst.items()}
 

@@ -5,6 +5,7 @@ from importlib.metadata import version
 from typing import Any
 
 from notext import NO_TEXT
+from published import PUBLISHED, imitated
 
 RETURNED = "eager, as returned"
 OUTCOMES = {
@@ -40,7 +41,9 @@ INTRODUCTION = """\
 
 Results for every type of model of transformers {version} that reads text, {all} in all. Each
 is built from a tiny configuration with random weights (text part of models with pictures or
-sound), and seven texts of 3 to 47 tokens are collected in padded batches.
+sound), and seven texts of 3 to 47 tokens are collected in padded batches. The configuration has
+the options of the published checkpoint that its row names (relative attention, windows, soft caps,
+shared keys and so on, with small sizes), or the defaults of its class. Types used most come first.
 
 | result | types | share |
 |---|---|---|
@@ -68,7 +71,11 @@ allow them. The site names layers without softmax attention; layers keep the num
 *Not tried* are types for which no tiny configuration could be made. A tiny random model shows how
 attention is computed, not that a large one fits into memory.
 
-Made by `benchmarks/families.py`.
+Made by this command, which goes on where an earlier call stopped:
+
+```sh
+python benchmarks/families.py --rows rows.jsonl --page docs/families.md
+```
 """
 
 
@@ -79,7 +86,7 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
         rows: one for each type, as `families.judge` gives them.
     """
     groups = {name: [row for row in rows if outcome(row) == name] for name in OUTCOMES}
-    groups = {name: sorted(g, key=lambda row: str(row["type"])) for name, g in groups.items() if g}
+    groups = {name: sorted(g, key=_place) for name, g in groups.items() if g}
     return "\n".join([
         _introduction(rows, groups),
         *(_section(name, group) for name, group in groups.items()),
@@ -124,8 +131,15 @@ def _percent(part: int, whole: int) -> str:
 
 def _section(name: str, group: Sequence[dict[str, Any]]) -> str:
     heading = HEADINGS.get(name, "what")
-    lines = [f"| `{row['type']}` | {_line(row)} |" for row in group]
-    return "\n".join([f"## {OUTCOMES[name]}", "", f"| type | {heading} |", "|---|---|", *lines, ""])
+    lines = [f"| `{row['type']}` | {imitated(row['type'])} | {_line(row)} |" for row in group]
+    columns = [f"| type | options of | {heading} |", "|---|---|---|"]
+    return "\n".join([f"## {OUTCOMES[name]}", "", *columns, *lines, ""])
+
+
+def _place(row: dict[str, Any]) -> tuple[int, str]:
+    """Order of rows: the types used most, then the others by name."""
+    order, name = [*PUBLISHED], str(row["type"])
+    return (order.index(name) if name in PUBLISHED else len(order)), name
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -10,9 +10,9 @@ import pytest
 import treebank
 from bare_model import Bare, given
 from headbook.run.collect import collect
-from headbook.study import word_samples
 from headbook.study.corpus_sums import finish_sampled
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
+from headbook.study.sums import word_samples
 from naive import dependency_excess
 from naive_ratios import ratio
 from single_head import Viewed
@@ -61,7 +61,7 @@ def test_cells_with_enough_pairs_have_their_own_mean(
         coarse = ratio([p["surface"] for p in dependency_excess(sentences, 10**9)], (-1, 1))
         by_distance.append(ratio([p["surface"] for p in parts], (-1, 1)).value - coarse.value)
     assert np.abs(by_distance).max() > 1e-3  # parts of speech matter here
-    added = finish_sampled((one + other).corpus_sums.sampled["self"])
+    added = finish_sampled(merge([one, other]).corpus_sums.sampled["self"])
     at_once = finish_sampled(whole.corpus_sums.sampled["self"])
     np.testing.assert_allclose(added.heads.sums, at_once.heads.sums, atol=1e-9)
     np.testing.assert_allclose(added.uniform.sums, at_once.uniform.sums, atol=1e-9)

@@ -13,7 +13,7 @@ from bare_model import Bare, given
 from headbook.run.collect import collect
 from headbook.schema import AttentionStack, Side
 from headbook.study.corpus_sums import PositionSums, kept_positions
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
 
 Folder = Callable[[str], Path]
 Array = NDArray[np.float64]
@@ -71,7 +71,7 @@ def test_any_split_and_any_padding_give_the_same(tiny_folder: Folder, tmp_path: 
     one_by_one = positions(collect(parts, model=model, **OPTIONS, batch_tokens=1))
     studies = [collect(part, model=model, **OPTIONS) for part in parts]
     studies[0].save(tmp_path / "stored")
-    merged = positions(Study.load(tmp_path / "stored") + studies[1])
+    merged = positions(merge([Study.load(tmp_path / "stored"), studies[1]]))
     for other in (one_by_one, merged):
         np.testing.assert_array_equal(other.count, whole.count)
         np.testing.assert_allclose(other.total, whole.total, atol=1e-9)

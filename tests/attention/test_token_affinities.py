@@ -15,8 +15,8 @@ from headbook.passes import token_affinities
 from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.schema import HeadName
-from headbook.study.study import Study
-from headbook.study.token_sums import ANY_TOKEN, MIN_SENTENCES, Affinities
+from headbook.study.study import Study, merge
+from headbook.study.sums.token_sums import ANY_TOKEN, MIN_SENTENCES, Affinities
 from headbook.study.token_tables import TOP_TOKENS
 from naive_affinities import Item, Values, affinities, texts_with
 from single_head import HeadAttention
@@ -113,7 +113,7 @@ def test_any_split_and_any_padding_give_the_same(tiny_folder: Folder, tmp_path: 
     one_by_one = collect(parts, model=model, **OPTIONS, batch_tokens=1)
     studies = [collect(part, model=model, **OPTIONS) for part in parts]
     studies[0].save(tmp_path / "stored")
-    merged = Study.load(tmp_path / "stored") + studies[1]
+    merged = merge([Study.load(tmp_path / "stored"), studies[1]])
     for other in (one_by_one, merged):
         pd.testing.assert_frame_equal(other.top_tokens, whole.top_tokens, rtol=1e-8)
         assert other.corpus_sums.affinities["self"].looked == len(TREES)
@@ -150,7 +150,7 @@ def test_one_sentence_makes_no_top_token_however_often_it_comes(
     )
     pairs = pairs_in(four.top_tokens)
     assert not {("the", "bird"), ("the", "dog")} & pairs
-    pairs = pairs_in((four + fifth).top_tokens)
+    pairs = pairs_in(merge([four, fifth]).top_tokens)
     assert ("the", "dog") in pairs
     assert ("the", "bird") not in pairs
 

@@ -1,6 +1,7 @@
 """What heads promote, against plain hooks on the models of transformers and whole matrices."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,14 +20,14 @@ import tiny
 from headbook.ablation.logit_targets import target_functions
 from headbook.ablation.sample import ablation_sample
 from headbook.circuits.outputs import measure_outputs
-from headbook.circuits.sample_outputs import SampleOutputs
+from headbook.circuits.sample_outputs import NO_SUM, SampleOutputs
+from headbook.circuits.token_directions import TOLERANCE
 from headbook.circuits.unembedding import POST_NORM, TRANSFORM
 from headbook.config import Config
 from headbook.errors import ModelError
 from headbook.model.architecture import AttentionPlace
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.progress import NoProgress
-from headbook.run.circuits import TOLERANCE
 from headbook.run.prepare import prepare
 from headbook.schema import ResidualPoint
 from headbook.study.circuits import CircuitResults, OutputSpace
@@ -257,16 +258,22 @@ def test_exemplars_equal_whole_matrices(family: str, texts: Path, tmp_path: Path
                     j,
                     rank,
                 ]
-                assert first["weight"] == pytest.approx(weight, abs=SMALL)
+                assert first["weight"] == pytest.approx(weight, rel=SMALL, abs=SMALL)
                 for kind, sign, count in (("promoted", -1, 5), ("suppressed", 1, 3)):
                     rows, order = listed[listed["kind"] == kind], np.argsort(sign * d)[:count]
                     assert [*rows["token"]] == names.of(order)
-                    np.testing.assert_allclose(rows["value"].astype(float), d[order], atol=SMALL)
+                    np.testing.assert_allclose(
+                        rows["value"].astype(float), d[order], rtol=SMALL, atol=SMALL
+                    )
                 if i in s["true"]:
                     assert first["true_token"] == names[s["true"][i]]
-                    assert first["true_contribution"] == pytest.approx(d[s["true"][i]], abs=SMALL)
+                    assert first["true_contribution"] == pytest.approx(
+                        d[s["true"][i]], rel=SMALL, abs=SMALL
+                    )
                     probability = float(s["p"][i, s["true"][i]])
-                    assert first["true_probability"] == pytest.approx(probability, abs=SMALL)
+                    assert first["true_probability"] == pytest.approx(
+                        probability, rel=SMALL, abs=SMALL
+                    )
                 else:
                     assert first["true_token"] == ""
             numbers = rows_of(it.results.numbers, layer, head).set_index("label")["value"]
@@ -311,7 +318,7 @@ def test_promoted_tokens_are_chosen_on_one_half_and_measured_on_the_other(
                     np.argsort(sign * mean)[:10],
                 )
                 assert [*rows["token"]] == names.of(order)
-                np.testing.assert_allclose(rows["value"], held_out[order], atol=SMALL)
+                np.testing.assert_allclose(rows["value"], held_out[order], rtol=SMALL, atol=SMALL)
                 assert {*rows["n_sentences"]} == {len({s["number"] for s, _ in longest[1]})}
 
 
@@ -350,7 +357,7 @@ def test_read_tokens_promote_what_their_values_do(family: str, texts: Path, tmp_
             order = np.argsort(-total / mass)[:5]
             assert {*rows["key_token"]} == {names[entry]}
             assert [*rows["token"]] == names.of(order)
-            np.testing.assert_allclose(rows["value"], (total / mass)[order], atol=SMALL)
+            np.testing.assert_allclose(rows["value"], (total / mass)[order], rtol=SMALL, atol=SMALL)
             assert {*rows["n_sentences"]} == {len(sentences)}
 
 
@@ -375,8 +382,12 @@ def test_a_contribution_that_is_left_out_is_found(
         return total - points[outputs.stack, 0, ResidualPoint.PRE], adds_up
 
     monkeypatch.setattr(SampleOutputs, "_summed_parts", without_embedding)
-    with measured(tiny.write("gpt2", tmp_path / "gpt2", head=True), texts) as it:
-        assert it.outputs.error > 10 * TOLERANCE
+    folder = tiny.write("gpt2", tmp_path / "gpt2", head=True)
+    with pytest.raises(ModelError, match=NO_SUM) as found, measured(folder, texts):
+        pass
+    by = re.search(r"differ by (\S+) of .* more than (\S+)$", str(found.value))
+    assert by is not None
+    assert float(by[1]) > 10 * float(by[2]) == 10 * TOLERANCE
 
 
 def test_models_with_norms_behind_blocks_are_called_approximate(
@@ -446,7 +457,9 @@ def test_heads_of_encoder_decoders_promote_by_the_unembedding_of_the_decoder(
                 d = (o / sigma @ unembedding)[: len(outputs.model.tokenizer)].detach().numpy()
                 order = np.argsort(-d if row["kind"] == "promoted" else d)
                 assert row["token"] == names[int(order[row["rank"] - 1])]
-                assert row["value"] == pytest.approx(d[order[row["rank"] - 1]], abs=SMALL)
+                assert row["value"] == pytest.approx(
+                    d[order[row["rank"] - 1]], rel=SMALL, abs=SMALL
+                )
                 side = runs[number][2].tokens[outputs.architecture.stacks[stack].keys]
                 key_id = int(side.ids[row["key"]])
                 assert (row["key_token"], row["key_rank"]) == (
@@ -537,7 +550,7 @@ def test_models_without_a_vocabulary_are_read_by_input_embeddings(
             cosines = words.double() @ (o / o.norm()).double()
             best = cosines.argsort(descending=row["kind"] == "promoted")[row["rank"] - 1]
             assert row["token"] == outputs.model.token_strings[int(best)]
-            assert row["value"] == pytest.approx(float(cosines[best]), abs=SMALL)
+            assert row["value"] == pytest.approx(float(cosines[best]), rel=SMALL, abs=SMALL)
 
 
 def test_unknown_outputs_are_an_error_of_one_line(texts: Path, tmp_path: Path) -> None:

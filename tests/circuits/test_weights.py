@@ -120,9 +120,9 @@ def test_factors_are_those_of_whole_matrices(
         factors = weights.factors(layer)
         for head, matrices in enumerate(expected):
             query, key, value, output = (naive_circuits.array(x[head]) for x in factors)
-            np.testing.assert_allclose(query @ key.T, matrices.qk, atol=1e-5)
-            np.testing.assert_allclose(value @ output, matrices.ov, atol=1e-5)
-    np.testing.assert_allclose(weights.unembedding.columns, unembedding, atol=1e-5)
+            np.testing.assert_allclose(query @ key.T, matrices.qk, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(value @ output, matrices.ov, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(weights.unembedding.columns, unembedding, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", NAMED, ids="-".join)
@@ -298,7 +298,7 @@ def test_a_map_is_no_norm() -> None:
     assert found is not None
     states = torch.randn(3, 16)
     direction = found.direction(states) * found.gain + found.bias
-    np.testing.assert_allclose(direction, norm(states).detach(), atol=1e-5)
+    np.testing.assert_allclose(direction, norm(states).detach(), rtol=1e-5, atol=1e-5)
 
 
 def test_patched_paths_are_those_of_a_naive_pass(load: Callable[[str], Model]) -> None:

@@ -6,25 +6,25 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from peft import PromptTuningConfig, get_peft_model
+from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import headbook
 import same_tables
 import tiny
 import treebank
 from command_line import FEW, Run
+from headbook.circuits.weight_drift import product_drift, weight_drift
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError
 from headbook.model.architecture import probe_architecture
 from headbook.model.devices import is_adapted, read_bias
-from headbook.model.head_weights import product_drift, weight_drift
-from headbook.model.load import load_model
+from headbook.model.load import Model, load_model, word_embedding
 from headbook.model.output_projection import linear_maps, matrix
 from headbook.model.weights import can_round
 from headbook.run.arguments import check_arguments
-from lora import LOADERS, adapted
+from lora import LOADERS, TARGETS, adapted
 from tiny import HEADS
 
 IDS = torch.arange(5, 15)[None]
@@ -202,9 +202,9 @@ def test_what_is_no_adapter_of_weights_is_one_line(tmp_path: Path) -> None:
 def test_options_of_adapters_that_exclude_each_other_are_one_line() -> None:
     with pytest.raises(ConfigError, match="--merge-adapter: got no adapter to merge"):
         check_arguments([], Config.of(merge_adapter=True))
-    with pytest.raises(ConfigError, match="--offload: got 'auto', expected off beside --adapter"):
+    with pytest.raises(ConfigError, match="offload: got 'auto', expected off beside adapter="):
         Config.of(adapter="a/b", offload="auto")
-    with pytest.raises(ConfigError, match="--quantization: got 'int8', expected none beside"):
+    with pytest.raises(ConfigError, match="quantization: got 'int8', expected none beside"):
         Config.of(adapter="a/b", merge_adapter=True, quantization="int8")
     with pytest.raises(ModelError, match="adapter 'a/b/c': neither a folder nor a hub adapter"):
         check_arguments([], Config.of(adapter="a/b/c"))
@@ -220,7 +220,9 @@ def test_a_study_is_that_of_the_merged_model_and_names_the_adapter(tmp_path: Pat
     for file in base.glob("tokenizer*"):
         (tmp_path / "whole" / file.name).write_bytes(file.read_bytes())
     texts = treebank.write_trees(tmp_path / "trees.conllu")
-    options: Any = {"annotator": "none", "dtype": "float64", "importance": "off"}
+    metrics = "attention_distance,sink_share,cosine_to_input,logit_lens,head_distance,copying_score"
+    options: Any = {"annotator": "none", "dtype": "float64", "importance": "off",
+                    "metrics": metrics}  # fmt: skip
     active = headbook.collect(texts, model=str(base), adapter=adapter, **options)
     merged = headbook.collect(texts, model=str(tmp_path / "whole"), **options)
     found = [*same_tables.differences(same_tables.tables(active), same_tables.tables(merged))]
@@ -264,7 +266,116 @@ def test_two_models_are_compared_with_and_without_an_adapter(tmp_path: Path, run
 def test_heads_of_an_adapted_model_are_ablated(tmp_path: Path) -> None:
     base, adapter, _ = adapted("llama", tmp_path)
     texts = treebank.write_trees(tmp_path / "trees.conllu")
-    plain = headbook.ablate(str(base), texts, ["L0-H1"])
-    lost = headbook.ablate(str(base), texts, ["L0-H1"], adapter=adapter)
+    plain = headbook.ablate(texts, str(base), heads=["L0-H1"])
+    lost = headbook.ablate(texts, str(base), heads=["L0-H1"], adapter=adapter)
     assert list(plain["target"]) == list(lost["target"])
     assert (plain["full"] - lost["full"]).abs().max() > 0.01
+
+
+def rows_of(model: Model) -> int:
+    """Rows of a model's word embeddings."""
+    weight = word_embedding(model.network)
+    assert weight is not None
+    return len(weight)
+
+
+def with_more_tokens(family: str, place: Path, **options: Any) -> tuple[Path, Path, Any]:
+    """Return a tiny model, and an adapter with two more tokens, their embeddings and tokenizer."""
+    base = tiny.write(family, place / family, head=True)
+    network = LOADERS[family].from_pretrained(base)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.add_tokens(["zebra", "quokka"])
+    torch.manual_seed(2)
+    network.resize_token_embeddings(len(tokenizer))
+    config = LoraConfig(target_modules=TARGETS[family], r=3, **options)
+    network = get_peft_model(network, config)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "lora_" in name:
+                parameter.normal_(0, 0.3)
+            elif "modules_to_save" in name or "trainable_tokens_delta" in name:
+                parameter.add_(0.1)
+    network.save_pretrained(str(place / "adapter"))
+    tokenizer.save_pretrained(place / "adapter")
+    return base, place / "adapter", network.eval()
+
+
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [
+        *((family, {}) for family in LOADERS),
+        ("llama", {"modules_to_save": ["embed_tokens", "lm_head"]}),
+        ("llama", {"trainable_token_indices": [6, 84]}),
+    ],
+)
+def test_tokens_that_an_adapter_adds_have_its_embeddings_and_tokenizer(
+    family: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    base, adapter, network = with_more_tokens(family, tmp_path, **options)
+    own = load_model(str(base), device="cpu")
+    rows, entries = rows_of(own), len(own.tokenizer)
+    for merge in (False, True):
+        model = load_model(str(base), device="cpu", adapter=str(adapter), merge_adapter=merge)
+        assert len(model.tokenizer) == entries + 2
+        assert rows_of(model) == entries + 2 != rows
+        ids = model.tokenizer("a zebra", add_special_tokens=False, return_tensors="pt").input_ids
+        assert int(ids.max()) >= entries
+        inputs = {"decoder_input_ids": ids} if network.config.is_encoder_decoder else {}
+        with torch.no_grad():
+            found, expected = (
+                each(input_ids=ids, **inputs).logits for each in (model.network, network)
+            )
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        (warning,) = model.weights.warnings()
+        assert all(f"{number:,}" in warning for number in (entries + 2, entries, rows))
+        assert warning.partition("--adapter: ")[2] in model.weights.adapter
+        assert model.weights.unexpected == ()
+
+
+def test_a_tokenizer_that_is_only_a_copy_is_not_worth_a_word(tmp_path: Path) -> None:
+    base, adapter, _ = adapted("llama", tmp_path)
+    AutoTokenizer.from_pretrained(base).save_pretrained(adapter)
+    model = load_model(str(base), device="cpu", adapter=str(adapter))
+    assert [*model.weights.warnings()] == []
+    assert model.weights.adapter == "adapter (LORA, rank 3, active)"
+
+
+def test_a_tokenizer_that_was_asked_for_comes_before_that_of_an_adapter(tmp_path: Path) -> None:
+    base, adapter, _ = with_more_tokens("gpt2", tmp_path)
+    model = load_model(str(base), device="cpu", adapter=str(adapter), tokenizer=str(base))
+    assert len(model.tokenizer) == len(AutoTokenizer.from_pretrained(base))
+    (warning,) = model.weights.warnings()
+    assert "tokenizer" not in warning
+    assert str(rows_of(model)) in warning
+
+
+def test_tokens_without_embeddings_and_tokenizers_that_cannot_be_read_are_one_line(
+    tmp_path: Path,
+) -> None:
+    base, adapter, _ = adapted("llama", tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    rows = rows_of(load_model(str(base), device="cpu"))
+    tokenizer.add_tokens([f"extra{number}" for number in range(9)])
+    tokenizer.save_pretrained(adapter)
+    with pytest.raises(ModelError) as caught:
+        load_model(str(base), device="cpu", adapter=str(adapter))
+    assert f"{len(tokenizer)} entries" in str(caught.value)
+    assert f"embedding {rows}" in str(caught.value)
+    (adapter / "tokenizer.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(ModelError, match="adapter 'adapter': its tokenizer cannot") as caught:
+        load_model(str(base), device="cpu", adapter=str(adapter))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_study_with_more_tokens_is_that_of_the_adapter(tmp_path: Path) -> None:
+    """Its new words are one token each, and Methods names the tokenizer."""
+    base, adapter, _ = with_more_tokens("gpt2", tmp_path)
+    file = tmp_path / "texts.txt"
+    file.write_text("the old zebra sees the cat\na quokka sleeps near the house\n", "utf-8")
+    study = headbook.collect(
+        [str(file)], model=str(base), adapter=str(adapter), annotator="none",
+        metrics="attention_distance,cosine_to_input,vocabulary_rank", importance="off",
+    )  # fmt: skip
+    assert {"zebra", "quokka"} <= {token.strip() for token in study.tokens["token"]}
+    assert "its tokenizer is used" in study.manifest.model.adapter

@@ -29,7 +29,7 @@ from headbook.passes.self_checks import learned_share
 from headbook.report.wording import percent
 from headbook.run.collect import collect
 from headbook.schema import Side
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, batches_by_tokens
 from headbook.text.tokens import TokenizedSentence
@@ -111,6 +111,7 @@ def test_attention_that_cannot_be_shown_is_refused_in_one_line(
     assert tiny.OTHERS[name].type in str(message.value)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_such_a_line_ends_with_code_two(tiny_folder: Folder, texts: Path, tmp_path: Path) -> None:
     command = [
@@ -263,7 +264,7 @@ def test_a_learned_sink_is_checked_told_and_counts_as_sink(with_sink: Study) -> 
 
 
 def test_what_the_learned_sink_takes_adds_up_over_studies(with_sink: Study) -> None:
-    both = with_sink + with_sink
+    both = merge([with_sink, with_sink])
     (stack,) = both.manifest.stacks
     assert both.manifest.learned_share(stack) == with_sink.manifest.learned_share(stack)
 
@@ -393,6 +394,6 @@ def test_longer_texts_that_are_attended_to_in_pieces_are_refused_in_one_line(
     short.write_text("the cat sees the dog\nwater\n", encoding="utf-8")
     long.write_text("the cat sees the dog " * 11 + "\n", encoding="utf-8")
     config = Config(model=str(tiny_folder("reformer")), annotator="none", metrics="sink_share")
-    assert collect(short, config).manifest.failed == ()
-    with pytest.raises(ModelError, match=r"for 57 queries .* 'reformer' .* --max-length|own code"):
-        collect(long, config)
+    assert collect(short, config=config).manifest.failed == ()
+    with pytest.raises(ModelError, match=r"for 57 queries .* 'reformer' .* max_length=|own code"):
+        collect(long, config=config)

@@ -9,18 +9,20 @@ import pytest
 import torch
 
 import tiny
-from headbook.model.architecture import probe_architecture
-from headbook.model.head_weights import (
+from headbook.circuits.weight_drift import (
     QUERY_KEY,
     SHAPES_DIFFER,
-    STATES_DIFFER,
     VALUE_OUTPUT,
-    HeadWeights,
     WeightDrift,
-    WeightRows,
-    find_head_weights,
     product_drift,
     weight_drift,
+)
+from headbook.model.architecture import probe_architecture
+from headbook.model.head_weights import (
+    STATES_DIFFER,
+    HeadWeights,
+    WeightRows,
+    find_head_weights,
 )
 from headbook.model.load import Model, load_model
 from tiny import HEADS, LAYERS

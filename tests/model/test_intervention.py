@@ -20,8 +20,12 @@ from headbook.model.load import Model, load_model
 from headbook.schema import Side
 from headbook.text.batch import Batch
 
-KINDS = ("bert", "gpt2", "llama", "bart", "t5")  # encoder, causal, grouped queries, pairs
+# Encoder, causal, grouped queries, pairs, and scores with products of positions.
+KINDS = ("bert", "gpt2", "llama", "bart", "t5", "deberta", "deberta_v3")
 ALL = sorted(tiny.ALL)
+# A convolution between layers, keys of earlier layers and heads of two widths, groups of layers.
+UNUSUAL = ("deberta_v2", "gemma4", "gemma4_large", "albert_inner")
+FAMILIES = {**tiny.ALL, **tiny.OTHERS}
 
 
 class Case(NamedTuple):
@@ -42,8 +46,8 @@ def case(tiny_folder: Callable[[str], Path]) -> Cases:
     def of(name: str) -> Case:
         model = load_model(str(tiny_folder(name)), dtype="float64")
         architecture = probe_architecture(model)
-        bare = Bare.load(tiny_folder(name), pairs=tiny.ALL[name].pairs)
-        batch = batch_of(bare, pairs=tiny.ALL[name].pairs)
+        bare = Bare.load(tiny_folder(name), pairs=FAMILIES[name].pairs)
+        batch = batch_of(bare, pairs=FAMILIES[name].pairs)
         return Case(model, architecture, make_patchable(model, architecture, batch), batch)
 
     return of
@@ -118,7 +122,7 @@ def naive(case: Case, changed: dict[tuple[AttentionPlace, int], torch.Tensor]) -
     return found
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, *UNUSUAL])
 def test_a_head_replaced_by_itself_changes_no_bit(name: str, case: Cases) -> None:
     try:
         it = case(name)
@@ -153,7 +157,7 @@ def test_a_replaced_head_is_what_plain_hooks_make_of_it(name: str, case: Cases) 
         assert (real(it, found) - real(it, clean(it))).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [*KINDS, *UNUSUAL])
 def test_the_block_changes_by_what_the_projection_makes_of_the_difference(
     name: str, case: Cases
 ) -> None:
@@ -163,7 +167,7 @@ def test_the_block_changes_by_what_the_projection_makes_of_the_difference(
         end = it.architecture.ends.projections[call.stack, call.layer]
         before, after = [_around(it, end.module, call, change) for change in (itself, noise)]
         z, r = (
-            pair[0].unflatten(-1, (-1, it.architecture.stacks[call.stack].head_width))
+            pair[0].unflatten(-1, (it.architecture.stacks[call.stack].n_heads, -1))
             for pair in (before, after)
         )
         assert torch.equal(z[:, :, [0, 1, 3]], r[:, :, [0, 1, 3]])

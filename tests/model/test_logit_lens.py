@@ -15,8 +15,9 @@ import tiny
 import treebank
 from bare_model import Bare, bare_with_head, given
 from headbook.model.architecture import probe_architecture
-from headbook.model.load import TokenStrings, load_model
+from headbook.model.load import load_model
 from headbook.model.logit_lens import LogitLens, NoLogitLens, make_logit_lens
+from headbook.model.tokens.strings import TokenStrings
 from headbook.run.collect import collect
 from headbook.schema import IntervalRule
 from headbook.study.study import Study
@@ -154,7 +155,7 @@ def sentences(model: Bare, family: str) -> Iterator[Readout]:
         states = [out[f"{LAYERS[model.network.config.model_type]}.{i}"] for i in range(tiny.LAYERS)]
         with torch.no_grad():
             logits = [by_hand(model.network, torch.from_numpy(s)[None])[0].numpy() for s in states]
-        np.testing.assert_allclose(logits[-1], own, rtol=0, atol=SINGLE)
+        np.testing.assert_allclose(logits[-1], own, rtol=SINGLE, atol=SINGLE)
         masked = family in {"bert", "distilbert"}
         words = {model.tokenizer.unk_token_id, model.tokenizer.mask_token_id}
         if model.tokenizer.unk_token == model.tokenizer.eos_token:
@@ -254,7 +255,7 @@ def test_the_last_layer_reproduces_the_logits_and_diverges_from_nothing(
     assert check.error <= 1e-12
     tokens = study(name).tokens
     last = tokens[(tokens["metric"] == "logit_lens_kl") & (tokens["layer"] == tiny.LAYERS - 1)]
-    assert last["value"].abs().max() < 1e-12
+    assert (last["value"] == 0).all()
     first = tokens[(tokens["metric"] == "logit_lens_kl") & (tokens["layer"] == 0)]
     assert first["value"].min() > 0
 
@@ -288,7 +289,7 @@ def test_small_blocks_and_small_batches_change_nothing(
     )
 
 
-@pytest.mark.parametrize("family", tiny.ALL)
+@pytest.mark.parametrize("family", tiny.by_level(tiny.ALL))
 def test_every_architecture_reproduces_its_logits_and_works_on_as_before(
     family: str, tmp_path: Path
 ) -> None:

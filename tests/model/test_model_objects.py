@@ -13,6 +13,7 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    pipeline,
 )
 
 import headbook
@@ -22,7 +23,9 @@ from headbook.model.devices import pick_device
 from headbook.model.load import load_model
 from headbook.progress import NoProgress
 from headbook.resources import demo_model
-from headbook.run.objects import ModelObject, weights_hash
+from headbook.run.objects import ModelObject
+from headbook.run.weights_hash import weights_hash
+from headbook.study.study import merge
 
 TEXTS = ["the cat sees a small bird .", "the dog runs near the house .", "a fisherman sleeps ."]
 PAIRS = [(text, "der Hund sieht .") for text in TEXTS]
@@ -198,20 +201,25 @@ def test_objects_without_a_language_model_head_are_read(loader: Any, make: Make)
     }
     study = headbook.collect(TEXTS, model=model, tokenizer=tokenizer, **options)
     assert set(study.compared["baseline"]) == {"untrained 0"}
-    lost = headbook.ablate(model, TEXTS, ["L0-H1"], tokenizer=tokenizer)
+    lost = headbook.ablate(TEXTS, model, heads=["L0-H1"], tokenizer=tokenizer)
     assert [*lost["target"]] == ["state", "embedding"]
     reason = f"the model is a {type(model).__name__} without a language-model head"
     assert any(gap.why == reason for gap in study.manifest.gaps)
 
 
-def test_an_object_without_a_name_is_an_in_memory_model(make: Make) -> None:
+def test_an_object_without_a_name_is_named_by_its_class_or_the_caller(make: Make) -> None:
     named, tokenizer = make("gpt2")
     model = type(named)(named.config)
     model.config.name_or_path = ""
-    study = headbook.collect(TEXTS, model=model, tokenizer=tokenizer, **QUICK)
-    assert study.manifest.model.name == "in-memory model"
-    assert study.manifest.options["model"] == "in-memory model"
-    assert study.manifest.title == "Attention heads of in-memory model"
+    study = headbook.collect(TEXTS, model, tokenizer, **QUICK)
+    name = f"GPT2LMHeadModel of {sum(p.numel() for p in model.parameters()):,} parameters"
+    assert study.manifest.model.name == name
+    assert study.manifest.options["model"] == name
+    assert study.manifest.title == f"Attention heads of {name}"
+    study = headbook.collect(TEXTS, model, tokenizer, name="mine", **QUICK)
+    assert study.manifest.model.name == "mine"
+    with pytest.raises(ConfigError, match="name: got 'mine' with a model's name"):
+        headbook.collect(TEXTS, "demo", name="mine")
 
 
 def test_studies_are_merged_and_runs_resumed_by_the_hash(make: Make, tmp_path: Path) -> None:
@@ -223,7 +231,7 @@ def test_studies_are_merged_and_runs_resumed_by_the_hash(make: Make, tmp_path: P
         return headbook.collect(texts, model=model, tokenizer=tokenizer, **options, **more)
 
     one, two = part(TEXTS[:2]), part(TEXTS[2:])
-    assert (one + two).manifest.counts["sentences"] == 3
+    assert merge([one, two]).manifest.counts["sentences"] == 3
     one.save(tmp_path / "study")
     assert headbook.Study.load(tmp_path / "study").manifest == one.manifest
     work = tmp_path / "work"
@@ -232,7 +240,7 @@ def test_studies_are_merged_and_runs_resumed_by_the_hash(make: Make, tmp_path: P
     with torch.no_grad():
         model.transformer.h[0].attn.c_attn.weight[0, 0] += 1
     with pytest.raises(StudyError, match="two studies that differ in model's revision"):
-        _ = one + part(TEXTS[2:])
+        _ = merge([one, part(TEXTS[2:])])
     with pytest.raises(HeadbookError, match="model revision"):
         part(texts, work=work)
 
@@ -255,6 +263,52 @@ def test_a_sentence_encoder_brings_its_tokenizer_and_its_pooling() -> None:
     by_name = headbook.collect(TEXTS, model="demo", **QUICK)
     assert by_object.manifest.model.pooling == by_name.manifest.model.pooling == "mean"
     assert by_object.heads.equals(by_name.heads)
+
+
+def test_models_inside_other_objects_are_read(make: Make) -> None:
+    """Those of several devices, compiled ones, and pipelines, which bring their tokenizer."""
+    model, tokenizer = make("gpt2")
+    wrapped = torch.nn.DataParallel(model), torch.compile(model)
+    for each in wrapped:
+        assert ModelObject.of(each, tokenizer).network is model
+    pipe = pipeline("text-generation", model=model, tokenizer=tokenizer)
+    source = ModelObject.of(pipe)
+    assert (source.network, source.tokenizer) == (model, tokenizer)
+
+
+def test_objects_of_sentence_transformers_are_read(
+    folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    library = pytest.importorskip("sentence_transformers", reason="not installed")
+    encoder = library.SentenceTransformer(str(demo_model()), device="cpu")
+    own = type("Own", (library.SentenceTransformer,), {})(str(demo_model()), device="cpu")
+    for each in (own, torch.compile(encoder)):
+        source = ModelObject.of(each)
+        assert (type(source.network).__name__, source.pooling) == ("BertModel", "mean")
+    classifier = AutoModelForSequenceClassification.from_pretrained(folder("bert"), num_labels=1)
+    classifier.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(folder("bert")).save_pretrained(tmp_path)
+    source = ModelObject.of(library.CrossEncoder(str(tmp_path), device="cpu"))
+    assert type(source.network).__name__ == "BertForSequenceClassification"
+    study = headbook.collect(TEXTS, model=source.network, tokenizer=source.tokenizer, **QUICK)
+    assert study.manifest.model.architecture == "BertForSequenceClassification"
+
+
+def test_modules_of_another_library_are_refused(make: Make) -> None:
+    model, tokenizer = make("gpt2")
+    kind = type("AttentionBridge", (torch.nn.Identity,), {"__module__": "transformer_lens.parts"})
+    model.transformer.drop = kind()
+    with pytest.raises(ModelError, match=r"modules of transformer_lens.*before it was wrapped"):
+        ModelObject.of(model, tokenizer)
+
+
+def test_a_window_without_keys_is_named(tmp_path: Path) -> None:
+    place = tiny.write("mistral", tmp_path / "mistral", head=True)
+    model = AutoModelForCausalLM.from_pretrained(place, sliding_window=0)
+    tokenizer = AutoTokenizer.from_pretrained(place)
+    with pytest.raises(ModelError, match="sliding_window = 0") as error:
+        headbook.collect(TEXTS, model=model, tokenizer=tokenizer, **QUICK)
+    assert "\n" not in str(error.value)
 
 
 def test_adapters_of_peft_are_merged_in_the_copy_alone(make: Make) -> None:
@@ -306,7 +360,7 @@ LINES: dict[str, tuple[Callable[[Any, Any], dict[str, Any]], str]] = {
             "tokenizer": (tokenizer.add_tokens([f"new{n}" for n in range(100)]), tokenizer)[1],
         },
         "model 'gpt2': its tokenizer has 390 entries, its embedding 294; expected the tokenizer "
-        "that the model was trained with (--tokenizer)",
+        "that the model was trained with (tokenizer=)",
     ),
     "a tokenizer that is none": (
         lambda model, _: {"model": model, "tokenizer": len},
@@ -315,12 +369,12 @@ LINES: dict[str, tuple[Callable[[Any, Any], dict[str, Any]], str]] = {
     ),
     "a tokenizer by name": (
         lambda model, _: {"model": model, "tokenizer": "gpt2"},
-        "--tokenizer: got a name with a model object, or an object with a model's name; expected "
+        "tokenizer: got a name with a model object, or an object with a model's name; expected "
         "two objects, or two names",
     ),
     "a tokenizer for a name": (
         lambda _, tokenizer: {"model": "demo", "tokenizer": tokenizer},
-        "--tokenizer: got a name with a model object, or an object with a model's name; expected "
+        "tokenizer: got a name with a model object, or an object with a model's name; expected "
         "two objects, or two names",
     ),
     "a model that is none": (
@@ -330,17 +384,17 @@ LINES: dict[str, tuple[Callable[[Any, Any], dict[str, Any]], str]] = {
     ),
     "workers": (
         lambda model, tokenizer: {"model": model, "tokenizer": tokenizer, "workers": 2},
-        "--workers: got 2 with a model object, which only this process has; expected the model's "
+        "workers: got 2 with a model object, which only this process has; expected the model's "
         "name or folder (model.save_pretrained), or no such option",
     ),
     "ray": (
         lambda model, tokenizer: {"model": model, "tokenizer": tokenizer, "engine": "ray"},
-        "--engine: got 'ray' with a model object, which only this process has; expected the "
+        "engine: got 'ray' with a model object, which only this process has; expected the "
         "model's name or folder (model.save_pretrained), or no such option",
     ),
     "a revision": (
         lambda model, tokenizer: {"model": model, "tokenizer": tokenizer, "revision": "main"},
-        "--revision: got 'main' with a model object, which only this process has; expected the "
+        "revision: got 'main' with a model object, which only this process has; expected the "
         "model's name or folder (model.save_pretrained), or no such option",
     ),
     "a state that cannot be copied": (
@@ -363,3 +417,20 @@ def test_objects_that_do_not_fit_are_told_in_one_line(case: str, make: Make) -> 
         headbook.collect(TEXTS, **arguments(model, tokenizer), **QUICK)
     assert str(error.value).startswith(line)
     assert "\n" not in str(error.value)
+
+
+def test_a_base_that_peft_has_changed_is_named_with_its_adapter(
+    make: Make,
+) -> None:
+    """Its layers are those of the adapted model, which cannot be compared with itself."""
+    peft = pytest.importorskip("peft", reason="the extra 'peft' is not installed")
+    base, tokenizer = make("gpt2")
+    lora: Any = peft.get_peft_model(base, peft.LoraConfig(target_modules=["c_attn"], r=2))
+    assert headbook.collect(TEXTS, base, tokenizer, **QUICK).manifest.model.name.endswith(
+        "with adapter default"
+    )
+    with pytest.raises(ConfigError, match="models: got two objects with the same layers"):
+        headbook.compare(TEXTS, (base, lora), tokenizer)
+    with lora.disable_adapter():
+        study = headbook.collect(TEXTS, lora, tokenizer, **QUICK)
+    assert "adapter" not in study.manifest.model.name

@@ -113,7 +113,7 @@ def test_a_missing_package_is_named(
 
 
 def test_what_needs_all_weights_is_refused(tiny_folder: Folder, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--offload: got 'disk', expected off beside --control"):
+    with pytest.raises(ConfigError, match="offload: got 'disk', expected off beside control="):
         study(tiny_folder("bert"), tmp_path, offload="disk", control="untrained")
-    with pytest.raises(ConfigError, match="--offload: got 'ram', expected one of off, auto, disk"):
+    with pytest.raises(ConfigError, match="offload: got 'ram', expected one of off, auto, disk"):
         study(tiny_folder("bert"), tmp_path, offload="ram")

@@ -139,7 +139,7 @@ def test_a_passage_keeps_what_its_sentences_agree_on(model: Model, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("pack", "message"),
-    [(0, "--pack: got 0, expected at least 1"), (65, "--pack: got 65, expected at most 64")],
+    [(0, "pack: got 0, expected at least 1"), (65, "pack: got 65, expected at most 64")],
 )
 def test_a_size_that_does_not_fit_is_told_in_one_line(
     pack: int, message: str, tiny_folder: Folder, tmp_path: Path
@@ -151,7 +151,7 @@ def test_a_size_that_does_not_fit_is_told_in_one_line(
 
 def test_pairs_are_not_joined(tiny_folder: Folder, tmp_path: Path) -> None:
     file = treebank.write_pairs(tmp_path / "a.jsonl")
-    with pytest.raises(ConfigError, match="--pack: got source-target pairs, expected texts"):
+    with pytest.raises(ConfigError, match="pack: got source-target pairs, expected texts"):
         collect(file, model=str(tiny_folder("bart")), pack=40)
 
 

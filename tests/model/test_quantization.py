@@ -12,11 +12,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TorchAoConfig
 import headbook
 import tiny
 import treebank
+from headbook.circuits.weight_drift import weight_drift
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError
 from headbook.model.architecture import probe_architecture
 from headbook.model.devices import read_weight
-from headbook.model.head_weights import weight_drift
 from headbook.model.load import load_model, untrained_copy
 from headbook.model.loaders.quantization import stored_format
 from headbook.model.weights import can_round
@@ -76,6 +76,7 @@ def test_drift_grows_with_coarser_weights(llama: Path) -> None:
     assert weight_drift(int8, int4, found).missing == ()
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["int8", "int4"])
 def test_a_study_of_quantised_weights_has_all_numbers_and_says_so(
@@ -132,9 +133,9 @@ def test_what_cannot_be_quantised_is_one_line(llama: Path) -> None:
         load_model(str(llama), device="cpu", dtype="float64", quantization="int8")
     with pytest.raises(ModelError, match="a GGUF file stores its own number format; expected no"):
         load_model("demo-causal", device="cpu", quantization="int8")
-    with pytest.raises(ConfigError, match="--quantization: got 'int3', expected one of none, int8"):
+    with pytest.raises(ConfigError, match="quantization: got 'int3', expected one of none, int8"):
         Config.of(quantization="int3")
-    with pytest.raises(ConfigError, match="--offload: got 'disk', expected off beside --adapter"):
+    with pytest.raises(ConfigError, match="offload: got 'disk', expected off beside adapter="):
         Config.of(quantization="int8", offload="disk")
 
 

@@ -18,6 +18,7 @@ import headbook
 import tiny
 import treebank
 from headbook.errors import ModelError
+from headbook.model.checkpoint import ADAPTER, MODEL, TOKENIZER, check_name, find_model_files
 from headbook.model.load import load_model, untrained_copy
 from headbook.progress import NoProgress
 
@@ -275,3 +276,64 @@ def test_models_without_a_network_are_a_line_each(hub: str, tmp_path: Path) -> N
         "model 'owner/missing': not in the cache, and http://127.0.0.1:9 cannot be reached "
         "(ConnectError); check the network, or give a local folder"
     )
+
+
+@pytest.mark.parametrize("name", ["../other/model.safetensors", "{absolute}", "link.safetensors"])
+def test_a_list_of_weights_leads_to_no_file_outside_its_folder(tmp_path: Path, name: str) -> None:
+    """The revision would be the hash of nothing, and the weights anybody's."""
+    folder, other = tmp_path / "model", tmp_path / "other"
+    for each in (folder, other):
+        tiny.write("bert", each)
+    (folder / "model.safetensors").unlink()
+    named = name.format(absolute=other / "model.safetensors")
+    (folder / "link.safetensors").symlink_to(other / "model.safetensors")
+    if named != "link.safetensors":
+        (folder / "link.safetensors").unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": named}}))
+    with pytest.raises(ModelError) as caught:
+        find_model_files(str(folder), None)
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [MODEL, ADAPTER, TOKENIZER])
+def test_a_vocabulary_is_no_link_to_another_folder(tmp_path: Path, kind: str) -> None:
+    folder = tiny.write("bert", tmp_path / "model")
+    (tmp_path / "secret.txt").write_text("a secret")
+    (folder / "vocab.txt").unlink(missing_ok=True)
+    (folder / "vocab.txt").symlink_to("../secret.txt")
+    with pytest.raises(ModelError, match=rf"{kind} 'model': vocab\.txt is a link"):
+        check_name(str(folder), kind)
+
+
+def test_links_of_the_cache_of_the_hub_are_followed(tmp_path: Path) -> None:
+    """Also of one that is given as a folder; the weights of a list count in the revision."""
+    written = tiny.write("bert", tmp_path / "written")
+    plain = find_model_files(str(written), None)
+    folder = tmp_path / "models--owner--name/snapshots/1"
+    (folder / "../../blobs").resolve().mkdir(parents=True)
+    folder.mkdir(parents=True)
+    for file in written.iterdir():
+        file.rename(tmp_path / "models--owner--name/blobs" / file.name)
+        (folder / file.name).symlink_to(f"../../blobs/{file.name}")
+    assert find_model_files(str(folder), None).revision == plain.revision
+
+
+def test_a_list_of_weights_that_are_not_read_changes_no_revision(tmp_path: Path) -> None:
+    folder = tiny.write("bert", tmp_path / "model")
+    before = find_model_files(str(folder), None).revision
+    (folder / "pytorch_model-1.bin").write_bytes(b"another format")
+    index = {"weight_map": {"a": "pytorch_model-1.bin"}}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    assert find_model_files(str(folder), None).revision == before
+
+
+def test_weights_in_a_folder_of_a_list_count_in_the_revision(tmp_path: Path) -> None:
+    folder = tiny.write("bert", tmp_path / "model")
+    before = find_model_files(str(folder), None).revision
+    (folder / "parts").mkdir()
+    (folder / "model.safetensors").rename(folder / "parts/1.safetensors")
+    index = {"weight_map": {"a": "parts/1.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert find_model_files(str(folder), None).revision == before

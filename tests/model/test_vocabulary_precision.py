@@ -16,7 +16,7 @@ from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.schema import EmbeddingSpace
 from headbook.study.manifest import Rounding
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
 from headbook.text.batch import PaddedTexts
 from layers import Marks
 
@@ -81,7 +81,7 @@ def test_the_methods_page_prints_the_effect_and_stored_studies_keep_it(
 def test_studies_that_add_up_add_their_effects(tiny_folder: Folder, tmp_path: Path) -> None:
     one = study(tiny_folder("gpt2"), tmp_path, vocabulary_precision="bfloat16")
     (first, _) = one.manifest.roundings
-    (both, _) = (one + one).manifest.roundings
+    (both, _) = merge([one, one]).manifest.roundings
     assert both == Rounding(
         first.side, first.space, 2 * first.states, 2 * first.changed, first.largest
     )
@@ -95,5 +95,5 @@ def test_a_run_in_double_precision_stays_so(tiny_folder: Folder, tmp_path: Path)
 
 
 def test_an_unknown_format_is_told(tiny_folder: Folder, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--vocabulary-precision: got 'int8', expected one of"):
+    with pytest.raises(ConfigError, match="vocabulary_precision: got 'int8', expected one of"):
         study(tiny_folder("bert"), tmp_path, vocabulary_precision="int8")

@@ -13,9 +13,9 @@ import treebank
 from bare_model import Bare, given
 from headbook.analysis.intervals import critical_value
 from headbook.run.collect import collect
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
+from headbook.study.sums.word_samples import FLOW_CELLS
 from headbook.study.token_tables import CLASS_FLOWS
-from headbook.study.word_samples import FLOW_CELLS
 from naive_class_flows import jackknife, shares
 from single_head import HeadAttention
 
@@ -80,7 +80,7 @@ def test_any_split_and_any_padding_give_the_same(tiny_folder: Folder, tmp_path: 
     one_by_one = collect(parts, model=model, **OPTIONS, batch_tokens=1)
     studies = [collect(part, model=model, **OPTIONS) for part in parts]
     studies[0].save(tmp_path / "stored")
-    merged = Study.load(tmp_path / "stored") + studies[1]
+    merged = merge([Study.load(tmp_path / "stored"), studies[1]])
     for other in (one_by_one, merged):
         pd.testing.assert_frame_equal(other.class_flows, whole.class_flows, rtol=1e-7)
     assert [*whole.class_flows.columns] == [*CLASS_FLOWS.columns]
@@ -95,7 +95,7 @@ def test_sums_of_one_part_alone_are_dropped(tiny_folder: Folder, tmp_path: Path)
         file = treebank.write_trees(tmp_path / f"{name}.conllu", trees)
         studies.append(collect(file, model=str(tiny_folder("bert")), **OPTIONS))
     sums = replace(studies[0].corpus_sums, class_flows={})
-    merged = replace(studies[0], corpus_sums=sums) + studies[1]
+    merged = merge([replace(studies[0], corpus_sums=sums), studies[1]])
     assert merged.class_flows.empty
 
 

@@ -16,7 +16,7 @@ import tiny
 import treebank
 from bare_model import STACKS, Bare
 from headbook.pages.parts.sentence_maps import neurons_data, reason
-from headbook.passes.sentence_maps import fits_in_memory
+from headbook.passes.queries_and_keys import fits_in_memory
 from headbook.report.results import stack_results as results_of
 from headbook.schema import AttentionStack, Side
 from headbook.study.manifest import MissingPart, NotAvailable
@@ -28,7 +28,7 @@ from headbook.study.sentence_data import (
     bytes_needed,
     complete_layers,
 )
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
 from html_pages import elements, html_of, text_of
 from naive_scores import row_of
 
@@ -37,8 +37,8 @@ Made = Callable[..., Study]
 LEARNED = "gpt_oss"  # what its softmax gives to no token is not kept
 HOOKED = {n: f for n, f in {**tiny.IN_TABLE, **tiny.UNKNOWN}.items() if n != LEARNED}
 # One of each kind: absolute positions, causal, rotary and grouped, a window, biases, two texts.
-QUICK = {"bert", "gpt2", "llama", "mistral", "modernbert", "t5", "bart"}
-FAMILIES = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in HOOKED]
+FAMILIES = tiny.by_level(HOOKED)
+POSITIONED = {"t5", "deberta", "deberta_v3"}  # scores have parts of positions
 SOFT_CAP = 1.5
 
 
@@ -97,14 +97,16 @@ def test_weights_follow_from_what_is_kept(name: str, made: Made, tiny_folder: Fo
 def test_nothing_is_added_but_position_biases(name: str, made: Made) -> None:
     """Elsewhere scores are scaled products, so that the scaling is the model's."""
     for (stack, _, _), kept in made(name).sentence_data.queries_and_keys.items():
-        assert bool(kept.added.size) == (name == "t5" and stack != "cross")
+        assert bool(kept.added.size) == (name in POSITIONED and stack != "cross")
 
 
 def test_what_is_added_is_the_model_s_own_position_bias(made: Made, tiny_folder: Folder) -> None:
     network = Bare.load(tiny_folder("t5"), pairs=True).network
     for stack in ("encoder", "decoder"):
         attention = getattr(network, stack).block[0].layer[0].SelfAttention
-        for (name, _, _), kept in made("t5").sentence_data.queries_and_keys.items():
+        for (name, _, _), kept in made(
+            "t5", dtype="float64"
+        ).sentence_data.queries_and_keys.items():
             if name == stack:
                 n = len(kept.seen)
                 with torch.no_grad():
@@ -126,7 +128,7 @@ def test_a_soft_cap_is_what_it_changes(
         {**options, "attn_logit_softcapping": SOFT_CAP, "query_pre_attn_scalar": 8},
     )
     monkeypatch.setitem(tiny.ALL, "gemma2", capped)
-    study = made("gemma2")
+    study = made("gemma2", dtype="float64")
     assert study.sentence_data.queries_and_keys
     for kept in study.sentence_data.queries_and_keys.values():
         product = np.einsum("hqd,hkd->hqk", kept.queries, kept.keys.repeat(2, 0)) * kept.scaling
@@ -264,7 +266,7 @@ def test_stored_scores_come_back(name: str, made: Made, tmp_path: Path) -> None:
 
 def test_merged_studies_keep_theirs(made: Made) -> None:
     study = made("bert")
-    both = study + study
+    both = merge([study, study])
     shift = study.manifest.counts["sentences"]
     places = {
         ("self", index + by, layer) for index in (0, 1) for layer in (0, 1) for by in (0, shift)

@@ -18,6 +18,7 @@ from headbook.model.devices import read_parameter, read_weight
 from headbook.model.output_projection import OutputProjection
 from headbook.model.probe import hidden_states_of
 from headbook.schema import RolloutKind
+from headbook.text.batch import PaddedTexts
 
 N_TEST_VECTORS = 3  # on which a norm is tested
 RELATIVE_TOLERANCE = 1e-4  # tolerance over the largest number: many norms compute in float32
@@ -67,10 +68,12 @@ class LayerFlow:
             *Shape:* ``(2, sentence, token)``.
         rollouts: by kind, shares of the input tokens in each state after the layer; rows sum to
             1. *Shape:* ``(sentence, token, token)``.
+        texts: the tokens; None if unknown.
     """
 
     split: torch.Tensor | None
     rollouts: dict[RolloutKind, torch.Tensor] = field(default_factory=dict)
+    texts: PaddedTexts | None = None
 
     @property
     def mixing(self) -> torch.Tensor | None:
@@ -110,13 +113,18 @@ def _acts_on_parts(norm: Any) -> bool:
     gain = read_parameter(norm)
     if gain is None or gain.ndim != 1 or _epsilon(norm) is None:
         return False
-    numbers = torch.linspace(-1, 2, N_TEST_VECTORS * len(gain)).sin()
-    vectors = numbers.view(1, N_TEST_VECTORS, -1).to(gain)
+    vectors = _test_vectors(gain)
     with torch.inference_mode():
         whole = hidden_states_of(norm.forward(vectors))
         parts = linear_part(norm, vectors)(vectors) + _bias(norm, vectors)
     tolerance = max(RELATIVE_TOLERANCE, torch.finfo(gain.dtype).eps ** 0.5) * whole.abs().max()
     return bool((parts - whole).abs().max() <= tolerance)
+
+
+def _test_vectors(gain: torch.Tensor) -> torch.Tensor:
+    """Return vectors as wide as a norm's gain. *Shape:* ``(1, vector, width)``."""
+    numbers = torch.linspace(-1, 2, N_TEST_VECTORS * len(gain)).sin()
+    return numbers.view(1, N_TEST_VECTORS, -1).to(gain)
 
 
 def split_block_output(
@@ -174,14 +182,25 @@ def linear_part(norm: Any, whole: torch.Tensor) -> Callable[[torch.Tensor], torc
         norm: a layer norm or RMS norm.
         whole: sum of the parts. *Shape:* ``(..., width)``.
     """
-    if isinstance(norm, torch.nn.LayerNorm):
+    if isinstance(norm, torch.nn.LayerNorm) or _centres(norm):
         gain = read_weight(norm).detach().to(whole)
-        divisor = (whole.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
+        divisor = (whole.var(-1, unbiased=False, keepdim=True) + (_epsilon(norm) or 0)).sqrt()
         return lambda part: gain * (part - part.mean(-1, keepdim=True)) / divisor
     # Some RMS norms store the gain, others the gain minus 1: the output for a constant shows it.
     gain = hidden_states_of(norm.forward(torch.full_like(whole[:1, :1], LARGE_CONSTANT))).to(whole)
     divisor = (whole.square().mean(-1, keepdim=True) + (_epsilon(norm) or 0)).sqrt()
     return lambda part: gain * part / divisor
+
+
+def _centres(norm: Any) -> bool:
+    """Whether a module subtracts the mean: a constant that is added changes nothing (DeBERTa)."""
+    gain = read_parameter(norm)
+    if gain is None or gain.ndim != 1:
+        return False
+    vectors = _test_vectors(gain)
+    whole, shifted = (hidden_states_of(norm.forward(x)) for x in (vectors, vectors + 1))
+    tolerance = max(RELATIVE_TOLERANCE, torch.finfo(gain.dtype).eps ** 0.5) * whole.abs().max()
+    return bool((shifted - whole).abs().max() <= tolerance)
 
 
 def _epsilon(norm: Any) -> float | None:

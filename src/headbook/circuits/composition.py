@@ -58,10 +58,11 @@ def composition_table(weights: StackWeights, induction: Floats, previous: Floats
     random = random_compositions(weights.factors(min(weights.layers)))
     of_circuit = induction_pairs(pairs, induction, previous)
     for kind, of_kind in values.items():
-        order = np.argsort(-of_kind, kind="stable")
+        order = np.argsort(-of_kind, kind="stable")  # NaN last
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(1, len(order) + 1)
-        kept = order[(rank[order] <= N_ROWS) | of_circuit[order]]
+        is_kept = (rank <= N_ROWS) | of_circuit
+        kept = order[(is_kept & ~np.isnan(of_kind))[order]]
         table = pd.DataFrame(pairs[kept], columns=PAIR_COLUMNS)
         tables.append(
             table.assign(kind=kind, value=of_kind[kept], random=random[kind], rank=rank[kept])
@@ -90,7 +91,8 @@ def compositions(weights: StackWeights) -> tuple[Ints, dict[str, Floats]]:
     Returns:
         Layer and head of the upper and of the lower head, ``(pair, 4)``; and values by kind,
         ``(pair,)`` each: q, k and v, but q alone for cross-attention, whose keys and values do not
-        come from the residual stream.
+        come from the residual stream. NaN in k and v if the upper layer takes keys and values of a
+        layer that is not above the lower one.
     """
     kinds = "q" if weights.crosses else "qkv"
     pairs, values = [], {kind: [] for kind in kinds}  # type: ignore[var-annotated]
@@ -100,7 +102,11 @@ def compositions(weights: StackWeights) -> tuple[Ints, dict[str, Floats]]:
         n_heads, n_key_heads = len(factors.query), len(weights.layers[layer].value.rows)
         for kind in kinds if written else ():
             read = read_factors(factors, kind, n_heads // n_key_heads)
-            values[kind] += [_norms(lower, read).flatten() for lower in written.values()]
+            source = layer if kind == "q" else weights.layers[layer].source
+            for lower_layer, lower in written.items():
+                norms = _norms(lower, read).flatten()
+                reached = weights.crosses or lower_layer < source
+                values[kind].append(norms if reached else torch.full_like(norms, torch.nan))
         for lower_layer, lower in written.items():
             upper_head, lower_head = np.indices((n_heads, len(lower))).reshape(2, -1)
             layers = np.full_like(upper_head, layer), np.full_like(upper_head, lower_layer)

@@ -54,8 +54,9 @@ def copying_numbers(weights: StackWeights, counts: Mapping[int, int]) -> pd.Data
     products: dict[tuple[bool, bool | None], CopyingProducts] = {}
     tables = []
     for layer in weights.layers:
-        factors, norm = weights.factors(layer), weights.layers[layer].value_norm
-        kind = layer > 0, None if norm is None else norm.centres
+        maps, factors = weights.layers[layer], weights.factors(layer)
+        norm = maps.value_norm
+        kind = maps.source > 0, None if norm is None else norm.centres
         if kind not in products:
             products[kind] = CopyingProducts(_unit(streams[kind[0]], kind[1]), columns[:, types])
         for label, scores in products[kind].scores(factors).items():

@@ -30,7 +30,7 @@ from headbook.circuits.towards import circuit_tables, exemplar_sentences
 from headbook.metrics.circuits import attended_rank
 from headbook.model.architecture import AttentionPlace
 from headbook.study.circuits import CircuitResults, OutputSpace
-from headbook.study.token_sums import KEY, Affinities, favoured_tokens
+from headbook.study.sums.token_sums import KEY, Affinities, favoured_tokens
 from headbook.text.batch import Batch
 
 N_LISTED = 10  # promoted and suppressed tokens of a head

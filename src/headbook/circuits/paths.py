@@ -27,6 +27,7 @@ from headbook.model import attention_hook
 from headbook.model.forward import model_inputs
 from headbook.model.head_weights import WeightRows
 from headbook.model.intervention import make_patchable, skip_layers
+from headbook.model.probe import hidden_states_of
 from headbook.text.batch import Batch
 
 N_STRONGEST = 10  # pairs of each kind whose paths are patched
@@ -68,7 +69,10 @@ def with_interventions(
     # Induction works through keys: their pairs are of interest in the key input alone.
     of_circuit = induction_pairs(table[PAIR_COLUMNS].to_numpy(int), induction, previous)
     is_strongest = (table["kind"] != "v") & (table["rank"] <= N_STRONGEST)
+    # Keys of an earlier layer are not recomputed for one layer alone.
+    has_own_keys = table["layer"].map({n: maps.source == n for n, maps in weights.layers.items()})
     is_chosen = is_strongest | ((table["kind"] == "k") & of_circuit)
+    is_chosen &= has_own_keys.astype(bool) | (table["kind"] == "q")
     chosen = table.loc[is_chosen, ["kind", *PAIR_COLUMNS]]
     if chosen.empty:
         return table, ""
@@ -212,10 +216,14 @@ class PathPatcher:
                 raise _Done
 
         with ExitStack() as hooks, torch.inference_mode():
-            mapped = linear(stream if norm is None else norm.module(stream))
+            mapped = hidden_states_of(linear(stream if norm is None else norm.module(stream)))
 
-            def replace_rows(_: Any, __: Any, output: torch.Tensor) -> torch.Tensor:
-                return output.index_copy(-1, own_rows, mapped[..., own_rows])
+            def replace_rows(_: Any, __: Any, output: Any) -> Any:
+                states = hidden_states_of(output)
+                if states.shape != mapped.shape:  # the map reads positions, too
+                    return output
+                replaced = states.index_copy(-1, own_rows, mapped[..., own_rows])
+                return replaced if states is output else (replaced, *output[1:])
 
             self._skip(hooks, layer)
             hooks.callback(linear.register_forward_hook(replace_rows).remove)
@@ -225,10 +233,21 @@ class PathPatcher:
         return seen[0]
 
     def _skip(self, hooks: ExitStack, layer: int) -> None:
-        """Replace all layers below one by their recorded output, if passes can start there."""
+        """Replace what enters a layer by the recorded states, if passes can start there."""
         stack = "decoder" if self.weights.stack == "cross" else self.weights.stack
-        if stack in self.slots and layer:
-            hooks.enter_context(skip_layers(self.slots[stack][:layer], self._entering[layer]))
+        if stack not in self.slots or not layer:
+            return
+        entering = self._entering[layer]
+
+        def enter(_: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+            if args:
+                return (entering, *args[1:]), kwargs
+            return args, {**kwargs, "hidden_states": entering}
+
+        # Between two layers a module may change the states.
+        handle = self._layers[layer].register_forward_pre_hook(enter, with_kwargs=True)
+        hooks.callback(handle.remove)
+        hooks.enter_context(skip_layers(self.slots[stack][:layer], entering))
 
     def measure(self, attention: torch.Tensor, *, induction: bool) -> Floats:
         """Return the induction score, or the mean strongest weight, of each sequence.

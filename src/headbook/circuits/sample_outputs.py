@@ -16,6 +16,7 @@ from headbook.circuits.token_directions import (
     MAX_ERROR,
     TokenDirections,
     residual_sum_error,
+    sum_tolerance,
     token_directions,
 )
 from headbook.circuits.unembedding import POST_NORM
@@ -29,6 +30,12 @@ from headbook.schema import ResidualPoint, Side, SinkView
 from headbook.text.batch import Batch
 from headbook.text.tokens import TokenizedSentence
 
+NO_SUM = (
+    "direct contributions of embedding, heads and feed-forward blocks do not add up to the logits"
+)
+UNKNOWN_STEP = (
+    "what layer {} does between its heads' output projection and the residual stream is unknown"
+)
 MAX_BYTES = 1 << 29  # of the outputs of all heads that are kept; later sentences are left out
 
 
@@ -51,8 +58,8 @@ class SampleOutputs:
         directions: map from the residual stream to tokens; None before the first batch.
         remarks: what is approximate, one sentence each.
         error: largest difference between the summed contributions of embedding, heads and
-            feed-forward blocks and the centred logits, on the first batch; NaN if norms follow
-            blocks or if there are no logits.
+            feed-forward blocks and the centred logits, on the first batch, relative to the largest
+            centred logit; NaN if norms follow blocks or if there are no logits.
         items, half, hashes: the sentences, their halves, and hashes of their tokens.
         outputs: head outputs by place and batch. *Shape:* ``(query, head, width)``.
         queries: sentence, position and true token of each query, -1 without one, by batch.
@@ -208,13 +215,19 @@ class SampleOutputs:
         if isinstance(directions, str):
             raise ModelError(f"model '{self.model.name}': {directions}")
         self.remarks = directions.remarks
+        total, adds_up = self._summed_parts(calls, points, valid)
         if self.lens is None:
             return directions
-        total, adds_up = self._summed_parts(calls, points, valid)
         if not adds_up:
             self.remarks = (POST_NORM, *self.remarks)
         elif not directions.remarks:
             self.error = residual_sum_error(directions, self.lens, total[valid], states[valid])
+            tolerance = sum_tolerance(self.model)
+            if not self.error <= tolerance:
+                raise ModelError(
+                    f"model '{self.model.name}': {NO_SUM}: they differ by {self.error:.2g} of the "
+                    f"largest logit, more than {tolerance:g}"
+                )
         return directions
 
     def _summed_parts(
@@ -227,28 +240,38 @@ class SampleOutputs:
 
         Also returns whether attention blocks add nothing but head outputs to the residual stream,
         and no norm follows the addition.
+
+        Raises:
+            ModelError: a layer has unknown steps between its heads and the residual stream.
         """
         before = total = points[self.stack, 0, ResidualPoint.PRE].double()
         adds_up = True
         for layer in range(len(self.architecture.layers[self.stack])):
+            post = points[self.stack, layer, ResidualPoint.POST].double()
             for name in dict.fromkeys((self.stack, "cross")):
                 place = AttentionPlace(name, layer)
-                after = points.get((name, layer, ResidualPoint.MID))
-                if after is None or place not in calls:
+                if place not in calls:
                     continue
-                call = calls[place]
-                assert call.output is not None
-                assert call.projection is not None
-                block = call.projection.project(call.gated(call.output)) + call.projection.bias
-                block = self._block_scale(place) * block.double()
-                change = after.double() - before
-                error = (change - block)[valid].norm()
-                is_closed = self.architecture.ends.sites[name, layer].closed
-                adds_up &= not is_closed and bool(error <= MAX_ERROR * change[valid].norm())
-                total, before = total + block, after.double()
-            post = points[self.stack, layer, ResidualPoint.POST].double()
+                # Without a known sum inside the layer, it must add its heads and nothing else.
+                after = points.get((name, layer, ResidualPoint.MID), post).double()
+                block = self._written(place, calls[place])
+                is_same = block.shape == after.shape and _is_close(
+                    block[valid], (after - before)[valid]
+                )
+                site = self.architecture.ends.sites.get((name, layer))
+                if not is_same and (site is None or not site.straight):
+                    raise ModelError(f"model '{self.model.name}': {UNKNOWN_STEP.format(layer)}")
+                adds_up &= is_same and not (site is not None and site.closed)
+                total, before = total + block, after
             total, before = total + post - before, post
         return total, adds_up
+
+    def _written(self, place: AttentionPlace, call: AttentionCall) -> torch.Tensor:
+        """Return the sum of head outputs behind the output projection, in double precision."""
+        assert call.output is not None
+        assert call.projection is not None
+        block = call.projection.project(call.gated(call.output)) + call.projection.bias
+        return self._block_scale(place) * block.double()
 
     def _block_scale(self, place: AttentionPlace) -> float:
         """Return the factor of an attention block's output in the residual stream."""
@@ -305,3 +328,8 @@ class SampleOutputs:
         where = torch.stack([head, slot, sentence + len(self.items)], 1).cpu().numpy()
         rows = torch.cat([mass[..., None], sums], -1)[sentence, head, slot]
         self.read[place].append((where, rows.cpu()))
+
+
+def _is_close(block: torch.Tensor, change: torch.Tensor) -> bool:
+    """Return whether a block's output is the change of the residual stream, rounded."""
+    return bool((change - block).norm() <= MAX_ERROR * change.norm())

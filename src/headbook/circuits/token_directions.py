@@ -7,9 +7,11 @@ import torch
 from headbook.circuits.unembedding import Unembedding, find_unembedding
 from headbook.model.load import Model, word_embedding
 from headbook.model.logit_lens import LogitLens
+from headbook.passes.self_checks import HALF_PRECISION_TOLERANCE, TOLERANCES
 from headbook.study.circuits import OutputSpace
 
 ROWS_PER_CHECK = 64  # states whose logits are compared at a time
+TOLERANCE = 1e-3  # of summed contributions in single precision, relative to the largest logit
 MAX_ERROR = 0.02  # difference of a block's output from its heads, relative to its length
 
 
@@ -74,6 +76,8 @@ def residual_sum_error(
 ) -> float:
     """Return the largest difference between summed contributions and centred logits.
 
+    Relative to the largest centred logit.
+
     Args:
         directions: map from the residual stream to tokens.
         lens: language-model head.
@@ -82,13 +86,21 @@ def residual_sum_error(
         states: states of the last layer. *Shape:* ``(row, width)``.
     """
     assert directions.unembedding is not None
-    constant, largest = directions.unembedding.bias.to(states.device), 0.0
+    constant = directions.unembedding.bias.to(states.device)
+    error, largest = 0.0, torch.finfo(torch.float32).tiny
     for part, state in zip(
         parts.float().split(ROWS_PER_CHECK), states.split(ROWS_PER_CHECK), strict=True
     ):
         logits = lens.logits(state).float()
         scale = directions.scale(state)[:, None]
         summed = part @ directions.matrix / scale + constant
-        difference = summed - (logits - logits.mean(-1, keepdim=True))
-        largest = max(largest, float(difference.abs().max()))
-    return largest
+        centred = logits - logits.mean(-1, keepdim=True)
+        error = max(error, float((summed - centred).abs().max()))
+        largest = max(largest, float(centred.abs().max()))
+    return error / largest
+
+
+def sum_tolerance(model: Model) -> float:
+    """Return the largest error of summed contributions that is rounding in a model's format."""
+    dtype = next(model.network.parameters()).dtype
+    return TOLERANCE if dtype in TOLERANCES else HALF_PRECISION_TOLERANCE

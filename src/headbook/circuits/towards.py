@@ -31,7 +31,7 @@ from headbook.metrics.circuits import towards_control, towards_rank
 from headbook.model.forward import run_forward
 from headbook.model.load import Model
 from headbook.model.probe import hidden_states_of
-from headbook.model.tokenizer import special_ids
+from headbook.model.tokens.special import special_ids
 from headbook.schema import CONTENT, Replacement, Side
 from headbook.study.circuits import (
     EXEMPLAR_TOKENS,
@@ -127,7 +127,7 @@ def single_words(model: Model) -> dict[str, list[int]]:
     Words are entries of at least `MIN_LETTERS` letters that are the only ordinary token of such a
     text, the first `MAX_WORDS` of the vocabulary.
     """
-    tokenizer, special = model.tokenizer, {*special_ids(model.tokenizer)}
+    tokenizer, special = model.tokenizer, special_ids(model)
     rows: dict[str, list[int]] = {}
     for start in range(0, len(tokenizer), ENTRIES_PER_CHUNK):
         entries = range(start, min(start + ENTRIES_PER_CHUNK, len(tokenizer)))

@@ -23,6 +23,7 @@ from headbook.model.probe import model_errors, some_token, varied_texts
 PROBE_LENGTH = 16.0  # root mean square of random vectors: the epsilon of norms is rounding
 N_PROBES = 8  # random vectors by which a norm is recognised
 MAX_NORM_ERROR = 0.02  # of a norm's output, relative to the largest: rounding to half precision
+MAX_LINEAR_ERROR = 1e-4  # of logits, relative to the largest difference: rounding of float32
 MAX_JACOBIAN_STATES = 64  # states over which the Jacobian of a transform is averaged
 TRANSFORM = (
     "approximate: the head transforms states before the unembedding; the mean of the transform's "
@@ -204,9 +205,12 @@ def find_unembedding(lens: LogitLens, states: torch.Tensor) -> Unembedding | str
     if linear is None:
         return "no linear map gives its logits"
     output = linear.output.cpu().double()
+    formats = result.logits.dtype, linear.output.dtype
+    rounds = any(torch.finfo(dtype).eps > MAX_LINEAR_ERROR for dtype in formats)
     if (own_bias := read_parameter(linear.module, "bias")) is not None:
         output = output - own_bias.detach().cpu().double()
-    factor, offset, remark = _linear_part(logits, output)
+    max_error = MAX_NORM_ERROR if rounds else MAX_LINEAR_ERROR
+    factor, offset, remark = _linear_part(logits, output, max_error)
     columns = matrix(linear.module).float().cpu().T * factor
     norm, multiple = _last_norm(calls, last.output, linear.input)
     if multiple:
@@ -219,12 +223,19 @@ def find_unembedding(lens: LogitLens, states: torch.Tensor) -> Unembedding | str
     return Unembedding(centred, (bias - bias.mean()).float(), norm, remark)
 
 
-def _linear_part(logits: torch.Tensor, output: torch.Tensor) -> tuple[float, torch.Tensor, str]:
-    """Return factor and offset between a linear map without its bias and logits, and a remark."""
+def _linear_part(
+    logits: torch.Tensor, output: torch.Tensor, max_error: float
+) -> tuple[float, torch.Tensor, str]:
+    """Return factor and offset between a linear map without its bias and logits, and a remark.
+
+    Args:
+        max_error: difference, relative to the largest, that is rounding. A cap on logits bends
+            small logits little.
+    """
     differences, map_differences = logits - logits[0], output - output[0]
     factor = float((differences * map_differences).sum() / map_differences.square().sum())
     error = (differences - factor * map_differences).abs().max() / differences.abs().max()
-    return factor, logits[0] - factor * output[0], "" if error <= MAX_NORM_ERROR else SOFT_CAP
+    return factor, logits[0] - factor * output[0], "" if error <= max_error else SOFT_CAP
 
 
 def _last_norm(

@@ -8,13 +8,12 @@ Mathematical Framework for Transformer Circuits.
 Biases are left out: they add one vector, whatever a head reads.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn.functional import normalize
 
 from headbook.circuits.unembedding import (
     POST_NORM,
@@ -31,13 +30,16 @@ from headbook.model.head_weights import (
     MAX_DIRECTION_ERROR,
     HeadWeights,
     WeightRows,
+    direction_errors,
     find_head_weights,
 )
 from headbook.model.load import Model
 from headbook.model.logit_lens import LogitLens, NoLogitLens
 from headbook.model.output_projection import matrix
 from headbook.model.probe import hidden_states_of, model_errors, some_token, varied_texts
-from headbook.model.tokenizer import ordinary_and_added, start_token
+from headbook.model.tokenizer import ordinary_and_added
+from headbook.model.tokens.languages import decoder_start
+from headbook.model.tokens.special import start_token
 from headbook.text.batch import Batch
 
 MAX_BATCH_TOKENS = 2048  # tokens of a pass over single tokens
@@ -51,6 +53,7 @@ OUTPUT_NORM = (
     "approximate: scales between heads' output projection and residual stream are left out"
 )
 ROTARY = "positions turn queries and keys: products of both are taken at distance 0"
+POSITIONS = "approximate: parts of scores that compare tokens with positions are left out"
 HEAD_NORM = "approximate: norms of queries and keys are left out"
 
 
@@ -85,6 +88,8 @@ class LayerMaps(NamedTuple):
             stream itself.
         output_norm: norm of the block's output before it is added to the residual stream, whose
             gain is folded into W_O; None without one.
+        source: layer whose residual stream keys and values come from: the layer itself, or an
+            earlier one.
     """
 
     query: WeightRows
@@ -95,6 +100,7 @@ class LayerMaps(NamedTuple):
     query_norm: Norm | None
     value_norm: Norm | None
     output_norm: Norm | None
+    source: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +223,7 @@ class _Done(Exception):  # noqa: N818 - a signal, not a failure; hooks of module
 def _surroundings(model: Model, stack: str, *, causal: bool) -> tuple[list[int], list[int]]:
     """Return the special tokens before and after a single token."""
     if stack == "decoder":
-        return [start_token(model)], []
+        return decoder_start(model), []
     _, prefix, suffix = ordinary_and_added(model)
     if not causal:
         return prefix, suffix
@@ -297,16 +303,36 @@ class _Probe:
         if projection is not None and projection.gated:
             return GATED
         (query, key_rows), (value, output) = weights.query_key, weights.value_output
+        source = weights.source or place
+        if why := self._other_width(place, (query,) if place.stack == "cross" else (query, value)):
+            return why
         norms: list[Norm | None] = []
-        for rows in (query, value):
-            norm = self._norm_before(place, rows)
+        for reader, rows in ((place, query), (source, value)):
+            norm = self._norm_before(reader, rows)
             if isinstance(norm, str):
                 return norm
             norms.append(norm)
         site = self.architecture.ends.sites.get(key)
         factor = 1.0 if site is None else site.scale
         block = None if site is None else self._norm_behind(place, output, site.block)
-        return LayerMaps(query, key_rows, value, output, factor, norms[0], norms[1], block)
+        return LayerMaps(
+            query, key_rows, value, output, factor, norms[0], norms[1], block, source.layer
+        )
+
+    def _other_width(self, place: AttentionPlace, read: Iterable[WeightRows]) -> str:
+        """Return which linear map reads vectors of another width than the stream's, or ""."""
+        layer = self._module(place)
+        width = next(call.input.shape[-1] for call in self.calls if call.module is layer)
+        for name in (rows.name for rows in read):
+            own = self._called(name)[0].input.shape[-1]
+            if own != width:
+                return f"'{name}' reads vectors of {own} numbers, the residual stream has {width}"
+        return ""
+
+    def _module(self, place: AttentionPlace) -> torch.nn.Module:
+        """Return the layer with an attention call."""
+        side = "decoder" if place.stack == "cross" else place.stack
+        return self.architecture.layers[side][place.layer]
 
     def _called(self, name: str) -> list[RecordedCall]:
         module = self.model.base_model.get_submodule(name)
@@ -327,8 +353,7 @@ class _Probe:
 
     def _norm_behind(self, place: AttentionPlace, output: str, block: str) -> Norm | None:
         """Return the norm between the output projection and the residual stream, if any."""
-        side = "decoder" if place.stack == "cross" else place.stack
-        module = self.architecture.layers[side][place.layer].get_submodule(block)
+        module = self._module(place).get_submodule(block)
         projected = self._called(output)[0].output
         reads = any(
             call.module is module and torch.equal(call.input, projected) for call in self.calls
@@ -340,8 +365,7 @@ class _Probe:
 
         For keys and values of cross-attention, the encoder's output counts.
         """
-        side = "decoder" if place.stack == "cross" else place.stack
-        layer = self.architecture.layers[side][place.layer]
+        layer = self._module(place)
         yield from (call.input for call in self.calls if call.module is layer)
         maps = self.weights[place].query_key
         if place.stack == "cross" and not isinstance(maps, str) and rows.name != maps[0].name:
@@ -357,6 +381,10 @@ class _Probe:
         """Return what is approximate in a stack, in the order of importance."""
         found: dict[str, None] = {}
         crosses = self.architecture.stacks[stack].crosses
+        if any(self.attention[AttentionPlace(stack, layer)].positions for layer in layers):
+            found[POSITIONS] = None
+        if taking := [str(layer) for layer, maps in layers.items() if maps.source != layer]:
+            found[f"layers {', '.join(taking)} take the keys and values of an earlier layer"] = None
         for layer, maps in layers.items():
             site = self.architecture.ends.sites.get((stack, layer))
             if site is None or site.closed is not False:
@@ -373,13 +401,13 @@ class _Probe:
         query = self.attention[place].query
         assert query is not None
         vectors = query.detach().cpu().double().transpose(1, 2)
-        calls = self._called(maps.query.name)
-        mapped = (call.output.cpu().double()[:, maps.query.rows] for call in calls)
-        errors = [
-            (normalize(states, dim=-1).view(vectors.shape) - normalize(vectors, dim=-1)).abs()
-            for states in mapped
+        mapped = [
+            call.output.cpu().double()[:, maps.query.rows].view(vectors.shape)
+            for call in self._called(maps.query.name)
+            if len(call.output) == vectors.shape[0] * vectors.shape[1]
         ]
+        errors = [direction_errors(states, vectors) for states in mapped]
         if any(error.max() <= MAX_DIRECTION_ERROR for error in errors):
             return {}
-        starts = any(error[:, 0].max() <= MAX_DIRECTION_ERROR for error in errors)
+        starts = any(error[0] <= MAX_DIRECTION_ERROR for error in errors)
         return {ROTARY: None} if starts else {HEAD_NORM: None, ROTARY: None}

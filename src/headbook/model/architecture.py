@@ -5,6 +5,7 @@ No architecture is known by name. A model calls its attention function in the sa
 pass, so the k-th call of any pass has the stack and layer of the k-th call of the probe.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,9 +16,11 @@ import torch
 from headbook.errors import ModelError
 from headbook.model import attention_hook, matrix_products
 from headbook.model.block_search import AttentionBlocks, find_blocks
-from headbook.model.load import Model
+from headbook.model.load import Model, text_config
+from headbook.model.loaders.rotary import forget_lengths, shared_length
 from headbook.model.probe import (
     PROBE_TOKENS,
+    bridges_of,
     inputs_and_outputs,
     model_errors,
     pass_states_on,
@@ -139,14 +142,14 @@ def _own_products(model: Model, returned: list[ProbedAttention]) -> list[ProbedA
     Empty if their number differs from the returned weights', or if weights do not follow from
     queries and keys. Whether they equal the returned weights is checked before a run.
     """
-    factors: dict[torch.nn.Module, float] = {}
+    factors: dict[torch.nn.Module, tuple[float, ...]] = {}
     calls: list[attention_hook.AttentionCall] = []
     handles = matrix_products.install(model.network, model.base_model, factors)
     with attention_hook.observing(calls.append), model_errors(model), torch.inference_mode():
         model.base_model(**varied_texts(model))
-    factor_by_module = [(call.module, matrix_products.factor_of(call)) for call in calls]
-    factors |= {module: factor for module, factor in factor_by_module if module and factor}
-    probed = _watch(model) if all(factor for _, factor in factor_by_module) else []
+    found = [(call.module, matrix_products.factors_of(call)) for call in calls]
+    factors |= {module: fitted for module, fitted in found if module and fitted}
+    probed = _watch(model) if all(fitted for _, fitted in found) else []
     stacks = (sorted(call.stack for call in found_calls) for found_calls in (probed, returned))
     if not probed or len({*map(tuple, stacks)}) > 1:
         handles.close()
@@ -259,7 +262,7 @@ def _is_causal(weights: torch.Tensor) -> bool:
     return queries == keys and not bool(weights.triu(diagonal=1).any())
 
 
-LAYER_PATTERN = re.compile(r"(.*?)\.(\d+)(?:\.|$)")
+LIST_ELEMENT = re.compile(r"\.(\d+)(?=\.|$)")
 
 
 @dataclass(frozen=True)
@@ -286,6 +289,7 @@ class Architecture:
         unhooked: reason why the hook cannot be used; empty if it can.
         products: whether attention is read from the matrix products of the model's own code.
         padded: whether texts of different lengths may share a batch, since padding changes nothing.
+        shared_length: tokens of the longest text that may share a batch with others.
         ends: ends of attention blocks, as far as they were found.
     """
 
@@ -297,6 +301,7 @@ class Architecture:
     unhooked: str = ""
     products: bool = False
     padded: bool = True
+    shared_length: float = math.inf
     ends: AttentionBlocks = field(default_factory=AttentionBlocks)
 
 
@@ -323,6 +328,9 @@ def probe_architecture(model: Model, why_not_hook: str = "") -> Architecture:
     Raises:
         ModelError: the model gives no attention that can be shown, or does not run.
     """
+    longest_shared = shared_length(text_config(model.config))
+    if longest_shared < math.inf:
+        forget_lengths(model.base_model)
     probed, unhooked, products = attention_calls(model, why_not_hook)
     groups = {name: [call for call in probed if call.stack == name] for name in STACK_SIDES}
     groups = {name: group for name, group in groups.items() if group}
@@ -344,6 +352,7 @@ def probe_architecture(model: Model, why_not_hook: str = "") -> Architecture:
         hooked=not unhooked,
         unhooked=unhooked,
         products=products,
+        shared_length=longest_shared,
         ends=find_blocks(
             model, layers, places, hooked=not unhooked, gates=not unhooked and not products
         ),
@@ -353,20 +362,28 @@ def probe_architecture(model: Model, why_not_hook: str = "") -> Architecture:
 def _home(body: torch.nn.Module, names: list[str]) -> _Home:
     """Return the layers that contain the named attention modules.
 
-    A layer is an element of the outermost module list on the path to the attention module. If one
-    module is called repeatedly, as in ALBERT, each call is a separate layer.
+    A layer is an element of the outermost module list on the path to the attention module, or of
+    an inner list if elements of the outer one have several attention modules (groups of ALBERT). If
+    one module is called repeatedly, as in ALBERT, each call is a separate layer.
     """
-    matches = [LAYER_PATTERN.match(name) for name in names]
-    if not all(matches):
-        return _Home((), tuple(range(len(names))))
-    indexed_lists = [(match[1], int(match[2])) for match in matches if match]
-    layers = tuple(body.get_submodule(indexed_lists[0][0]).children())
-    if len(set(names)) < len(names):
-        return _Home(tuple(layers[index] for _, index in indexed_lists), tuple(range(len(names))))
-    if len(set(indexed_lists)) < len(indexed_lists):
-        # A layer has several attention blocks: each block counts as a layer.
-        return _Home((), tuple(range(len(names))))
-    return _Home(layers, tuple(index for _, index in indexed_lists))
+    by_depth = [_list_elements(name) for name in names]
+    for depth in range(min(map(len, by_depth))):
+        elements = [by_list[depth] for by_list in by_depth]
+        if len(set(elements)) < len(set(names)):
+            continue
+        (first, _), *others = elements
+        if len(set(names)) == len(names) and all(name == first for name, _ in others):
+            layers = tuple(body.get_submodule(first).children())
+            return _Home(layers, tuple(index for _, index in elements))
+        called = (body.get_submodule(f"{name}.{index}") for name, index in elements)
+        return _Home(tuple(called), tuple(range(len(names))))
+    # A layer has several attention blocks, or none is in a list: each block counts as a layer.
+    return _Home((), tuple(range(len(names))))
+
+
+def _list_elements(name: str) -> list[tuple[str, int]]:
+    """Return lists and indices on the path to a module, the outermost first."""
+    return [(name[: match.start()], int(match[1])) for match in LIST_ELEMENT.finditer(name)]
 
 
 def _stack(name: str, probed: list[ProbedAttention], home: _Home) -> AttentionStack:
@@ -395,10 +412,10 @@ def _hands_on_states(model: Model, layers: Mapping[str, tuple[torch.nn.Module, .
 
     An element of a module list may be half a layer, whose output is no state of a token.
     """
-    recorded = inputs_and_outputs(
-        model, {module for modules in layers.values() for module in modules}
-    )
+    all_layers = {module for modules in layers.values() for module in modules}
+    recorded, bridges = inputs_and_outputs(model, all_layers), bridges_of(model, all_layers)
     chains = [
-        pass_states_on(modules, recorded, n_queries(name)) for name, modules in layers.items()
+        pass_states_on(modules, recorded, n_queries(name), bridges)
+        for name, modules in layers.items()
     ]
     return bool(recorded) and all(chains)

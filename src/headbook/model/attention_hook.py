@@ -6,6 +6,8 @@ biases or grouped heads. Then it shows them to the observer.
 """
 
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,8 +18,10 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
+from headbook.model import restore_import_loggers
 from headbook.model.output_projection import OutputProjection
 
+restore_import_loggers()  # `AttentionInterface` is of the module that imports torchao
 NAME = "headbook"  # of the attention implementation in transformers
 FLOAT32_MIN = torch.finfo(torch.float32).min
 
@@ -39,6 +43,8 @@ class AttentionCall:
         scaling: factor of the products of queries and keys; None for the default by width.
         factor: factors of a gate or norm between outputs and projection; None without one.
             *Shape:* that of ``output``.
+        positions: parts of the scores that are products of queries, or of keys, with vectors of
+            positions. *Shape:* that of ``weights`` each.
     """
 
     module: torch.nn.Module | None
@@ -51,6 +57,7 @@ class AttentionCall:
     projection: OutputProjection | None = None
     scaling: float | None = None
     factor: torch.Tensor | None = None
+    positions: tuple[torch.Tensor, ...] = ()
 
     def gated(self, heads: torch.Tensor) -> torch.Tensor:
         """Return head outputs, or a part of them, with the factors of a gate or norm applied.
@@ -135,7 +142,67 @@ def finite_mask(*sizes: Any, **options: Any) -> torch.Tensor | None:
     return mask.clamp(min=FLOAT32_MIN) if is_float64 else mask
 
 
-def register() -> None:
-    """Register the hook with transformers under `NAME`; repeated calls are harmless."""
-    AttentionInterface.register(NAME, hooked_attention)
-    AttentionMaskInterface.register(NAME, finite_mask)
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    AttentionInterface: hooked_attention,
+    AttentionMaskInterface: finite_mask,
+}
+_lock = threading.RLock()  # networks may be collected, and end their use, inside the lock
+_users: set[object] = set()  # one for each network that looks up `NAME`
+_earlier: dict[Any, Any] = {}  # what transformers had under `NAME` before, by interface
+_scope: ContextVar[list[Callable[[], Any]] | None] = ContextVar("headbook_scope", default=None)
+
+
+def hook_into(network: Any) -> None:
+    """Let a network call `hooked_attention`; it stays "eager" if its code supports no other.
+
+    The hook is registered with transformers under `NAME` until the network is no longer in memory,
+    or until the `hooks_removed` block ends in which this is called.
+    """
+    user = object()
+    with _lock:
+        _users.add(user)
+        if not _earlier:
+            for interface, function in FUNCTIONS.items():
+                _earlier[interface] = _registered(interface).get(NAME)
+                interface.register(NAME, function)
+    end = weakref.finalize(network, _end_use, user)
+    end.atexit = False
+    if (ends := _scope.get()) is not None:
+        ends.append(end)
+    network.set_attn_implementation(NAME)
+
+
+@contextmanager
+def hooks_removed() -> Iterator[None]:
+    """Take the hook from transformers after the block, unless networks from outside it use it.
+
+    Networks that the block has hooked cannot run after it.
+    """
+    ends: list[Callable[[], Any]] = []
+    token = _scope.set(ends)
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+        for end in ends:
+            end()
+
+
+def _end_use(user: object) -> None:
+    """Note that a network does not look up `NAME` again; after the last, restore transformers."""
+    with _lock:
+        _users.discard(user)
+        if _users:
+            return
+        while _earlier:
+            interface, function = _earlier.popitem()
+            if function is None:
+                _registered(interface).pop(NAME, None)
+            else:
+                interface.register(NAME, function)
+
+
+def _registered(interface: Any) -> dict[str, Any]:
+    """Return all functions of an interface by name; transformers can register, but not remove."""
+    functions: dict[str, Any] = interface._global_mapping  # noqa: SLF001 - see above
+    return functions

@@ -26,16 +26,37 @@ from huggingface_hub.errors import (
 )
 
 from headbook.errors import ModelError
+from headbook.file_list import leads_outside
 from headbook.model.loaders import PICKLED, weight_files
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256, demo_causal, demo_model, sha256
+from headbook.safe_files import is_endless, read_object
 
 if TYPE_CHECKING:
     from headbook.model.gguf import Gguf
 
 DEMO, DEMO_CAUSAL = "demo", "demo-causal"
-MODEL, ADAPTER = "model", "adapter"  # what names stand for, in messages
+MODEL, ADAPTER, TOKENIZER = "model", "adapter", "tokenizer"  # what names stand for, in messages
+INDEX_PATTERN = "*.index*.json"  # lists of the files that hold weights in parts
 UNAUTHORISED = {401, 403}
 GGUF = ".gguf"
+
+
+def check_folder(name: str) -> None:
+    """Raise an error for a local folder without a model.
+
+    Raises:
+        ModelError: it lacks a configuration or weights, or a list in it leads out.
+    """
+    folder = Path(name)
+    if not folder.is_dir() or name in {DEMO, DEMO_CAUSAL} or any(folder.glob(f"*{GGUF}")):
+        return
+    weights = [*weight_files(folder), *_indexed_files(folder, folder.name)]
+    if not weights or not (folder / CONFIG_FILE).is_file():
+        lacking = "weights" if (folder / CONFIG_FILE).is_file() else CONFIG_FILE
+        raise ModelError(
+            f"model '{name}': the folder has no {lacking}; expected a model that transformers has "
+            "saved, with config.json and safetensors, or a GGUF file"
+        )
 
 
 def is_local(name: str) -> bool:
@@ -48,14 +69,17 @@ def check_name(name: str, kind: str = MODEL) -> None:
 
     Args:
         name: the name.
-        kind: `MODEL` or `ADAPTER`.
+        kind: `MODEL`, `ADAPTER` or `TOKENIZER`.
 
     Raises:
-        ModelError: the name is not valid; the message says what is accepted.
+        ModelError: the name is not valid, or a folder has a link out of it; the message says what
+            is accepted.
     """
     if kind == ADAPTER and name in {DEMO, DEMO_CAUSAL}:
         raise ModelError(f"adapter '{name}': a model; expected the folder or hub id of an adapter")
     if is_local(name):
+        if Path(name).is_dir() and name not in {DEMO, DEMO_CAUSAL}:
+            _check_entries(Path(name), kind)
         return
     if Path(name).suffix.lower() == GGUF:
         raise ModelError(f"model '{name}': there is no such file")
@@ -142,7 +166,7 @@ def read_pooling(folder: Path) -> str:
         paths = [
             str(module["path"]) for module in modules if str(module["type"]).endswith(".Pooling")
         ]
-        if len(paths) != 1 or Path(paths[0]).name != paths[0]:
+        if len(paths) != 1 or leads_outside(folder, paths[0]):
             return ""
         path = folder / paths[0] / CONFIG_FILE
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -152,9 +176,15 @@ def read_pooling(folder: Path) -> str:
     return POOLING_MODES.get(enabled[0], "") if len(enabled) == 1 else ""
 
 
+TOKENIZER_FILE = "tokenizer.json"
 FILE_PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 CODE_PATTERN = "*.py"
-ADAPTER_CONFIG, ADAPTER_PATTERNS = "adapter_config.json", ["adapter_*"]
+ADAPTER_CONFIG, ADAPTER_FILES = "adapter_config.json", "adapter_*"
+# An adapter may have a tokenizer of its own.
+ADAPTER_PATTERNS = [
+    ADAPTER_FILES, "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*",
+    "merges.txt", "*.model", "*.jinja",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -196,6 +226,7 @@ def find_model_files(name: str, revision: str | None, *, code: bool = False) -> 
     if path.is_file():
         return _of_file(path)
     downloaded = _downloaded(name, revision, [*FILE_PATTERNS, *[CODE_PATTERN] * code])
+    _indexed_files(downloaded, name)
     return ModelFiles(downloaded, name, downloaded.name)
 
 
@@ -220,13 +251,14 @@ def find_adapter_files(name: str) -> ModelFiles:
         )
     if not is_folder:
         return ModelFiles(folder, name, folder.name)
-    digests = map(sha256, sorted(folder.glob(ADAPTER_PATTERNS[0])))
+    digests = map(sha256, sorted(folder.glob(ADAPTER_FILES)))
     digest = hashlib.sha256("".join(digests).encode()).hexdigest()
     return ModelFiles(folder, folder.resolve().name, f"sha256:{digest}")
 
 
 def _of_folder(folder: Path) -> ModelFiles:
-    weights, gguf_files = weight_files(folder), sorted(folder.glob(f"*{GGUF}"))
+    weights = sorted({*weight_files(folder), *_indexed_files(folder, folder.name)})
+    gguf_files = sorted(folder.glob(f"*{GGUF}"))
     if weights or not gguf_files:
         digest = hashlib.sha256("".join(map(sha256, weights)).encode()).hexdigest()
         return ModelFiles(folder, folder.resolve().name, f"sha256:{digest}")
@@ -236,6 +268,48 @@ def _of_folder(folder: Path) -> ModelFiles:
             f"one ({', '.join(file.name for file in gguf_files[:3])})"
         )
     return _of_file(gguf_files[0])
+
+
+def _indexed_files(folder: Path, name: str) -> list[Path]:
+    """Return the existing files of weights that the lists of a folder name.
+
+    Of several formats, the one that `weight_files` chooses.
+
+    Raises:
+        ModelError: a list leads out of the folder: the model would be another one than its hash
+            says.
+    """
+    suffixes = {file.suffix for file in weight_files(folder)}
+    files = []
+    for index in sorted(folder.glob(INDEX_PATTERN)):
+        names = read_object(index).get("weight_map", {})
+        for file in dict.fromkeys(map(str, names.values() if isinstance(names, dict) else ())):
+            if leads_outside(folder, file):
+                raise ModelError(
+                    f"model '{name}': {index.name} names {file}; expected files in its folder"
+                )
+            if (folder / file).is_file() and (not suffixes or Path(file).suffix in suffixes):
+                files.append(folder / file)
+    return files
+
+
+def _check_entries(folder: Path, kind: str) -> None:
+    """Refuse links out of a folder, since a vocabulary could be any file of the reader, and pipes.
+
+    Raises:
+        ModelError: a link is not of the hub's cache, or reading an entry may never end; the message
+            names it.
+    """
+    for file in folder.iterdir():
+        if is_endless(file):
+            raise ModelError(
+                f"{kind} '{folder.name}': {file.name} is a pipe or a device; expected a file"
+            )
+        if file.is_symlink() and file.is_file() and leads_outside(folder, file.name):
+            raise ModelError(
+                f"{kind} '{folder.name}': {file.name} is a link out of its folder; expected the "
+                "file itself, or a link of the hub's cache"
+            )
 
 
 def _of_file(path: Path, name: str = "", digest: str = "") -> ModelFiles:
@@ -268,6 +342,21 @@ def _downloaded(name: str, revision: str | None, patterns: list[str], kind: str 
     except (OSError, ValueError, errors.HTTPError) as error:
         raise _not_downloaded(name, kind, revision, error) from error
     return path
+
+
+def tokenizer_folder(name: str) -> Path | None:
+    """Return the folder of a tokenizer that has been loaded.
+
+    Args:
+        name: folder or hub id.
+    """
+    if not name or os.path.isdir(name):  # noqa: PTH112 - accepts any characters
+        return Path(name) if name else None
+    try:
+        cached = huggingface_hub.try_to_load_from_cache(name, TOKENIZER_FILE)
+    except ValueError:  # no hub id
+        return None
+    return Path(cached).parent if isinstance(cached, str) else None
 
 
 def cached_commits(name: str) -> frozenset[str]:

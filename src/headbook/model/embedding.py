@@ -57,9 +57,11 @@ FAMILIES = (
     _source_layout(
         "albert", norm="embeddings.LayerNorm", through="encoder.embedding_hidden_mapping_in"
     ),
+    _source_layout("deberta deberta-v2", norm="embeddings.LayerNorm"),
     _source_layout("modernbert", norm="embeddings.norm"),
     _source_layout(
-        "gpt2 gpt_neox opt t5 llama mistral qwen2 qwen3 gemma gpt_oss gemma2 gemma3_text"
+        "gpt2 gpt_neox opt t5 llama mistral qwen2 qwen3 gpt_oss gemma gemma2 gemma3_text "
+        "gemma4_text"
     ),
     EmbeddingLayout(frozenset({"bart"}), _BART_NORMS, "shared.embed_scale"),
     EmbeddingLayout(frozenset({"marian"}), scale="encoder.embed_scale"),
@@ -147,7 +149,7 @@ def read_embedding(
     scale = _scale(model, family.scale)
     before = inside.get("sum", inside["input"])[0]
     added = before.to(words.dtype) - scale * words[ids[0]]
-    if through is None and _only_scaled(before, words[ids[0]]):
+    if norm is None and through is None and _only_scaled(before, words[ids[0]]):
         return Embedding(
             VocabularyEmbeddings(words, coarse=coarse), "the model adds no positions at its input"
         )
@@ -195,7 +197,9 @@ def _through(model: Model, family: EmbeddingLayout | None) -> LinearWeights | No
 def _norm(module: Any, like: torch.Tensor) -> LayerNormWeights:
     gain, bias = read_weight(module).to(like.dtype), read_parameter(module, "bias")
     bias = torch.zeros_like(gain) if bias is None else bias.to(like.dtype)
-    return LayerNormWeights(gain, bias, float(module.eps))
+    epsilon = getattr(module, "eps", getattr(module, "variance_epsilon", None))
+    assert epsilon is not None
+    return LayerNormWeights(gain, bias, float(epsilon))
 
 
 def _elsewhere(states: torch.Tensor | None, words: torch.Tensor) -> str:

@@ -3,33 +3,19 @@
 No architecture is known by name. The linear map whose output equals a head's values holds W_V;
 queries and keys are compared at position 0, where rotary positions rotate nothing. A fused map is
 read in both usual orders: all queries, then keys, then values; or head by head. If norms with
-weights follow the maps, queries and keys are identified by the widths of the remaining maps. The
-first map that takes the head outputs holds W_O.
-
-Drift of a head is ||B - A|| / ||A|| (Frobenius) of two products: W_Q W_K^T, which determines its
-attention, and W_V W_O, which determines its output. Each of the four matrices alone is arbitrary up
-to a transformation that its partner undoes. Drift is 0 if nothing changed; two unrelated models of
-equal scale have a drift of about sqrt(2). No data is needed.
-
-Drift ignores biases, positions (rotary ones rotate queries and keys between both maps), and the
-scales of norms before and between the maps.
-
-The products are never formed: their rank is at most the head dimension k. For A = U_A V_A^T and
-B = U_B V_B^T, the change is B - A = [U_B - U_A, U_A] [V_B, V_B - V_A]^T. Both factors have 2k
-columns, and the norm is that of the product of the R factors of their two QR decompositions. No
-large numbers are subtracted: equal weights give exactly 0.
+weights follow the maps, queries and keys are identified by the widths of the remaining maps. A
+layer may take keys and values of an earlier layer (Gemma 3n and 4): W_K and W_V are then those of
+that layer. The first map that takes the head outputs holds W_O.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from headbook.analysis.arrays import Floats
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.load import Model
@@ -62,10 +48,12 @@ class HeadWeights:
         query_key: rows of W_Q and W_K; or the reason why they are unknown.
         value_output: rows of W_V and the name of the module of W_O; or the reason why they are
             unknown.
+        source: earlier attention call whose keys and values this one takes; None if it has its own.
     """
 
     query_key: tuple[WeightRows, WeightRows] | str
     value_output: tuple[WeightRows, str] | str
+    source: AttentionPlace | None = None
 
 
 class _LinearCall(NamedTuple):
@@ -97,9 +85,7 @@ def find_head_weights(
     if not architecture.hooked:
         unknown = HeadWeights(architecture.unhooked, architecture.unhooked)
         return dict.fromkeys(architecture.calls, unknown)
-    observer = _WeightObserver(
-        model, [architecture.stacks[call.stack].crosses for call in architecture.calls]
-    )
+    observer = _WeightObserver(model, architecture)
     with ExitStack() as hooks:
         for name, module in linear_maps(model.base_model):
             hooks.callback(module.register_forward_hook(observer.linear_hook(name)).remove)
@@ -110,14 +96,32 @@ def find_head_weights(
     return dict(zip(architecture.calls, observer.found(), strict=True))
 
 
+class _Located(NamedTuple):
+    """An attention call with the rows of its weights.
+
+    Attributes:
+        call: the attention call.
+        query, key, value: rows; None if unknown.
+        inputs: states that each linear map reads, by name.
+        source: number of the earlier call whose keys and values this one takes, or None.
+    """
+
+    call: attention_hook.AttentionCall
+    query: WeightRows | None
+    key: WeightRows | None
+    value: WeightRows | None
+    inputs: Mapping[str, torch.Tensor]
+    source: int | None = None
+
+
 class _WeightObserver:
     """Records attention calls and the linear maps between them, in the order of the pass."""
 
-    def __init__(self, model: Model, crosses: Iterable[bool]) -> None:
-        self._crosses = iter(crosses)
+    def __init__(self, model: Model, architecture: Architecture) -> None:
+        self._places, self._stacks = architecture.calls, architecture.stacks
         self._names = {module: name for name, module in model.base_model.named_modules()}
         self._linear_calls: list[_LinearCall] = []
-        self._calls: list[tuple[tuple[WeightRows, WeightRows] | str, WeightRows | str]] = []
+        self._calls: list[_Located] = []
         self._outputs: list[str] = []
         self._head_outputs: torch.Tensor | None = None
 
@@ -143,44 +147,89 @@ class _WeightObserver:
         """Record one attention call."""
         assert call.module is not None
         assert call.output is not None
+        assert call.query is not None
+        assert call.key is not None
         prefix = self._names[call.module] + "."
+        # Maps of vectors of positions have other sizes: they read no text.
+        sizes = {(len(call.query), vectors.shape[2]) for vectors in (call.query, call.key)}
         inner_calls = [
-            linear_call for linear_call in self._linear_calls if linear_call.name.startswith(prefix)
+            linear_call
+            for linear_call in self._linear_calls
+            if linear_call.name.startswith(prefix) and (*linear_call.output.shape[:2],) in sizes
         ]
-        self._calls.append(_locate_weights(call, inner_calls, crosses=next(self._crosses)))
+        self._calls.append(_locate_weights(call, inner_calls, self._calls))
         self._outputs.append("")
         self._head_outputs, self._linear_calls = call.output.clone(), []
 
     def found(self) -> Iterator[HeadWeights]:
         """Yield the weights of each call."""
-        for (query_key, value), output in zip(self._calls, self._outputs, strict=True):
+        for place, located, output in zip(self._places, self._calls, self._outputs, strict=True):
+            query_key, value = _of_same_states(located, crosses=self._stacks[place.stack].crosses)
+            source = None if located.source is None else self._places[located.source]
             if isinstance(value, str):
-                yield HeadWeights(query_key, value)
+                yield HeadWeights(query_key, value, source)
             else:
-                yield HeadWeights(query_key, (value, output) if output else NO_OUTPUT_MAP)
+                yield HeadWeights(query_key, (value, output) if output else NO_OUTPUT_MAP, source)
 
 
 def _locate_weights(
-    call: attention_hook.AttentionCall, linear_calls: list[_LinearCall], *, crosses: bool
-) -> tuple[tuple[WeightRows, WeightRows] | str, WeightRows | str]:
-    """Return rows of queries and keys, and of values, or reasons why they are unknown."""
+    call: attention_hook.AttentionCall, linear_calls: list[_LinearCall], earlier: Sequence[_Located]
+) -> _Located:
+    """Return an attention call with the rows of queries, keys and values.
+
+    Args:
+        linear_calls: calls of the linear maps in its module.
+        earlier: earlier attention calls of the pass.
+    """
     assert call.query is not None
     assert call.key is not None
     assert call.value is not None
+    # Copies, since a model may change its tensors in place.
+    kept = replace(call, key=call.key.clone(), value=call.value.clone())
+    inputs = {linear_call.name: linear_call.input for linear_call in linear_calls}
     n_heads = call.query.shape[1], call.key.shape[1]
     at_first_position = [
         linear_call._replace(output=linear_call.output[:, :1]) for linear_call in linear_calls
     ]
-    value = _matching(call.value, linear_calls, *n_heads)
     query = _matching(call.query[:, :, :1], at_first_position, *n_heads)
+    source = _source_of(call, earlier)
+    if source is not None:
+        found = earlier[source]
+        if query is None:
+            query = _query_by_size(call, linear_calls)
+        return _Located(kept, query, found.key, found.value, {**inputs, **found.inputs}, source)
+    value = _matching(call.value, linear_calls, *n_heads)
     key = _matching(call.key[:, :, :1], at_first_position, *n_heads)
     if query is None and key is None and value is not None:
         remaining = [linear_call for linear_call in linear_calls if linear_call.name != value.name]
         query, key = _query_key_by_size(call, remaining)
-    inputs = {linear_call.name: linear_call.input for linear_call in linear_calls}
+        # Without another map, keys are what values are before their norms.
+        if query is None and (query := _query_by_size(call, remaining)) is not None:
+            key = value
+    return _Located(kept, query, key, value, inputs)
+
+
+def _source_of(call: attention_hook.AttentionCall, earlier: Sequence[_Located]) -> int | None:
+    """Return the number of the first call with the same keys and values, or None."""
+    for number, located in enumerate(earlier):
+        pairs = (call.key, located.call.key), (call.value, located.call.value)
+        if all(
+            vectors is not None and others is not None and torch.equal(vectors, others)
+            for vectors, others in pairs
+        ):
+            return number
+    return None
+
+
+def _of_same_states(
+    located: _Located, *, crosses: bool
+) -> tuple[tuple[WeightRows, WeightRows] | str, WeightRows | str]:
+    """Return rows of queries and keys, and of values, or reasons why they are unknown."""
+    query, key, value, inputs = located.query, located.key, located.value, located.inputs
 
     def same_input(first: WeightRows, second: WeightRows) -> bool:
-        return crosses or torch.equal(inputs[first.name], inputs[second.name])
+        may_differ = crosses or located.source is not None
+        return may_differ or torch.equal(inputs[first.name], inputs[second.name])
 
     query_key: tuple[WeightRows, WeightRows] | str = NO_MAP
     if query is not None and key is not None:
@@ -195,23 +244,50 @@ def _matching(
 ) -> WeightRows | None:
     """Return the rows of a linear map whose output equals attention's input up to length, or None.
 
-    Lengths differ by scaling or by norms without weights.
+    Lengths differ by scaling or by norms without weights. A bias may be added outside the map.
 
     Args:
         target: queries, keys or values. *Shape:* ``(text, head, token, width)``.
     """
     vectors = target.detach().cpu().double().transpose(1, 2)
-    directions, width = normalize(vectors, dim=-1), vectors.shape[-1]
+    width = vectors.shape[-1]
     for linear_call in reversed(linear_calls):
         if not vectors.any() or linear_call.output.shape[:2] != vectors.shape[:2]:
             continue
         for rows in _layouts(
             linear_call.output.shape[-1], vectors.shape[2], width, n_heads, n_key_heads
         ):
-            errors = (normalize(linear_call.output[..., rows], dim=-1) - directions).abs()
-            if errors.max() <= MAX_DIRECTION_ERROR:
+            if (
+                direction_errors(linear_call.output[..., rows], vectors).max()
+                <= MAX_DIRECTION_ERROR
+            ):
                 return WeightRows(linear_call.name, rows)
     return None
+
+
+def direction_errors(mapped: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+    """Return the differences of directions, of vectors or of their differences from the first text.
+
+    The latter do not change if one vector is added everywhere.
+
+    Args:
+        mapped: part of a linear map's output. *Shape:* ``(text, token, head, width)``.
+        vectors: queries, keys or values of the same shape.
+
+    Returns:
+        The smaller of the two errors of each token, over its text and heads. *Shape:* ``(token,)``.
+    """
+    errors = _direction_errors(mapped, vectors)
+    if len(vectors) < 2:
+        return errors
+    moved, moves = mapped[1:] - mapped[:1], vectors[1:] - vectors[:1]
+    has_moves = moves.any(-1).all(-1).all(0)
+    of_moves = _direction_errors(moved, moves).masked_fill(~has_moves, torch.inf)
+    return torch.minimum(errors, of_moves)
+
+
+def _direction_errors(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (normalize(a, dim=-1) - normalize(b, dim=-1)).abs().amax((0, 2, 3))
 
 
 def _layouts(
@@ -229,6 +305,17 @@ def _layouts(
     if n_heads == n_key_heads and n_rows == 3 * n_heads * width:
         for part in range(3):
             yield (3 * torch.arange(n_heads)[:, None] + part) * width + columns
+
+
+def _query_by_size(
+    call: attention_hook.AttentionCall, linear_calls: list[_LinearCall]
+) -> WeightRows | None:
+    """Return rows of queries if there is one map, and it has their width; else None."""
+    assert call.query is not None
+    n_heads, width = call.query.shape[1], call.query.shape[3]
+    if [linear_call.output.shape[-1] for linear_call in linear_calls] != [n_heads * width]:
+        return None
+    return WeightRows(linear_calls[0].name, torch.arange(n_heads * width).view(n_heads, width))
 
 
 def _query_key_by_size(
@@ -249,140 +336,3 @@ def _query_key_by_size(
         for linear_call, (n_heads, width) in zip(query_key_calls, shapes, strict=True)
     )
     return query, key
-
-
-QUERY_KEY, VALUE_OUTPUT = "weights of queries and keys", "weights of values and outputs"
-SHAPES_DIFFER = "the two models differ in shape"
-
-
-class StackDrift(NamedTuple):
-    """Drift of the heads of a stack; NaN if unknown or without a head.
-
-    Attributes:
-        query_key: drift of W_Q W_K^T. *Shape:* ``(layer, head)``.
-        value_output: drift of W_V W_O. *Shape:* ``(layer, head)``.
-    """
-
-    query_key: Floats
-    value_output: Floats
-
-
-class UncomparedWeights(NamedTuple):
-    """Weights without drift, with the reason.
-
-    Attributes:
-        what: description of the weights.
-        stack: name of the stack.
-        layers: layers of the stack.
-        why: reason why the weights are not compared.
-    """
-
-    what: str
-    stack: str
-    layers: tuple[int, ...]
-    why: str
-
-
-@dataclass(frozen=True, eq=False)
-class WeightDrift:
-    """Weight drift of all heads.
-
-    Attributes:
-        stacks: drift by name of the stack.
-        missing: weights whose drift is NaN, with reasons.
-    """
-
-    stacks: Mapping[str, StackDrift]
-    missing: tuple[UncomparedWeights, ...]
-
-
-def weight_drift(a: Model, b: Model, architecture: Architecture) -> WeightDrift:
-    """Return how far the weights of each head moved from one model to another.
-
-    Args:
-        a: first model; runs once, on a few tokens, to locate its weights.
-        b: second model with the configuration of ``a``; its weights have the locations of ``a``.
-        architecture: architecture of ``a``.
-
-    Raises:
-        ModelError: ``a`` does not run.
-    """
-    shapes = {name: (stack.n_layers, stack.n_heads) for name, stack in architecture.stacks.items()}
-    drift_by_stack = {
-        name: StackDrift(np.full(shape, np.nan), np.full(shape, np.nan))
-        for name, shape in shapes.items()
-    }
-    missing_layers: dict[tuple[str, str, str], list[int]] = {}
-    for call, weights in find_head_weights(a, architecture).items():
-        drifts = _query_key_drift(a, b, weights), _value_output_drift(a, b, weights)
-        for description, table, drift in zip(
-            (QUERY_KEY, VALUE_OUTPUT), drift_by_stack[call.stack], drifts, strict=True
-        ):
-            if isinstance(drift, str):
-                missing_layers.setdefault((description, call.stack, drift), []).append(call.layer)
-            else:
-                table[call.layer, : len(drift)] = drift
-    uncompared = (
-        UncomparedWeights(description, stack, tuple(layers), reason)
-        for (description, stack, reason), layers in missing_layers.items()
-    )
-    return WeightDrift(drift_by_stack, tuple(uncompared))
-
-
-def _query_key_drift(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
-    """Return the drift of W_Q W_K^T by head, or the reason why it is unknown."""
-    if isinstance(weights.query_key, str):
-        return weights.query_key
-    query, key = weights.query_key
-    queries, keys = _weights_in_both(a, b, query.name), _weights_in_both(a, b, key.name)
-    if queries is None or keys is None:
-        return SHAPES_DIFFER
-    return product_drift(
-        [weight[query.rows].mT for weight in queries], [weight[key.rows].mT for weight in keys]
-    )
-
-
-def _value_output_drift(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
-    """Return the drift of W_V W_O by head, or the reason why it is unknown."""
-    if isinstance(weights.value_output, str):
-        return weights.value_output
-    value, name = weights.value_output
-    outputs, values = _weights_in_both(a, b, name), _weights_in_both(a, b, value.name)
-    if outputs is None or values is None:
-        return SHAPES_DIFFER
-    width = value.rows.shape[1]
-    output_heads = [weight.unflatten(1, (-1, width)).transpose(0, 1) for weight in outputs]
-    return product_drift(output_heads, [weight[value.rows].mT for weight in values])
-
-
-def _weights_in_both(a: Model, b: Model, name: str) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return a module's weight in both models, or None if it is missing or shapes differ."""
-    try:
-        weight_a, weight_b = (
-            weight_matrix(model.base_model.get_submodule(name)) for model in (a, b)
-        )
-    except AttributeError:
-        return None
-    return (weight_a, weight_b) if weight_a.shape == weight_b.shape else None
-
-
-def product_drift(left: list[torch.Tensor], right: list[torch.Tensor]) -> Floats:
-    """Return the relative change of products, ||L_B R_B^T - L_A R_A^T|| / ||L_A R_A^T||, by head.
-
-    Args:
-        left: left factors of both models, in double precision. *Shape:* ``(head, n, k)``.
-        right: right factors of both models, in double precision; several consecutive heads may
-            share one. *Shape:* ``(key head, m, k)``.
-
-    Returns:
-        *Shape:* ``(head,)``; NaN where the first product is 0.
-    """
-    k, heads_per_key_head = left[0].shape[-1], len(left[0]) // len(right[0])
-    left_r = torch.linalg.qr(torch.cat([left[1] - left[0], left[0]], -1), mode="r").R
-    right_r = torch.linalg.qr(torch.cat([right[1], right[1] - right[0]], -1), mode="r").R
-    right_r = right_r.repeat_interleave(heads_per_key_head, 0)
-    change = torch.linalg.matrix_norm(left_r @ right_r.mT)
-    right_a = right_r[..., :k] - right_r[..., k:]
-    norm = torch.linalg.matrix_norm(left_r[..., k:] @ right_a.mT)
-    drift: Floats = torch.where(norm > 0, change / norm, torch.nan).numpy()
-    return drift

@@ -1,21 +1,20 @@
 """Loading of a model with its tokenizer, its length limits, and untrained copies."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from io import StringIO
 from typing import Any
 
 import huggingface_hub
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.utils import logging
 
-from headbook.errors import ModelError, ResourceError, is_out_of_memory
+from headbook.errors import ModelError
 from headbook.model import attention_hook
 from headbook.model.checkpoint import (
     ModelFiles,
@@ -25,48 +24,24 @@ from headbook.model.checkpoint import (
 )
 from headbook.model.devices import OffloadPlace, isolated_random_state, pick_device, read_parameter
 from headbook.model.gguf import Gguf
-from headbook.model.loaders.adapters import attach_adapter
+from headbook.model.loaders.adapters import (
+    adapter_tokenizer,
+    attach_adapter,
+    has_tokenizer,
+    tokens_text,
+)
+from headbook.model.loaders.messages import explained
 from headbook.model.loaders.quantization import NONE, quantization_of, stored_format
+from headbook.model.tokens.languages import begin_with_target_language, choose_languages
+from headbook.model.tokens.strings import TokenStrings
 from headbook.model.weights import check_folder, load_with_lm_head, stored_shapes
-
-SPACE_MARKS = ("\u2581", "\u0120")  # symbols of tokenizers for a space before a word
-REPLACEMENT_CHARACTER = "\ufffd"  # result of decoding a part of a character
-
-
-class TokenStrings(dict[int, str]):
-    """Printed names of vocabulary entries, computed at first access.
-
-    Entries are printed as text, with ``␣`` at the start of a word; entries that are no text, such
-    as single bytes of a character, keep the tokenizer's name.
-    """
-
-    def __init__(self, tokenizer: Any) -> None:
-        super().__init__()
-        self._tokenizer = tokenizer
-
-    def __missing__(self, entry: int) -> str:
-        self[entry] = self._name(entry)
-        return self[entry]
-
-    def of(self, entries: Iterable[int]) -> list[str]:
-        """Return the names of several entries."""
-        return [self[int(entry)] for entry in entries]
-
-    def _name(self, entry: int) -> str:
-        name = self._tokenizer.convert_ids_to_tokens(entry)
-        if name is None:  # a language-model head may have more entries than the tokenizer
-            return f"entry {entry}"
-        text: str = self._tokenizer.decode([entry])
-        if not text.strip() or REPLACEMENT_CHARACTER in text:
-            return str(name)
-        marked = name.startswith(SPACE_MARKS) and not text.startswith(" ")
-        return (" " * marked + text).replace(" ", "␣")
-
 
 DEFAULT_MAX_TOKENS = 512  # longest sequence by default; attention grows with its square
 
 # Names in transformers of modules with a vector for each position.
 POSITION_TABLES = {"position_embeddings", "position_embedding", "embed_positions", "wpe"}
+# Masks of vocabularies, which files of tokenizers do not always name as such, as Gemma's do not.
+MASKS = ("<mask>", "[MASK]", "<|mask|>", "<|mdm_mask|>")
 MIN_UNLIMITED_TOKENS = 1_000_000  # a tokenizer without a limit gives an astronomical one
 
 REMOTE_MODULES = "transformers_modules"  # package of transformers for code of repositories
@@ -85,6 +60,7 @@ class WeightFacts:
         adapter: name, method and use of an adapter; empty without one.
         adapter_revision: commit of a hub adapter; hash of the files of a folder.
         adapter_base: base model that the adapter names, if it is not the model's name.
+        adapter_tokens: tokenizer and rows of embeddings that the adapter brings, in words.
         remote_code: classes from the code of the model's repository.
     """
 
@@ -95,6 +71,7 @@ class WeightFacts:
     adapter: str = ""
     adapter_revision: str = ""
     adapter_base: str = ""
+    adapter_tokens: str = ""
     remote_code: tuple[str, ...] = ()
 
     def warnings(self) -> Iterator[str]:
@@ -106,6 +83,8 @@ class WeightFacts:
             )
         if self.adapter_base:
             yield f"--adapter: it fits, but was trained on '{self.adapter_base}'"
+        if self.adapter_tokens:
+            yield f"--adapter: {self.adapter_tokens}"
 
 
 @dataclass(frozen=True)
@@ -151,6 +130,19 @@ class Model:
         """Printed names of vocabulary entries."""
         return TokenStrings(self.tokenizer)
 
+    @cached_property
+    def mask_token(self) -> str | None:
+        """Name of the mask token, or None: the tokenizer's own, or a vocabulary entry `MASKS`."""
+        own: str | None = getattr(self.tokenizer, "mask_token", None)
+        entries = {} if own else self.tokenizer.get_vocab()
+        return own or next((name for name in MASKS if name in entries), None)
+
+    @cached_property
+    def mask_id(self) -> int | None:
+        """Vocabulary index of the mask token, or None without one."""
+        name = self.mask_token
+        return None if name is None else int(self.tokenizer.convert_tokens_to_ids(name))
+
     @property
     def config(self) -> Any:
         """The architecture's configuration."""
@@ -173,6 +165,8 @@ def load_model(
     device: str = "auto",
     dtype: str = "float32",
     tokenizer: str | None = None,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
     adapter: str | None = None,
     merge_adapter: bool = False,
     quantization: str = NONE,
@@ -188,7 +182,9 @@ def load_model(
         revision: branch, tag or commit of a hub model.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
         dtype: name of a torch floating-point type.
-        tokenizer: folder or hub id of another tokenizer than the model's own.
+        tokenizer: folder or hub id of another tokenizer than that of the adapter or the model.
+        source_lang: code of the language of sources, for multilingual tokenizers.
+        target_lang: code of the language of targets.
         adapter: folder or hub id of an adapter of peft.
         merge_adapter: whether the adapter is added to the weights, or else runs beside them.
         quantization: ``none``, ``int8`` or ``int4``.
@@ -197,26 +193,41 @@ def load_model(
         offload: place for weights that do not fit on the device, needed as long as the model is.
 
     Raises:
+        ConfigError: the tokenizer needs a language that is not given, or has no such language.
         ModelError: the model cannot be loaded; the message says why and what to do.
         ResourceError: out of memory.
     """
-    attention_hook.register()
     device_found = pick_device(device)
     with quiet(verbose):
         files = find_model_files(name, revision, code=trust_remote_code)
         if files.gguf is None:
             check_folder(files.folder, files.name)
-        with _explained(files.name, gguf=files.gguf is not None):
-            loaded_tokenizer = _tokenizer(files, tokenizer, trust_remote_code)
+        adapter_files = None if adapter is None else find_adapter_files(adapter)
+        choose = partial(
+            choose_languages, source=source_lang, target=target_lang, name=files.name,
+            has_decoder=partial(_has_decoder, files),
+        )  # fmt: skip
+        with explained(files.name, gguf=files.gguf is not None):
+            loaded_tokenizer = own = _tokenizer(files, tokenizer, trust_remote_code)
+            choose(own)
             network, weights, headless = _network(
                 files, getattr(torch, dtype), device_found, offload,
                 quantization=quantization, trusted=trust_remote_code,
             )  # fmt: skip
-        if adapter is not None:
-            files, weights = _with_adapter(network, files, weights, adapter, merge=merge_adapter)
-        network.set_attn_implementation(attention_hook.NAME)  # stays "eager" if not supported
-    if tokenizer is not None:
+        if adapter_files is not None:
+            if tokenizer is None and has_tokenizer(adapter_files.folder):
+                loaded_tokenizer = adapter_tokenizer(
+                    adapter_files.name, adapter_files.folder, network.config
+                )
+                choose(loaded_tokenizer)
+            files, weights = _with_adapter(
+                network, files, weights, adapter_files, merge=merge_adapter,
+                tokenizers=(own, loaded_tokenizer),
+            )  # fmt: skip
+        attention_hook.hook_into(network)
+    if loaded_tokenizer is not own or tokenizer is not None:
         check_ids(files.name, network, loaded_tokenizer)
+    begin_with_target_language(network, loaded_tokenizer)
     network.eval().requires_grad_(requires_grad=False)
     if offload is None and network.device != device_found:
         network.to(device_found)
@@ -236,20 +247,33 @@ def load_model(
 
 
 def _with_adapter(
-    network: Any, files: ModelFiles, weights: WeightFacts, adapter: str, *, merge: bool
+    network: Any,
+    files: ModelFiles,
+    weights: WeightFacts,
+    found: ModelFiles,
+    *,
+    merge: bool,
+    tokenizers: tuple[Any, Any],
 ) -> tuple[ModelFiles, WeightFacts]:
-    """Attach an adapter to a network; return the files under another name, and the facts."""
-    found = find_adapter_files(adapter)
+    """Attach an adapter to a network; return the files under another name, and the facts.
+
+    Args:
+        found: files of the adapter.
+        tokenizers: tokenizer of the model, and the one that is used.
+    """
     for _ in stored_shapes(found.folder.glob("adapter_model*"), found.name):
         pass  # damaged files, and files with more than weights, raise an error
     attached = attach_adapter(network, found.folder, name=found.name, model=files.name, merge=merge)
     base_names = {name.rpartition("/")[2].lower() for name in (attached.base, files.name)}
+    tokens = tokens_text(*tokenizers, attached.rows)
+    use = ("merged" if merge else "active") + (f"; {tokens}" if tokens else "")
     facts = replace(
         weights,
         unexpected=(*weights.unexpected, *attached.unused),
-        adapter=f"{found.name} ({attached.kind}, {'merged' if merge else 'active'})",
+        adapter=f"{found.name} ({attached.kind}, {use})",
         adapter_revision=found.revision,
         adapter_base=attached.base if attached.base and len(base_names) > 1 else "",
+        adapter_tokens=tokens,
     )
     return replace(files, name=f"{files.name} + {found.name}"), facts
 
@@ -264,6 +288,11 @@ def _tokenizer(files: ModelFiles, name: str | None, trusted: bool) -> Any:
     if files.gguf is not None and name is None:
         return files.gguf.tokenizer()
     return AutoTokenizer.from_pretrained(name or files.folder, trust_remote_code=trusted)
+
+
+def _has_decoder(files: ModelFiles) -> bool:
+    """Whether a model is an encoder-decoder, by its configuration; no GGUF file has languages."""
+    return files.gguf is None and AutoConfig.from_pretrained(files.folder).is_encoder_decoder
 
 
 def _network(
@@ -350,41 +379,12 @@ def untrained_copy(model: Model, seed: int) -> Model:
             network = type(model.network)._from_config(config, **options)  # noqa: SLF001 - what from_config calls
         else:
             network = loader.from_config(config, trust_remote_code=trusted, **options)
-    network.set_attn_implementation(attention_hook.NAME)
+    if model.config.is_encoder_decoder:  # the start of outputs may be that of a language
+        network.generation_config = deepcopy(model.network.generation_config)
+    attention_hook.hook_into(network)
     network.eval().requires_grad_(requires_grad=False)
     network = network.to(model.device)
     return replace(model, network=network, headless="its weights are random")
-
-
-@contextmanager
-def _explained(name: str, *, gguf: bool) -> Iterator[None]:
-    """Turn errors of transformers while loading into errors of one line."""
-    try:
-        yield
-    except (
-        OSError, ValueError, KeyError, ImportError, RuntimeError, AttributeError, TypeError,
-        ArithmeticError, IndexError, RecursionError, MemoryError, StrictDataclassError,
-    ) as error:  # fmt: skip
-        if is_out_of_memory(error):
-            raise ResourceError(
-                f"model '{name}': out of memory while it is loaded; expected more of it; --dtype "
-                "bfloat16 takes half of it, --offload auto leaves layers on the disk"
-            ) from error
-        if "trust_remote_code" in str(error):
-            raise ModelError(
-                f"model '{name}': it needs code of its repository, which can do anything on this "
-                "machine; read that code, and add --trust-remote-code to run it"
-            ) from error
-        lines = (str(error).strip() or type(error).__name__).splitlines()
-        kept_lines = lines if isinstance(error, StrictDataclassError) else lines[:1]
-        message = " ".join(line.strip() for line in kept_lines).rstrip(".")
-        expected = (
-            "a GGUF file whose architecture and quantisation transformers can read"
-            if gguf
-            else "config.json, a tokenizer and safetensors weights of an architecture that "
-            "transformers itself knows"
-        )
-        raise ModelError(f"model '{name}': {message}; expected {expected}") from error
 
 
 @contextmanager

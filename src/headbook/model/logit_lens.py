@@ -6,6 +6,7 @@ scaling and soft caps. Each state is a sequence of one token, since nothing afte
 mixes tokens.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -176,10 +177,13 @@ class LogitLens:
         true_index = true_ids.clamp(min=0).expand(len(logits), -1)[..., None]
         ranks = (logits > logits.gather(-1, true_index)).sum(-1)
         has_true = true_ids >= 0
+        divergence = (final_logs.exp() * (final_logs - logs)).sum(-1)
+        # Below the rounding of its terms, machines would disagree on whether it is 0.
+        rounding = torch.finfo(logs.dtype).eps * math.log(self.size)
         return LensReadings(
             ranks.to(logs).masked_fill(~has_true, torch.nan),
             logs.gather(-1, true_index).squeeze(-1).exp().masked_fill(~has_true, torch.nan),
-            (final_logs.exp() * (final_logs - logs)).sum(-1).clamp(min=0),
+            divergence.masked_fill(divergence < rounding, 0),
             largest.indices,
             logs.gather(-1, largest.indices).exp(),
         )

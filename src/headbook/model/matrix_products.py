@@ -2,8 +2,10 @@
 
 Independently of names, attention weights are the result of a softmax and the first factor of a
 product; the second factor holds the values, and the result is the head outputs. The last earlier
-product of the size of the weights is that of queries and keys. A probe tests this assumption:
-`factor_of` checks whether the weights are the softmax of these products.
+product of the size of the weights is that of queries and keys. Products that are gathered by
+distance before they are added are those of queries, or of keys, with vectors of positions
+(DeBERTa). A probe tests this assumption: `factors_of` checks whether the weights are the softmax of
+the sum of these products.
 """
 
 from collections.abc import Mapping
@@ -22,13 +24,15 @@ PRODUCT_FUNCTIONS = {
     torch.Tensor.bmm, torch.Tensor.baddbmm,
 }  # fmt: skip
 CAST_FUNCTIONS = {torch.Tensor.to, torch.Tensor.type_as, torch.Tensor.type}
+GATHER_FUNCTIONS = {torch.gather, torch.Tensor.gather}
 ALL_HEADS_NDIM = 4  # dimensions of a tensor with separate texts and heads
 MIN_PRECISE_WEIGHT = 1e-6  # attention weights below have too imprecise logarithms
 # Factor above the smallest normal number of a format; numbers below have fewer digits.
 PRECISION_MARGIN = 2.0**20
 MAX_RELATIVE_ERROR = 1e-3  # largest error that rounding explains, relative to the largest value
 
-Factors = Mapping[torch.nn.Module, float]
+# By module, factors of the products of queries and keys, and of each product with positions.
+Factors = Mapping[torch.nn.Module, tuple[float, ...]]
 
 
 class _Product(NamedTuple):
@@ -44,6 +48,18 @@ class _Product(NamedTuple):
     result: torch.Tensor
 
 
+class _Gathered(NamedTuple):
+    """A product of queries or keys with vectors of positions, gathered by distance.
+
+    Attributes:
+        product: queries or keys times all vectors of positions.
+        result: the gathered products.
+    """
+
+    product: _Product
+    result: torch.Tensor
+
+
 class _Products(TorchFunctionMode):
     """Observer of one pass that shows each product of weights and values to the hook's observer."""
 
@@ -52,6 +68,7 @@ class _Products(TorchFunctionMode):
         self._texts, self._factors = texts, factors
         self._inside: list[torch.nn.Module] = []
         self._before: list[_Product] = []  # products since the last attention
+        self._gathered: list[_Gathered] = []  # of these products
         self._weights: list[torch.Tensor] = []  # references, so that their addresses stay unique
         self._handles = ExitStack()
 
@@ -77,6 +94,12 @@ class _Products(TorchFunctionMode):
             self._weights = [result]
         elif func in CAST_FUNCTIONS and self._is_weights(args[0]):
             self._weights.append(result)  # the model may use either copy
+        elif func in GATHER_FUNCTIONS:
+            self._gathered += [
+                _Gathered(product, result)
+                for product in self._before
+                if _is_same(product.result, args[0])
+            ]
         elif func in PRODUCT_FUNCTIONS:
             tensors = [
                 value
@@ -87,10 +110,7 @@ class _Products(TorchFunctionMode):
         return result
 
     def _is_weights(self, tensor: torch.Tensor) -> bool:
-        return any(
-            tensor.numel() == weights.numel() and tensor.data_ptr() == weights.data_ptr()
-            for weights in self._weights
-        )
+        return any(_is_same(tensor, weights) for weights in self._weights)
 
     def _product(self, product: _Product) -> torch.Tensor:
         if not self._is_weights(product.left):
@@ -98,26 +118,48 @@ class _Products(TorchFunctionMode):
             return product.result
         weights, value, output = (self._whole(tensor) for tensor in product)
         scores = self._scores(weights)
-        self._before, self._weights = [], []
+        positions = [] if scores is None else self._positions(scores)
+        self._before, self._weights, self._gathered = [], [], []
         if scores is None or not self._inside or value.ndim != ALL_HEADS_NDIM:
             return product.result
         query, key = self._whole(scores.left), self._whole(scores.right).mT
         module = self._inside[-1]
+        known = self._factors.get(module)  # None in the probe that finds them
+        scaling = None if known is None else known[0]
+        factors = [1.0] * len(positions) if known is None else known[1:]
         fields = (module, query, key, value, None, weights, output.transpose(1, 2))
+        parts = tuple(part * factor for part, factor in zip(positions, factors, strict=True))
         replacement = attention_hook.replaced_output(
-            attention_hook.AttentionCall(*fields, scaling=self._factors.get(module))
+            attention_hook.AttentionCall(*fields, scaling=scaling, positions=parts)
         )
         result = product.result
         return result if replacement is None else replacement.transpose(1, 2).reshape(result.shape)
 
     def _scores(self, weights: torch.Tensor) -> _Product | None:
-        """Return the last earlier product of the weights' size, or None."""
+        """Return the last earlier product of the weights' size, or None.
+
+        Products with positions have that size, too, if there are as many positions as keys.
+        """
+        gathered = [part.product for part in self._gathered]
         candidates = [
             product
             for product in self._before
             if self._whole(product.result).shape == weights.shape
+            and all(product is not other for other in gathered)
         ]
         return candidates[-1] if candidates else None
+
+    def _positions(self, scores: _Product) -> list[torch.Tensor]:
+        """Return the products with positions, in the form of the scores.
+
+        Products of queries have a row for each query, those of keys a row for each key.
+        """
+        parts = [
+            self._whole(part.result if _is_same(part.product.left, scores.left) else part.result.mT)
+            for part in self._gathered
+        ]
+        shape = self._whole(scores.result).shape
+        return [part for part in parts if part.shape == shape]
 
     def _whole(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor with separate dimensions of texts and heads.
@@ -126,6 +168,11 @@ class _Products(TorchFunctionMode):
         """
         is_flat = tensor.ndim == ALL_HEADS_NDIM - 1 and len(tensor) % self._texts == 0
         return tensor.unflatten(0, (self._texts, -1)) if is_flat else tensor
+
+
+def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors are the same numbers in memory."""
+    return a.numel() == b.numel() and a.data_ptr() == b.data_ptr()
 
 
 def install(network: torch.nn.Module, body: torch.nn.Module, factors: Factors) -> ExitStack:
@@ -158,14 +205,14 @@ def install(network: torch.nn.Module, body: torch.nn.Module, factors: Factors) -
     return handles
 
 
-def factor_of(call: attention_hook.AttentionCall) -> float | None:
-    """Return the scaling of the products of queries and keys in the softmax of the weights.
+def factors_of(call: attention_hook.AttentionCall) -> tuple[float, ...] | None:
+    """Return the factors of the products of queries and keys, and with positions, in the scores.
 
-    None if the weights are not such a softmax.
+    None if the weights are not the softmax of such scores.
 
     The scores may include a mask and a bias that are equal for all texts, such as position biases:
     between two texts, logarithms of weights then differ as the products do, up to a constant for
-    each row and one common factor.
+    each row and one common factor for each kind of product.
 
     Args:
         call: attention call with several texts of one length, without padding.
@@ -176,24 +223,31 @@ def factor_of(call: attention_hook.AttentionCall) -> float | None:
         return None
     if not _applied(call):
         return None
+    groups = call.query.shape[1] // call.key.shape[1]
+    products = call.query.double() @ call.key.double().repeat_interleave(groups, 1).mT
     # Use the smallest weights only if there are no others: attention to a single token.
     for min_weight in (
         MIN_PRECISE_WEIGHT,
         min(MIN_PRECISE_WEIGHT, PRECISION_MARGIN * torch.finfo(call.weights.dtype).tiny),
     ):
         visible = (call.weights > min_weight).all(0)
-        groups = call.query.shape[1] // call.key.shape[1]
-        keys = call.key.double().repeat_interleave(groups, 1)
-        scores = _between(call.query.double() @ keys.mT, visible)
+        terms = torch.stack(
+            [
+                _between(part.double(), visible).flatten().cpu()
+                for part in (products, *call.positions)
+            ],
+            1,
+        )
         logarithms = _between(call.weights.double().clamp(min=min_weight).log(), visible)
-        square = (scores * scores).sum()
-        if square > 0:
+        if terms[:, 0].any():
             break
     else:
         return None
-    factor = float((scores * logarithms).sum() / square)
-    error = (logarithms - factor * scores).abs().max()
-    return factor if factor > 0 and error <= MAX_RELATIVE_ERROR * logarithms.abs().max() else None
+    target = logarithms.flatten().cpu()
+    factors = torch.linalg.lstsq(terms, target[:, None]).solution[:, 0]
+    error = (target - terms @ factors).abs().max()
+    fits = factors[0] > 0 and error <= MAX_RELATIVE_ERROR * target.abs().max()
+    return tuple(factors.tolist()) if fits else None
 
 
 def _applied(call: attention_hook.AttentionCall) -> bool:

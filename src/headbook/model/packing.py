@@ -116,6 +116,7 @@ def join_sentences(sentences: Sequence[Sentence], index: int, between: str) -> S
         text=between.join(sentence.text for sentence in sentences),
         words=words,
         metadata=_shared([sentence.metadata for sentence in sentences]),
+        bare_words=all(sentence.bare_words for sentence in sentences),
         origin=first.origin,
         parts=tuple(
             (start, start + len(sentence.text))

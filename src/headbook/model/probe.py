@@ -1,6 +1,6 @@
 """Probing passes over a few tokens, and tests which modules pass token states to the next."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -10,6 +10,7 @@ import torch
 from headbook.errors import HeadbookError, ModelError
 from headbook.model import attention_hook
 from headbook.model.load import Model
+from headbook.model.tokens.special import reserved_ids
 from headbook.schema import Side
 
 # Number of tokens by side; they differ, so that shapes identify the stacks of encoder-decoders.
@@ -30,17 +31,21 @@ def model_errors(model: Model) -> Iterator[None]:
         raise
     except Exception as error:
         lines = (str(error).strip() or type(error).__name__).splitlines()
+        windows = [n for n, v in vars(model.config).items() if n.endswith("window") and v == 0]
+        cause = (
+            f"; its configuration has {windows[0]} = 0, a window without keys" if windows else ""
+        )
         raise ModelError(
             f"model '{model.name}': its own code ('{model.config.model_type}') fails on text alone "
-            f"({type(error).__name__}: {lines[0].rstrip('.')}); expected a model that takes token "
-            "ids and a mask, and nothing else"
+            f"({type(error).__name__}: {lines[0].rstrip('.')}{cause}); expected a model that takes "
+            "token ids and a mask, and nothing else"
         ) from error
 
 
 def some_token(model: Model, number: int = 0) -> int:
     """Return an ordinary token of the vocabulary; different numbers give different tokens."""
-    special = set(model.tokenizer.all_special_ids)
-    return [entry for entry in range(len(special) + 1 + number) if entry not in special][number]
+    reserved = reserved_ids(model)
+    return [entry for entry in range(len(reserved) + 1 + number) if entry not in reserved][number]
 
 
 def probe_pass(model: Model, *, number: int = 0, whole: bool = False, **extra: Any) -> Any:
@@ -71,6 +76,7 @@ def varied_texts(model: Model) -> dict[str, torch.Tensor]:
 
 
 Passed = dict[torch.nn.Module, list[tuple[Any, Any]]]  # input and output of each call
+Bridges = Sequence[tuple[tuple[torch.Tensor, ...], torch.Tensor]]  # inputs and output of each call
 
 
 def inputs_and_outputs(model: Model, modules: Collection[torch.nn.Module]) -> Passed:
@@ -90,15 +96,49 @@ def inputs_and_outputs(model: Model, modules: Collection[torch.nn.Module]) -> Pa
     return passed
 
 
-def pass_states_on(layers: tuple[torch.nn.Module, ...], passed: Passed, length: int) -> bool:
-    """Whether each layer passes states of ``length`` tokens to the next."""
+def pass_states_on(
+    layers: tuple[torch.nn.Module, ...], passed: Passed, length: int, bridges: Bridges = ()
+) -> bool:
+    """Whether each layer passes states of ``length`` tokens to the next, or through one module.
+
+    Args:
+        bridges: calls of modules outside the layers.
+    """
     if any(len(passed.get(layer, ())) != layers.count(layer) for layer in layers):
         return False
     calls = {module: iter(passed[module]) for module in layers}
     steps = [next(calls[module]) for module in layers]
-    all_states = all(_is_state(states, length) for step in steps for states in step)
-    return all_states and all(
-        torch.equal(step[1], next_step[0]) for step, next_step in pairwise(steps)
+    return all(_is_state(states, length) for step in steps for states in step) and all(
+        torch.equal(output, following) or _is_bridged(output, following, bridges)
+        for (_, output), (following, _) in pairwise(steps)
+    )
+
+
+def bridges_of(model: Model, layers: Collection[torch.nn.Module]) -> Bridges:
+    """Return the calls of modules outside the layers in one pass, such as a convolution."""
+    inside = {module for layer in layers for module in layer.modules()}
+    bridges: list[tuple[tuple[torch.Tensor, ...], torch.Tensor]] = []
+
+    def record(_: Any, args: Any, output: Any) -> None:
+        if isinstance(output, torch.Tensor):
+            tensors = tuple(value for value in args if isinstance(value, torch.Tensor))
+            bridges.append((tensors, output))
+
+    outside = [module for module in model.base_model.modules() if module not in inside]
+    handles = [module.register_forward_hook(record) for module in outside]
+    try:
+        probe_pass(model)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return bridges
+
+
+def _is_bridged(output: torch.Tensor, following: torch.Tensor, bridges: Bridges) -> bool:
+    """Whether a module outside the layers maps one layer's output to the next one's input."""
+    return any(
+        torch.equal(result, following) and any(torch.equal(tensor, output) for tensor in tensors)
+        for tensors, result in bridges
     )
 
 

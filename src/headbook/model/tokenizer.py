@@ -12,10 +12,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.errors import ConfigError, InputError, ModelError
+from headbook.errors import ConfigError, InputError
 from headbook.inputs import Sentence, Word
 from headbook.model.load import Model, text_config
 from headbook.model.probe import model_errors
+from headbook.model.tokens.languages import decoder_start, target_frame
+from headbook.model.tokens.special import (
+    ids_of_roles,
+    reserved_ids,
+    special_ids,
+    start_token,
+    tokens_around,
+    unknown_id,
+)
 from headbook.schema import Side
 from headbook.text.annotate import Annotator, WordFrequencies
 from headbook.text.tokens import (
@@ -64,7 +73,7 @@ class SentenceTokenizer:
             sources = self._sources(chunk)
             if not self.model.config.is_encoder_decoder:
                 for sentence, source in zip(chunk, sources, strict=True):
-                    yield TokenizedSentence(_as_single_text(sentence), {Side.SOURCE: source})
+                    yield TokenizedSentence(_with_unread_target(sentence), {Side.SOURCE: source})
                 continue
             targets = self._targets(chunk, sources)
             for sentence, source, target in zip(chunk, sources, targets, strict=True):
@@ -79,6 +88,11 @@ class SentenceTokenizer:
             ids = {side: self.model.tokenizer(text, verbose=False) for side, text in texts.items()}
             yield {side: min(len(tokens["input_ids"]), self.limit) for side, tokens in ids.items()}
 
+    def spans(self, text: str, *, target: bool = False) -> list[tuple[int, int]]:
+        """Return start and end of each token in a text; equal for tokens that stand for no text."""
+        ((_, spans, _),) = self._tokenise([text], target=target)
+        return [trim_span(text, start, end) for start, end in spans]
+
     def of_ids(self, ids: list[int]) -> TokenizedText:
         """Return token ids without a text as a tokenized text."""
         return self._tokens("", ids, [(0, 0)] * len(ids), (), 0, side=Side.SOURCE)
@@ -86,12 +100,51 @@ class SentenceTokenizer:
     @cached_property
     def _special(self) -> frozenset[int]:
         """Ids of tokens that stand for no text; cached, since tokenizers list them slowly."""
-        return frozenset(special_ids(self.model.tokenizer))
+        return special_ids(self.model)
 
     @cached_property
     def _separators(self) -> frozenset[int]:
         """Ids of special tokens that end a sentence."""
-        return frozenset(_ids_of_roles(self.model.tokenizer, "sep", "eos"))
+        return frozenset(ids_of_roles(self.model.tokenizer, "sep", "eos"))
+
+    @cached_property
+    def _unknown(self) -> int | None:
+        """Id of text that the vocabulary lacks."""
+        return unknown_id(self.model)
+
+    @cached_property
+    def _added(self) -> dict[Side, tuple[list[int], list[int]]]:
+        """Ids that stand before and after the text of each side."""
+        tokenizer = self.model.tokenizer
+        added = {Side.SOURCE: tokens_around(tokenizer("a")["input_ids"], self._special)}
+        if self.model.config.is_encoder_decoder:
+            ids = tokenizer(text_target="a")["input_ids"]
+            added[Side.TARGET] = tokens_around([start_token(self.model), *ids], self._special)
+        return added
+
+    def unknown_pieces(self, texts: Iterable[str], *, target: bool = False) -> Iterator[str]:
+        """Yield the pieces of texts that the vocabulary lacks, in order."""
+        tokenizer = self.model.tokenizer
+        for text in texts:
+            ((ids, spans, _),) = self._tokenise([text], target=target)
+            if self._unknown not in ids:
+                continue
+            if tokenizer.is_fast:
+                pieces = [text[slice(*span)] for span in spans]
+            else:  # it knows no offsets, but keeps the text of its tokens
+                pieces = tokenizer.tokenize(text)
+                ids = tokenizer.convert_tokens_to_ids(pieces)
+            found = (p for p, token in zip(pieces, ids, strict=True) if token == self._unknown)
+            yield from filter(None, (piece.strip().removeprefix("▁") for piece in found))
+
+    def _doubled(self, ids: list[int], side: Side) -> tuple[str, ...]:
+        """Return the tokens that a text begins or ends with, and that the tokenizer adds there."""
+        before, after = self._added[side]
+        missing = side is Side.TARGET and bool(after)  # a decoder's input ends one token early
+        inner = ids[len(before) : len(ids) - len(after) + missing]
+        ends = [("begin", inner[:1], before), ("end", inner[-1:], after)]
+        name = self.model.tokenizer.convert_ids_to_tokens
+        return tuple(f"{end} {name(t)}" for end, tokens, own in ends for t in tokens if t in own)
 
     def _sources(self, chunk: list[Sentence]) -> list[TokenizedText]:
         rows = self._tokenise([sentence.text for sentence in chunk], target=False)
@@ -129,12 +182,11 @@ class SentenceTokenizer:
         for sentence in chunk:
             if sentence.target is not None:
                 ids, spans, lost = next(tokenized)
-                # Decoder input: the start token, then all but the last token.
-                ids, spans = [start_token(self.model), *ids[:-1]], [(0, 0), *spans[:-1]]
+                ids, spans = self._as_decoder_input(ids, spans)
                 text = sentence.target
             else:
                 ids, lost = next(generated_ids), 0
-                text = self.model.tokenizer.decode(ids, skip_special_tokens=True)
+                text = self._decode(ids)
                 spans = self._search(text, ids)
             texts.append(text)
             token_rows.append((ids, spans, lost, sentence.target is None))
@@ -149,6 +201,15 @@ class SentenceTokenizer:
             replace(target, left_out=sentence.target_left_out)
             for target, sentence in zip(targets, chunk, strict=True)
         ]
+
+    def _as_decoder_input(
+        self, ids: list[int], spans: list[tuple[int, int]]
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return a target as the decoder reads it: start tokens, then all but what closes it."""
+        start = decoder_start(self.model)
+        first, last = target_frame(self.model.tokenizer)
+        kept = slice(first, len(ids) - last)
+        return [*start, *ids[kept]], [(0, 0)] * len(start) + spans[kept]
 
     def _generate(self, sources: list[TokenizedText]) -> list[list[int]]:
         """Generate greedy targets as decoder input: with start token, without closing token."""
@@ -198,12 +259,18 @@ class SentenceTokenizer:
             rows.append((ids, spans if spans is not None else self._search(text, ids), lost))
         return rows
 
+    def _decode(self, ids: Iterable[int]) -> str:
+        """Return the text of some tokens, without special and unknown ones."""
+        ordinary = [token for token in ids if token not in self._special]
+        text: str = self.model.tokenizer.decode(ordinary, skip_special_tokens=True)
+        return text
+
     def _search(self, text: str, ids: list[int]) -> list[tuple[int, int]]:
         """Find spans for a tokenizer without offsets: each piece after the last one."""
-        tokenizer, lowered, end = self.model.tokenizer, text.lower(), 0
+        lowered, end = text.lower(), 0
         spans = []
         for token in ids:
-            piece = tokenizer.decode([token], skip_special_tokens=True).strip().lower()
+            piece = self._decode([token]).strip().lower()
             start = lowered.find(piece, end, end + len(piece) + 2) if piece else -1
             if start < 0 or len(lowered) != len(text):
                 spans.append((0, 0))
@@ -251,6 +318,8 @@ class SentenceTokenizer:
             rarest=self._rarest(side, text, words, word),
             lost=lost,
             generated=generated,
+            unknown=ids.count(self._unknown) if self._unknown is not None else 0,
+            doubled=self._doubled(ids, side) if text and not generated else (),
         )
 
     def _rarest(
@@ -314,54 +383,10 @@ def shorten_text(text: str, tokenizer: Any, limit: int) -> str:
     return text
 
 
-def start_token(model: Model) -> int:
-    """Return the token at the start of every decoder input.
-
-    Raises:
-        ModelError: the configuration has no start token.
-    """
-    configurations = (model.network.generation_config, model.config)
-    for name in ("decoder_start_token_id", "bos_token_id"):
-        for configuration in configurations:
-            token = getattr(configuration, name, None)
-            if token is not None:
-                return int(token)
-    raise ModelError(
-        f"model '{model.name}': no decoder_start_token_id in its configuration; expected one"
-    )
-
-
 def _entries_without_token(model: Model) -> list[int] | None:
     """Return the entries of a padded vocabulary that have no token, or None without any."""
     n_entries = getattr(text_config(model.config), "vocab_size", 0)
     return list(range(len(model.tokenizer), n_entries)) or None
-
-
-def special_ids(tokenizer: Any) -> list[int]:
-    """Return the tokens that stand for no text; unknown and mask token stand for a word."""
-    around = _ids_of_roles(tokenizer, "bos", "eos", "cls", "sep", "pad")
-    word_like = _ids_of_roles(tokenizer, "unk", "mask")
-    return sorted({*around, *(set(tokenizer.all_special_ids) - set(word_like))})
-
-
-def special_pattern(tokenizer: Any) -> str:
-    """Return the special tokens around a text, with ``…`` for the text itself."""
-    special = special_ids(tokenizer)
-    ids = tokenizer("a")["input_ids"]
-    names = tokenizer.convert_ids_to_tokens(ids)
-    pattern: list[str] = []
-    for token, name in zip(ids, names, strict=True):
-        if token in special:
-            pattern.append(name)
-        elif "…" not in pattern:
-            pattern.append("…")
-    return " ".join(pattern)
-
-
-def _ids_of_roles(tokenizer: Any, *roles: str) -> list[int]:
-    """Return the tokens that a tokenizer has for some roles."""
-    ids = (getattr(tokenizer, f"{role}_token_id", None) for role in roles)
-    return [token for token in ids if token is not None]
 
 
 def _before_closing_token(row: list[int], ends: set[int | None]) -> list[int]:
@@ -370,12 +395,12 @@ def _before_closing_token(row: list[int], ends: set[int | None]) -> list[int]:
     return row[:stop]
 
 
-def _as_single_text(sentence: Sentence) -> Sentence:
-    """Return a pair as a single text with the target as metadata."""
+def _with_unread_target(sentence: Sentence) -> Sentence:
+    """Return a pair with its target, which a model of one text does not read, as metadata."""
     if sentence.target is None:
         return sentence
     metadata = {**sentence.metadata, Side.TARGET: sentence.target}
-    return dataclasses.replace(sentence, target=None, metadata=metadata)
+    return dataclasses.replace(sentence, metadata=metadata)
 
 
 N_RANDOM_SEQUENCES = 50  # sequences of random tokens in each run
@@ -403,7 +428,7 @@ def random_sequences(encoder: SentenceTokenizer, seed: int) -> Iterator[Tokenize
         drawn_ids = [rng.choice(ordinary, period, replace=False).tolist() * 2 for _ in Side]
         tokens = {Side.SOURCE: encoder.of_ids([*prefix, *drawn_ids[0], *suffix])}
         if encoder.model.config.is_encoder_decoder:
-            tokens[Side.TARGET] = encoder.of_ids([start_token(encoder.model), *drawn_ids[1]])
+            tokens[Side.TARGET] = encoder.of_ids([*decoder_start(encoder.model), *drawn_ids[1]])
         yield TokenizedSentence(Sentence(number, id="", text=""), tokens)
 
 
@@ -418,7 +443,7 @@ def probe_texts(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
         drawn_ids = [rng.choice(ordinary, n).tolist() for n in (size, size // 2 + 1)]
         tokens = {Side.SOURCE: encoder.of_ids([*prefix, *drawn_ids[0], *suffix])}
         if encoder.model.config.is_encoder_decoder:
-            tokens[Side.TARGET] = encoder.of_ids([start_token(encoder.model), *drawn_ids[1]])
+            tokens[Side.TARGET] = encoder.of_ids([*decoder_start(encoder.model), *drawn_ids[1]])
         texts.append(TokenizedSentence(Sentence(number, id="", text=""), tokens))
     return texts
 
@@ -426,20 +451,12 @@ def probe_texts(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
 def ordinary_and_added(model: Model) -> tuple[NDArray[np.int64], list[int], list[int]]:
     """Return the ordinary tokens, and the tokens added before and after a text."""
     tokenizer, config = model.tokenizer, model.config.to_dict()
-    special = {*special_ids(tokenizer), *tokenizer.all_special_ids}
     # Placeholders of images and audio are no text either.
-    special |= {
+    placeholders = {
         value
         for key, value in config.items()
         if PLACEHOLDER_FIELD.search(key) and isinstance(value, int)
     }
-    ordinary = np.array([i for i in range(len(tokenizer)) if i not in special])
-    sample = tokenizer("a")["input_ids"]
-    special_tokens = special_ids(tokenizer)
-    text_positions = [index for index, token in enumerate(sample) if token not in special_tokens]
-    first, last = (
-        (text_positions[0], text_positions[-1] + 1)
-        if text_positions
-        else (len(sample), len(sample))
-    )
-    return ordinary, sample[:first], sample[last:]
+    left_out = reserved_ids(model) | placeholders
+    ordinary = np.array([i for i in range(len(tokenizer)) if i not in left_out])
+    return ordinary, *tokens_around(tokenizer("a")["input_ids"], special_ids(model))

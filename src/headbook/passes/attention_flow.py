@@ -131,7 +131,7 @@ class _StackFlow:
         if parts is not None:
             steps[RolloutKind.MEASURED] = measured_step(self._attended, mixing_ratio(parts))
         self._rollouts = {kind: steps[kind] @ rollout for kind, rollout in self._rollouts.items()}
-        view = LayerFlow(parts, self._rollouts)
+        view = LayerFlow(parts, self._rollouts, self._texts)
         for metric in self._tracker.metrics:
             values = metric.measure(view)
             if values is not None:

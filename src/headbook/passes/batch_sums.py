@@ -16,7 +16,7 @@ from headbook.analysis.arrays import Floats, divide
 from headbook.attention import map_sums
 from headbook.attention.token_states import token_classes
 from headbook.metrics.base import HeadMetric, LayerwiseMetric, Ratio
-from headbook.model.load import TokenStrings
+from headbook.model.tokens.strings import TokenStrings
 from headbook.schema import (
     CLASSES,
     COMPARED_CLASSES,
@@ -26,7 +26,8 @@ from headbook.schema import (
     ResidualPoint,
     TokenKey,
 )
-from headbook.study.buckets import (
+from headbook.study.corpus_sums import CorpusSums, TokenSums
+from headbook.study.sums.buckets import (
     MAX_BUCKETS,
     MAX_HEADS_FINE_BUCKETS,
     MIN_BUCKETS,
@@ -34,8 +35,7 @@ from headbook.study.buckets import (
     TokenBuckets,
     bucket_of,
 )
-from headbook.study.corpus_sums import CorpusSums, TokenSums
-from headbook.study.token_sums import PATH_STATES, TokenTypeSums
+from headbook.study.sums.token_sums import PATH_STATES, TokenTypeSums
 from headbook.text.batch import Batch
 
 

@@ -7,7 +7,7 @@ from headbook.analysis.arrays import Floats
 from headbook.attention import map_sums
 from headbook.attention.masks import ViewMask
 from headbook.schema import UPOS, AttentionStack
-from headbook.study.word_samples import FLOW_CELLS, ClassFlows
+from headbook.study.sums.word_samples import FLOW_CELLS, ClassFlows
 from headbook.text.batch import NO_TAG, Batch
 
 

@@ -17,11 +17,21 @@ from headbook.model.load import Model
 from headbook.passes.batch_sums import BucketAccumulator, TokenAccumulator, TokenTypeAccumulator
 from headbook.passes.class_flows import ClassFlowAccumulator
 from headbook.passes.head_sums import HeadAccumulator
-from headbook.schema import MILLION, AttentionStack, ResidualPoint, Side, SinkView
-from headbook.study.buckets import SentenceSet
+from headbook.schema import (
+    DOUBLED,
+    MILLION,
+    UNKNOWN,
+    UNREADABLE,
+    AttentionStack,
+    ResidualPoint,
+    Side,
+    SinkView,
+)
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.groups import Facets
-from headbook.study.token_sums import PATH_METRIC
+from headbook.study.sums.buckets import SentenceSet
+from headbook.study.sums.token_sums import PATH_METRIC
+from headbook.text.annotate import is_unspaced
 from headbook.text.batch import Batch
 
 
@@ -145,7 +155,7 @@ def count_batch(batch: Batch) -> Counter[str]:
     """Count the sentences, words, tokens and tags of a batch, by side."""
     counts: Counter[str] = Counter(sentences=len(batch.items))
     single_text = Side.TARGET not in batch.texts
-    unread = sum(single_text and Side.TARGET in item.sentence.metadata for item in batch.items)
+    unread = sum(single_text and item.sentence.target is not None for item in batch.items)
     if unread:
         counts["unread_targets"] = unread
     for side, texts in batch.texts.items():
@@ -174,4 +184,9 @@ def count_batch(batch: Batch) -> Counter[str]:
             counts[f"{side}.cut_tokens"] += tokens.lost
             counts[f"{side}.left_out"] += tokens.left_out
             counts[f"{side}.generated"] += tokens.generated
+            if is_unspaced(tokens.text):
+                counts[f"{side}.unspaced"] += 1
+            counts[f"{side}.{UNKNOWN}"] += tokens.unknown
+            counts[f"{side}.{UNREADABLE}"] += 2 * tokens.unknown > int((~tokens.special).sum())
+            counts.update(f"{side}.{DOUBLED}.{end}" for end in tokens.doubled)
     return counts

@@ -24,7 +24,7 @@ from headbook.passes.head_sums import uniform_attention
 from headbook.passes.observers import BatchObserver, PassResults
 from headbook.schema import AttentionStack, SinkView
 from headbook.study.corpus_sums import CorpusSums, HeadTable
-from headbook.study.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn, Anchors
+from headbook.study.sums.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn, Anchors
 from headbook.text.batch import Batch
 from headbook.text.tokens import TokenizedSentence
 

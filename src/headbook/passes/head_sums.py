@@ -32,7 +32,7 @@ from headbook.study.groups import (
     rows_by_value,
     value_of,
 )
-from headbook.study.word_samples import MAX_SENTENCE_WORDS, StrongestWords
+from headbook.study.sums.word_samples import MAX_SENTENCE_WORDS, StrongestWords
 from headbook.text.batch import NO_RELATION, NO_TAG, Batch
 
 

@@ -37,7 +37,7 @@ from headbook.study.corpus_sums import (
     SampleColumn,
     SampleSums,
 )
-from headbook.study.word_samples import PairCells
+from headbook.study.sums.word_samples import PairCells
 from headbook.text.batch import Batch
 
 Floats = NDArray[np.floating]

@@ -4,8 +4,9 @@ The ranks of a coarse product with the vocabulary are compared with exact ranks,
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from headbook.model.vocabulary import VocabularyEmbeddings
 from headbook.passes.model_checks import applied, difference, eager, eager_attention
 from headbook.schema import ResidualPoint, Side
 from headbook.study.manifest import Check, Rounding
+from headbook.study.merging import merge_roundings
 from headbook.text.batch import Batch
 
 
@@ -180,18 +182,16 @@ def roundings(
     }
     if not coarse:
         return ()
-    by_place: dict[tuple[str, str], Rounding] = {}
+    found: list[Rounding] = []
 
     def on_state(stack: str, _: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
         side = architecture.stacks[stack].queries
         if side in coarse and state is not ResidualPoint.PRE:
-            for rounding in _compared(coarse[side], vectors, batch, side):
-                place = rounding.side, rounding.space
-                by_place[place] = by_place[place] + rounding if place in by_place else rounding
+            found.extend(_compared(coarse[side], vectors, batch, side))
 
     with observe_states(model, architecture, on_state):
         run_forward(model, architecture, batch)
-    return tuple(by_place.values())
+    return merge_roundings(found)
 
 
 def _compared(
@@ -222,6 +222,7 @@ def _compared(
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}
 HALF_PRECISION_TOLERANCE = 0.05
 BLOCK_PARTS = "other tokens' part + own part + biases = state after attention"
+ORIGINAL_ENCODING = "original encoding of a token = what enters layer 0"
 # Identities with the tolerance of float32 in models of float64.
 FLOAT32_IDENTITIES = {
     ROW_SUMS,
@@ -229,6 +230,7 @@ FLOAT32_IDENTITIES = {
     WEIGHTS_TIMES_VALUES,
     OWN_ATTENTION,
     BLOCK_PARTS,
+    ORIGINAL_ENCODING,
 }
 
 
@@ -271,6 +273,17 @@ def self_checks(
     return tuple(
         Check(name, stack, error, float32_tolerance if name in FLOAT32_IDENTITIES else tolerance)
         for name, stack, error in errors
+    )
+
+
+def worst_checks(batches: Iterable[Sequence[Check]]) -> tuple[Check, ...]:
+    """Return each check with its largest error over several batches."""
+    errors: dict[tuple[str, str], list[Check]] = defaultdict(list)
+    for check in chain.from_iterable(batches):
+        errors[check.name, check.stack].append(check)
+    return tuple(
+        replace(checks[0], error=largest_error(check.error for check in checks))
+        for checks in errors.values()
     )
 
 
@@ -414,7 +427,7 @@ def _starts(
             texts = batch.texts[stack.queries]
             encodings = vocabulary.encode(texts.ids)
             error = relative(encodings[texts.valid], entered[name].to(encodings)[texts.valid])
-            yield "original encoding of a token = what enters layer 0", name, error
+            yield ORIGINAL_ENCODING, name, error
 
 
 def _lens(lens: LogitLens | NoLogitLens, batch: Batch) -> Errors:

@@ -1,36 +1,26 @@
-"""Maps, exemplars, queries and keys of the sentences with pages, and maps for comparisons.
-
-The numbers that a model adds to scaled products of queries and keys are not assumed: they are the
-difference between these products and the input of the model's own softmax, whatever the model does
-with masks, position biases or soft caps. If the stored numbers do not reproduce the weights, no
-queries and keys are stored.
-"""
+"""Maps, exemplars, queries and keys of the sentences with pages, and maps for comparisons."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.overrides import TorchFunctionMode
 
 from headbook.analysis.arrays import Floats
 from headbook.attention.head_outputs import HeadOutputs
-from headbook.attention.masks import BatchMask
 from headbook.attention.views import ViewMasks
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
-from headbook.model.attention_hook import AttentionCall
 from headbook.passes.observers import BatchObserver, PassResults
+from headbook.passes.queries_and_keys import SoftmaxInput, layer_queries_and_keys
 from headbook.schema import AttentionStack, SinkView
 from headbook.study.exemplars import ExemplarChoice
-from headbook.study.manifest import MissingPart, NotAvailable
 from headbook.study.sentence_data import (
     MAX_MAPPED_SENTENCES,
-    MAX_QUERY_KEY_BYTES,
     MAX_SAMPLE_BYTES,
+    NO_KEY,
     Exemplar,
     LayerKey,
     MappedSentence,
@@ -40,7 +30,6 @@ from headbook.study.sentence_data import (
     SentenceData,
     StoredSentence,
     StoredText,
-    bytes_needed,
     complete_layers,
     to_uint8,
 )
@@ -122,130 +111,6 @@ class MapSampler:
         return stack.n_layers, stack.n_heads, len(queries), len(keys)
 
 
-MAX_WEIGHT_ERROR = 1e-5  # largest difference of a weight recomputed from queries and keys
-MIN_ADDED_SHARE = 1e-5  # smallest added score that is stored, as a share of the largest product
-SOFTMAX_FUNCTIONS = frozenset({torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax})
-
-
-class SoftmaxInput(TorchFunctionMode):
-    """A torch function mode that keeps the input of the last softmax inside the block.
-
-    Attributes:
-        last: the input scores; None before the first softmax.
-    """
-
-    last: torch.Tensor | None = None
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any | None = None
-    ) -> Any:
-        """Keep the input if the call is a softmax, and run the call."""
-        if func in SOFTMAX_FUNCTIONS:
-            self.last = args[0] if args else (kwargs or {})["input"]
-        return func(*args, **(kwargs or {}))
-
-
-def fits_in_memory(stack: AttentionStack, n_queries: int, n_keys: int) -> bool:
-    """Check whether the queries and keys of a sentence are small enough to be stored."""
-    return bytes_needed(stack, n_queries, n_keys) <= MAX_QUERY_KEY_BYTES
-
-
-def layer_queries_and_keys(
-    place: AttentionPlace,
-    attention: AttentionCall,
-    softmax_input: torch.Tensor | None,
-    frame: BatchMask,
-    batch: Batch,
-    *,
-    wanted: Collection[int],
-) -> Iterator[tuple[LayerKey, QueriesAndKeys]]:
-    """Yield queries and keys of one layer for the requested sentences of a batch.
-
-    Args:
-        softmax_input: input of the layer's softmax. *Shape:* ``(sentence, head, query, key)``.
-        wanted: indices of the requested sentences.
-    """
-    query, key, weights = attention.query, attention.key, attention.weights
-    if (
-        query is None
-        or key is None
-        or softmax_input is None
-        or softmax_input.shape != weights.shape
-    ):
-        return
-    scaling = query.shape[-1] ** -0.5 if attention.scaling is None else attention.scaling
-    for row, item in enumerate(batch.items):
-        index, stack = item.sentence.index, frame.stack
-        n_queries, n_keys = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
-        if index not in wanted or not fits_in_memory(stack, n_queries, n_keys):
-            continue
-        cells = row, slice(None), slice(n_queries), slice(n_keys)
-        queries_and_keys = _traced(
-            query[row, :, :n_queries].float().cpu(),
-            key[row, :, :n_keys].float().cpu(),
-            scaling,
-            scores=softmax_input[cells].cpu().double(),
-            weights=weights[cells].cpu().double(),
-            hidden=~frame.attention_mask[row, :n_queries, :n_keys].cpu(),
-        )
-        if queries_and_keys is not None:
-            yield (place.stack, index, place.layer), queries_and_keys
-
-
-def _traced(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    scaling: float,
-    *,
-    scores: torch.Tensor,
-    weights: torch.Tensor,
-    hidden: torch.Tensor,
-) -> QueriesAndKeys | None:
-    """Return queries and keys of one sentence, or None if they do not reproduce the weights."""
-    groups = query.shape[0] // key.shape[0]
-    products = query.double() @ key.double().repeat_interleave(groups, 0).mT * scaling
-    added = (scores - products).masked_fill(hidden, 0).float()
-    if added.abs().max() <= MIN_ADDED_SHARE * max(1.0, float(products.abs().max())):
-        added = added[:0]
-    recomputed = products + added.double() if len(added) else products
-    error = (recomputed.masked_fill(hidden, -torch.inf).softmax(-1) - weights).abs().max()
-    if not error <= MAX_WEIGHT_ERROR:  # true for NaN, too
-        return None
-    return QueriesAndKeys(
-        queries=query.numpy().copy(),
-        keys=key.numpy().copy(),
-        scaling=np.array(scaling, np.float64),
-        added=added.numpy().copy(),
-        seen=(~hidden).numpy().astype(np.uint8),
-    )
-
-
-def stacks_without_queries_keys(
-    architecture: Architecture, sentence_data: SentenceData, wanted: Collection[int]
-) -> Iterator[NotAvailable]:
-    """Yield the stacks whose queries and keys are known but do not reproduce the weights."""
-    kept = {place[:2] for place in sentence_data.queries_and_keys}
-    sentences = [sentence_data.sentences[index] for index in sorted(wanted)]
-    for name, stack in architecture.stacks.items() if architecture.hooked else ():
-        sizes = {
-            sentence.index: (
-                len(sentence.texts[stack.queries].pieces),
-                len(sentence.texts[stack.keys].pieces),
-            )
-            for sentence in sentences
-        }
-        if any(
-            fits_in_memory(stack, *n) and (name, index) not in kept for index, n in sizes.items()
-        ):
-            yield NotAvailable(
-                "how weights come about", name,
-                "weights computed again from queries and keys differ by more than "
-                f"{MAX_WEIGHT_ERROR:g}: "
-                "numbers are coarser than float32, or the softmax holds more than the keys",
-                MissingPart.WEIGHTS,
-            )  # fmt: skip
-
-
 # Ranking and rank of the exemplar of each head whose similarities of head outputs are stored.
 FIRST_EXEMPLAR = (Ranking.STRONGEST, 1)
 
@@ -308,6 +173,7 @@ class _SentenceMaps:
         self._sentence_pass, self._batch, self._items = sentence_pass, batch, items
         self._stacks = sentence_pass.architecture.stacks
         self._maps = self._empty_maps()
+        self._strongest: dict[tuple[str, int], NDArray[np.int32]] = {}
         self._norms: dict[tuple[str, int], NDArray[np.float32]] = {}
         self._ends: dict[tuple[str, int], NDArray[np.uint8]] = {}
         self._exemplars: list[Exemplar] = []
@@ -332,7 +198,8 @@ class _SentenceMaps:
         outputs = HeadOutputs(views[SinkView.RAW])
         if self._sentence_pass.alike and not stack.crosses and attention.value is not None:
             self._mark_ends(place, outputs)
-        map_bytes = to_uint8(attention.weights.float().cpu().numpy())
+        weights = attention.weights.float().cpu().numpy()
+        map_bytes = to_uint8(weights)
         for row, item in self._items.items():
             n_queries, n_keys = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
             cells = map_bytes[row, :, :n_queries, :n_keys]
@@ -340,6 +207,8 @@ class _SentenceMaps:
             norms = views[SinkView.RAW].maps.value_norms if attention.factor is None else None
             lengths = None if norms is None else norms[row, :, :n_keys].float().cpu().numpy()
             self._keep_maps(place, item.sentence.index, cells, lengths)
+            if stack.crosses:
+                self._keep_strongest(place, item, weights[row, :, :n_queries, :n_keys])
             self._keep_exemplars(place, row, cells, lengths, outputs)
 
     def _keep_maps(
@@ -354,6 +223,22 @@ class _SentenceMaps:
             empty = np.zeros((*maps.shape[:2], maps.shape[3]), np.float32)
             array = self._norms.setdefault((place.stack, index), empty)
             array[place.layer, : len(cells)] = lengths
+
+    def _keep_strongest(
+        self, place: AttentionPlace, item: TokenizedSentence, weights: NDArray[np.float32]
+    ) -> None:
+        """Store the strongest ordinary key of each query for a listed sentence.
+
+        Stored maps are too coarse for it: two keys may have the same step.
+        """
+        name = place.stack, item.sentence.index
+        if name not in self._maps:
+            return
+        ordinary = ~item.tokens[self._stacks[place.stack].keys].special
+        masked = np.where(ordinary, weights, 0)
+        found = np.where(masked.max(-1) > 0, masked.argmax(-1), NO_KEY)
+        empty = np.full(self._maps[name].shape[:3], NO_KEY, np.int32)
+        self._strongest.setdefault(name, empty)[place.layer, : len(found)] = found
 
     def _keep_exemplars(
         self,
@@ -426,6 +311,7 @@ class _SentenceMaps:
                 for item in self._items.values()
             },
             maps=self._maps,
+            strongest=self._strongest,
             norms=self._norms,
             ends=self._ends,
             exemplars=tuple(self._exemplars),

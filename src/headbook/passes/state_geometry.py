@@ -21,7 +21,7 @@ from headbook.model.load import Model
 from headbook.passes.observers import BatchObserver, PassResults
 from headbook.schema import AttentionStack, ResidualPoint
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.state_geometry import GeometrySums, StateColumn, to_ratio_sums
+from headbook.study.sums.state_geometry import GeometrySums, StateColumn, to_ratio_sums
 from headbook.text.batch import Batch, PaddedTexts, token_hash
 from headbook.text.tokens import TokenizedSentence
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Ints
 from headbook.attention.masks import ViewMask
-from headbook.model.load import TokenStrings
+from headbook.model.tokens.strings import TokenStrings
 from headbook.schema import AttentionStack
-from headbook.study.token_sums import ANY_TOKEN, MIN_SENTENCES, NO_TEXT, Affinities
+from headbook.study.sums.token_sums import ANY_TOKEN, MIN_SENTENCES, NO_TEXT, Affinities
 from headbook.text.batch import Batch, token_hash
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 

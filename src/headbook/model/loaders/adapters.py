@@ -1,5 +1,8 @@
 """Adapters of the library peft: checks against the base model, loading and merging.
 
+An adapter may bring a tokenizer with tokens of its own, and the embeddings of these tokens: then
+the tokenizer of the adapter is used, and the network gets as many rows of embeddings.
+
 Adapters are injected into the base network, which keeps its class and the names of its modules. An
 adapted linear map becomes a module of peft that adds a term to the map. Other adapted modules
 (embeddings, norms, modules trained in full) are merged at once, because their weights are read in
@@ -12,12 +15,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from transformers import AutoTokenizer
 
 from headbook.errors import ModelError
+from headbook.model.loaders.adapter_patterns import check_bounds
 
 ADAPTER_CONFIG = "adapter_config.json"
 KEY_PREFIX = "base_model.model."  # of every key in files of adapters
 INJECTED = "default"  # name that peft gives to the adapter inside the network
+SAVED = ".modules_to_save."  # in names of weights of modules that were trained in full
+TOKENIZER_CONFIG = "tokenizer_config.json"
+VOCABULARY_FILES = ("tokenizer.json", "*.model", "vocab.*")
+# Weights of embeddings and heads in files of adapters, and the axis of their vocabulary.
+ROW_AXES = {
+    "weight": 0, "base_layer.weight": 0, "lora_embedding_A": 1, "lora_B.weight": 0,
+}  # fmt: skip
 
 
 class AttachedAdapter(NamedTuple):
@@ -27,11 +39,58 @@ class AttachedAdapter(NamedTuple):
         kind: method of the adapter and its rank, such as ``LORA, rank 8``.
         base: name of the base model that the adapter's file gives; empty if it gives none.
         unused: weights of the adapter that the network has no module for, such as a classifier.
+        rows: rows of the word embeddings before and after; equal if the adapter has no others.
     """
 
     kind: str
     base: str
     unused: tuple[str, ...]
+    rows: tuple[int, int]
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether an adapter was saved with a tokenizer."""
+    vocabulary = [each for name in VOCABULARY_FILES for each in folder.glob(name)]
+    return (folder / TOKENIZER_CONFIG).is_file() and bool(vocabulary)
+
+
+def adapter_tokenizer(name: str, folder: Path, config: Any) -> Any:
+    """Return the tokenizer that an adapter was saved with; no code of its repository runs.
+
+    Args:
+        name: name of the adapter, for messages.
+        folder: folder with the adapter's files.
+        config: configuration of the base network.
+
+    Raises:
+        ModelError: the tokenizer cannot be read.
+    """
+    try:
+        return AutoTokenizer.from_pretrained(folder, config=config, trust_remote_code=False)
+    except (
+        OSError, ValueError, KeyError, ImportError, RuntimeError, AttributeError, TypeError,
+    ) as error:  # fmt: skip
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelError(
+            f"adapter '{name}': its tokenizer cannot be read ({reason[:200].rstrip('.')}); "
+            "expected one that transformers itself can read, or --tokenizer with another one"
+        ) from error
+
+
+def tokens_text(own: Any, used: Any, rows: tuple[int, int]) -> str:
+    """Return which tokenizer and embeddings an adapter brings, in words; empty if the model's own.
+
+    Args:
+        own: tokenizer of the model.
+        used: tokenizer that is used.
+        rows: rows of the embeddings before and after the adapter.
+    """
+    texts = []
+    if used is not own and used.get_vocab() != own.get_vocab():
+        texts.append(f"its tokenizer is used: {len(used):,} entries, not {len(own):,}")
+    if rows[0] != rows[1]:
+        texts.append(f"embeddings have {rows[1]:,} rows, not {rows[0]:,}")
+    return "; ".join(texts)
 
 
 def attach_adapter(
@@ -58,7 +117,9 @@ def attach_adapter(
         config: Any = PeftConfig.from_pretrained(str(folder))
         base, rank = str(config.base_model_name_or_path or ""), getattr(config, "r", None)
         _check_kind(name, config)
+        check_bounds(name, config)
         weights = _keys_of_network(load_peft_weights(str(folder), device="cpu"), network)
+        rows = _resized(network, weights)
         part = f".{PEFT_TYPE_TO_PREFIX_MAPPING.get(config.peft_type, 'lora_')}"
         unused = _fit(config, weights, network, part)
         adapted = get_peft_model(network, config, INJECTED, autocast_adapter_dtype=False)
@@ -72,8 +133,42 @@ def attach_adapter(
         raise _not_attached(name, model, base, str(error) or type(error).__name__) from error
     _merge(network, merge_maps=merge)
     kind = config.peft_type.value + (f", rank {rank}" if isinstance(rank, int) else "")
-    unused.update(map(_plain, result.unexpected_keys))
-    return AttachedAdapter(kind, _public_name(base), tuple(sorted(unused)))
+    # A module that was trained in full may be stored twice, the second time as an embedding; what
+    # the network has no module for, such as a classifier, is not used.
+    modules = {path for path, _ in network.named_modules()}
+    for key in map(_plain, result.unexpected_keys):
+        stored = key.replace(SAVED, ".")
+        if stored not in weights or stored.rpartition(".")[0] not in modules:
+            unused.add(key)
+    return AttachedAdapter(kind, _public_name(base), tuple(sorted(unused)), rows)
+
+
+def _resized(network: Any, weights: Mapping[str, Any]) -> tuple[int, int]:
+    """Give a network as many rows of word embeddings as an adapter was saved with.
+
+    Args:
+        network: network without adapter, changed in place.
+        weights: weights of the adapter, by names of the network's modules.
+
+    Returns:
+        Rows before and after.
+    """
+    ends = (network.get_input_embeddings(), network.get_output_embeddings())
+    own = int(ends[0].weight.shape[0])
+    names = [n for n, m in network.named_modules(remove_duplicate=False) if m in ends]
+    found = {
+        int(weights[f"{name}.{key}"].shape[axis])
+        for name in names
+        for key, axis in ROW_AXES.items()
+        if f"{name}.{key}" in weights
+    }
+    if len(found) != 1 or found == {own}:
+        return own, own
+    (rows,) = found
+    with torch.random.fork_rng(devices=[]):  # new rows are random until the adapter's are loaded
+        torch.manual_seed(0)
+        network.resize_token_embeddings(rows, mean_resizing=False)
+    return own, rows
 
 
 def _public_name(base: str) -> str:

@@ -1,0 +1,1 @@
+"""Tokens of a tokenizer: which are special, and whether ids are those of its file."""
