@@ -38,12 +38,11 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import heads_by_value
 from headbook.report.wording import head_name, head_page, percent
 from headbook.schema import HeadName, ResidualPoint, Side, SinkView
-from headbook.site.archive import pack_site
-from headbook.site.figures import write_comparison_figures
-from headbook.site.single_file import single_file_text
+from headbook.site.archive import pack
+from headbook.site.figures import figures
 from headbook.site.sites import render_comparison
-from headbook.study.buckets import MAX_BUCKETS
 from headbook.study.study import Study
+from headbook.study.sums.buckets import MAX_BUCKETS
 from headbook.text.batch import text_hash
 from html_pages import broken_links, data_file, digest, elements, html_of
 from naive_comparison import kish, skewness, variance
@@ -385,16 +384,17 @@ def test_medians_are_those_of_the_tables(compared: Make) -> None:
 @pytest.mark.parametrize("name", ["tuned", "apart"])
 def test_a_comparison_is_packed_and_one_file(compared: Make, name: str, tmp_path: Path) -> None:
     site = compared(name)
-    packed = pack_site(site.folder, tmp_path / "site.zip")
+    packed = pack(site.folder, tmp_path / "site.zip")
     assert packed.files > len(pages_of(site))
-    text = "".join(single_file_text(site.folder))
+    one = pack(site.folder, tmp_path / "site.html", single_file=True)
+    text = one.path.read_text()
     assert site.found.sides.names[0] in text
     assert "metrics/sink_share.html" in text
 
 
 def test_figures_alone_are_those_of_the_site(compared: Make, tmp_path: Path) -> None:
     site = compared("tuned")
-    names = write_comparison_figures(site.found, tmp_path / "some", ["sink_share-*"])
+    names = figures(site.found, tmp_path / "some", ["sink_share-*"])
     assert names
     for name in names:
         for suffix in (".svg", ".csv"):
@@ -403,10 +403,8 @@ def test_figures_alone_are_those_of_the_site(compared: Make, tmp_path: Path) -> 
     tex = (tmp_path / "some/figures.tex").read_text(encoding="utf-8")
     assert tex.count(r"\includegraphics") == len(names)
     assert " and ".join(site.found.sides.names) in tex.replace(r"\_", "_")
-    with pytest.raises(
-        ConfigError, match="--only: 'sink-share' is the name of no figure; expected"
-    ):
-        write_comparison_figures(site.found, tmp_path / "none", ["sink-share"])
+    with pytest.raises(ConfigError, match="only: 'sink-share' is the name of no figure; expected"):
+        figures(site.found, tmp_path / "none", "sink-share")
 
 
 @pytest.mark.parametrize("name", ["tuned", "apart"])
@@ -414,7 +412,7 @@ def test_figures_show_the_label_that_is_asked_for(
     compared: Make, tmp_path: Path, name: str
 ) -> None:
     site, out = compared(name), tmp_path / "out"
-    names = write_comparison_figures(site.found, out, ["attention_to"], label="self", view="nosink")
+    names = figures(site.found, out, ["attention_to"], label="self", view="nosink")
     stack = site.found.sides.stacks[0].name
     kinds = ("sides", "difference", "points") if name == "tuned" else ("depth",)
     assert names == [f"attention_to-{stack}-self-nosink-{kind}" for kind in kinds]
@@ -429,7 +427,7 @@ def test_figures_show_the_label_that_is_asked_for(
         ).set_index(["layer", "head"])
         np.testing.assert_allclose(table["value"], wanted["difference"], rtol=1e-5)
     with pytest.raises(ConfigError, match="got 'nearest', expected a label of attention_to: "):
-        write_comparison_figures(site.found, tmp_path / "b", ["attention_to"], label="nearest")
+        figures(site.found, tmp_path / "b", ["attention_to"], label="nearest")
 
 
 def test_pictures_of_many_heads_are_files(

@@ -37,6 +37,7 @@ from headbook.study.tables import (
     METRIC_COLUMNS,
     Table,
 )
+from headbook.written_site import Site, show_site
 
 DepthMedians = Mapping[ComparedColumn, Medians]
 
@@ -220,6 +221,7 @@ class Comparison:
         losses: losses of both models, if both predict text from left to right.
         missing: numbers that could not be compared, with reasons, in words.
         floor_sentences: number of sentences behind the rounding floors; 0 without floors.
+        site: the site that was written, or None.
     """
 
     sides: StudyPair
@@ -230,6 +232,29 @@ class Comparison:
     layers: Mapping[str, LayerDifferences] = field(default_factory=dict)
     depths: Mapping[str, DepthMedians] = field(default_factory=dict)
     floor_sentences: int = 0
+    site: Site | None = None
+
+    def __repr__(self) -> str:
+        """Return lines on the two models and the sentences."""
+        sides = self.sides
+        return (
+            f"Comparison of {sides.names[0]} and {sides.names[1]} on {sides.sentences:,} sentences"
+            + ("" if self.site is None else f"\n{self.site.index}")
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the overview of the comparison as HTML, for notebooks."""
+        from headbook.notebook.views import comparison_html  # noqa: PLC0415
+
+        return comparison_html(self)
+
+    def show(self) -> None:
+        """Show the site, as `Site.show` does.
+
+        Raises:
+            ConfigError: no site was written.
+        """
+        show_site(self.site)
 
     @property
     def differences(self) -> pd.DataFrame:

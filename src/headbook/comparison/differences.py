@@ -24,9 +24,9 @@ from headbook.metrics.base import SampledMetric
 from headbook.schema import HeadKey, IntervalRule, SinkView, TokenKey
 from headbook.study.ablation.results import AblationResults, HeadSetKind
 from headbook.study.ablation_tables import EFFECT
-from headbook.study.buckets import BucketSums
 from headbook.study.corpus_sums import SENTENCE_ROW, SampleSums, statistics
 from headbook.study.study import Study
+from headbook.study.sums.buckets import BucketSums
 
 FLOOR_FACTOR = 2.0  # factor on the largest difference by rounding, which other sentences may exceed
 Column = TypeVar("Column", HeadKey, TokenKey)

@@ -11,10 +11,10 @@ import numpy as np
 
 from headbook.errors import StudyError
 from headbook.schema import AttentionStack, HeadCorrespondence, Side
-from headbook.study.buckets import MAX_STORED_HASHES, SentenceSet
 from headbook.study.manifest import ModelFacts
 from headbook.study.sentence_data import MappedSentence
 from headbook.study.study import Study
+from headbook.study.sums.buckets import MAX_STORED_HASHES, SentenceSet
 
 MAX_LISTED_SENTENCES = 5  # differing sentences that an error names
 

@@ -1,4 +1,4 @@
-"""Films: what a frame keeps is what its study says, steps are found, and unlike studies refused."""
+"""Checkpoints: frames keep what studies say, steps are found, and unlike studies refused."""
 
 import gc
 import math
@@ -17,16 +17,15 @@ import pytest
 import tiny
 import training
 import treebank
-from films import OPTIONS, REVISIONS, command
-from headbook.charts.film import FIRST_STEP_PLACE, sparkline, step_areas, step_axis
-from headbook.comparison.film import Film, FilmedCheckpoint, film, steps_of
-from headbook.comparison.film_claims import changed_heads, film_claims
+from headbook.charts.checkpoints import FIRST_STEP_PLACE, sparkline, step_areas, step_axis
+from headbook.comparison.checkpoint_claims import changed_heads, checkpoint_claims
+from headbook.comparison.checkpoints import Checkpoints, NamedStudy, checkpoints_of, steps_of
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError, StudyError
 from headbook.model import checkpoint
-from headbook.pages.film import filmmeasure
-from headbook.pages.film.film import MAX_CHANGED_HEADS, film_page
-from headbook.pages.film.parts import DrawnFilm
+from headbook.pages.checkpoints import checkpointmeasure
+from headbook.pages.checkpoints.checkpoints import MAX_CHANGED_HEADS, checkpoints_page
+from headbook.pages.checkpoints.parts import DrawnCheckpoints
 from headbook.pages.parts.page import plain_text
 from headbook.progress import NoProgress
 from headbook.report.linked_rows import LinkedNumber
@@ -35,10 +34,11 @@ from headbook.run import models
 from headbook.run.arguments import list_checkpoints
 from headbook.run.models import study_of_checkpoint
 from headbook.schema import HeadName
-from headbook.site.sites import render_film
+from headbook.site.sites import render_checkpoints
 from headbook.study.manifest import Check
 from headbook.study.study import Study
 from sites import Site
+from trained_runs import OPTIONS, REVISIONS, command
 
 pytestmark = pytest.mark.slow  # checkpoints are collected and drawn
 
@@ -47,41 +47,44 @@ TITLE = "Three"
 KEYS = ["layer", "head", "metric", "view", "label"]
 
 
-def shots(folder: Path) -> list[FilmedCheckpoint]:
+def stored_studies(folder: Path) -> list[NamedStudy]:
     """The studies inside a folder."""
     places = sorted(file.parent for file in folder.glob("*/manifest.json"))
-    return [FilmedCheckpoint(place.name, partial(Study.load, place)) for place in places]
+    return [NamedStudy(place.name, partial(Study.load, place)) for place in places]
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three models of one shape as checkpoints, and the site of their film."""
-    place = tmp_path_factory.mktemp("film")
+    """Three models of one shape as checkpoints, and their site."""
+    place = tmp_path_factory.mktemp("checkpoints")
     for name, seed in SEEDS.items():
         tiny.write("gpt2", place / "run" / name, seed, head=True)
     treebank.write_trees(place / "trees.conllu", treebank.MANY)
-    assert filmed_by(place, "--out", place / "site") == 0
+    assert drawn_by(place, "--out", place / "site") == 0
     return place
 
 
-def filmed_by(place: Path, *more: object) -> int:
-    """Film the three, studies kept."""
-    given = "film", place / "run", place / "trees.conllu", "--keep-studies", place / "studies"
+def drawn_by(place: Path, *more: object) -> int:
+    """Write the site of the three, studies kept."""
+    given = (
+        "checkpoints", place / "trees.conllu", "--model", place / "run",
+        "--keep-studies", place / "studies",
+    )  # fmt: skip
     return command(*given, *OPTIONS, "--title", TITLE, *more)
 
 
 @pytest.fixture(scope="module")
-def of_three(place: Path) -> Film:
-    """The film of the three."""
-    return film(shots(place / "studies"))
+def of_three(place: Path) -> Checkpoints:
+    """The checkpoints of the three."""
+    return checkpoints_of(stored_studies(place / "studies"))
 
 
 def test_frames_are_in_the_order_of_steps_and_say_what_their_studies_say(
-    place: Path, of_three: Film
+    place: Path, of_three: Checkpoints
 ) -> None:
     assert of_three.steps.tolist() == [0, 20, 100]  # not in the order of letters
     assert of_three.named
-    table = of_three.film
+    table = of_three.curves
     for name, rows in table.groupby("checkpoint"):
         heads = Study.load(place / "studies" / str(name)).heads
         found = rows[KEYS].merge(heads, on=KEYS, validate="one_to_one")
@@ -90,11 +93,11 @@ def test_frames_are_in_the_order_of_steps_and_say_what_their_studies_say(
             np.testing.assert_allclose(rows[end], found[end], rtol=1e-12)
     stacks = tiny.LAYERS * tiny.HEADS
     assert len(table) == len(SEEDS) * stacks * len(of_three.columns("self"))
-    written = pd.read_parquet(place / "site" / "data" / "film.parquet")
+    written = pd.read_parquet(place / "site" / "data" / "curves.parquet")
     pd.testing.assert_frame_equal(written, table)
 
 
-def test_losses_are_those_of_the_studies(place: Path, of_three: Film) -> None:
+def test_losses_are_those_of_the_studies(place: Path, of_three: Checkpoints) -> None:
     for each in of_three.frames:
         ablation = Study.load(place / "studies" / each.name).corpus_sums.ablation
         assert ablation is not None
@@ -102,8 +105,8 @@ def test_losses_are_those_of_the_studies(place: Path, of_three: Film) -> None:
         assert math.isnan(each.loss.low)  # of ten sentences
 
 
-def test_changes_and_half_rise_steps_are_the_naive_ones(place: Path, of_three: Film) -> None:
-    values = of_three.film.pivot(index=KEYS, columns="step", values="value").to_dict("index")
+def test_changes_and_half_rise_steps_are_the_naive_ones(place: Path, of_three: Checkpoints) -> None:
+    values = of_three.curves.pivot(index=KEYS, columns="step", values="value").to_dict("index")
     table = of_three.half_rise
     table = table[table["head"].notna()].set_index(KEYS)  # the other rows are means of layers
     assert table["step"].notna().sum() > 10
@@ -124,7 +127,7 @@ def test_changes_and_half_rise_steps_are_the_naive_ones(place: Path, of_three: F
             assert row["step_low"] <= row["step"] <= row["step_high"]
 
 
-def test_leaders_are_chosen_on_one_half_and_told_on_the_other(of_three: Film) -> None:
+def test_leaders_are_chosen_on_one_half_and_told_on_the_other(of_three: Checkpoints) -> None:
     column = next(c for c in of_three.columns("self") if c.label == "previous")
     for numbers, leader in zip(
         of_three.numbers("self", column), of_three.best_heads("self", column), strict=True
@@ -136,15 +139,15 @@ def test_leaders_are_chosen_on_one_half_and_told_on_the_other(of_three: Film) ->
 
 
 @pytest.mark.soak
-def test_a_film_is_continued(place: Path, tmp_path: Path) -> None:
+def test_checkpoints_are_continued(place: Path, tmp_path: Path) -> None:
     """What is there is not collected again, and a checkpoint that is new is."""
     mine = tmp_path / "mine"
     shutil.copytree(place, mine)
     before = {f: f.stat().st_mtime_ns for f in (mine / "studies").rglob("arrays.safetensors")}
     tiny.write("gpt2", mine / "run" / "step-500", 3, head=True)
-    assert filmed_by(mine, "--out", mine / "site", "--force") == 0
+    assert drawn_by(mine, "--out", mine / "site", "--force") == 0
     assert {f: f.stat().st_mtime_ns for f in before} == before
-    rows = pd.read_csv(mine / "site" / "data" / "film.csv")
+    rows = pd.read_csv(mine / "site" / "data" / "curves.csv")
     assert sorted({*rows["step"]}) == [0, 20, 100, 500]
     text = (mine / "site" / "index.html").read_text(encoding="utf-8")
     assert "step 500" in text
@@ -156,13 +159,13 @@ def test_kept_studies_of_other_weights_are_refused(
     mine = tmp_path / "mine"
     shutil.copytree(place, mine)
     tiny.write("gpt2", mine / "run" / "step-20", 7, head=True)
-    assert filmed_by(mine, "--out", mine / "other") == 2
+    assert drawn_by(mine, "--out", mine / "other") == 2
     assert "step-20: got a study of other weights than" in capsys.readouterr().err
     assert not (mine / "other").exists()
 
 
 def test_stored_studies_give_the_same_bytes_as_collected_ones(place: Path, tmp_path: Path) -> None:
-    given = "film", "--studies", place / "studies", "--title", TITLE, "--quiet"
+    given = "checkpoints", "--studies", place / "studies", "--title", TITLE, "--quiet"
     assert command(*given, "--out", tmp_path / "site") == 0
     files = sorted(
         file.relative_to(place) for file in (place / "site").rglob("*") if file.is_file()
@@ -176,20 +179,24 @@ def test_pages_say_what_is_missing(place: Path, tmp_path: Path) -> None:
     """Without importance there is no loss."""
     study = Study.load(place / "studies" / "step-0")
     without = replace(study, corpus_sums=replace(study.corpus_sums, ablation=None))
-    found = film([FilmedCheckpoint("a", lambda: without), FilmedCheckpoint("b", lambda: without)])
+    found = checkpoints_of([NamedStudy("a", lambda: without), NamedStudy("b", lambda: without)])
     assert not found.named
     assert found.steps.tolist() == [0, 1]
-    render_film(found, tmp_path / "site")
+    render_checkpoints(found, tmp_path / "site")
     text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert "Not available: loss" in text
     assert "counted in the order given" in text
 
 
 def test_charts_of_many_heads_have_those_that_changed_most(
-    of_three: Film, monkeypatch: pytest.MonkeyPatch
+    of_three: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filmmeasure, "MOST_LINES", 3)
-    page = next(p for p in filmmeasure.measure_pages(DrawnFilm(of_three)) if "previous" in p.path)
+    monkeypatch.setattr(checkpointmeasure, "MOST_LINES", 3)
+    page = next(
+        p
+        for p in checkpointmeasure.measure_pages(DrawnCheckpoints(of_three))
+        if "previous" in p.path
+    )
     (section,) = page.sections
     rows = section.figure.rows
     assert rows is not None
@@ -209,7 +216,7 @@ def test_other_sentences_are_refused_with_names(
     given = "collect", tmp_path / "fewer.conllu", "--model", model, "--out", study, *OPTIONS
     assert command(*given) == 0
     studies = place / "studies" / "step-0", study
-    assert command("film", "--studies", *studies, "--out", tmp_path / "site") == 2
+    assert command("checkpoints", "--studies", *studies, "--out", tmp_path / "site") == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "step-0 and fewer-20: got two studies of different sentences" in line
     assert not (tmp_path / "site").exists()
@@ -219,9 +226,9 @@ def test_another_shape_is_refused(place: Path) -> None:
     study = Study.load(place / "studies" / "step-20")
     (stack,) = study.manifest.stacks
     wider = replace(study.manifest, stacks=(replace(stack, causal=False),))
-    other = FilmedCheckpoint("b", lambda: replace(study, manifest=wider))
+    other = NamedStudy("b", lambda: replace(study, manifest=wider))
     with pytest.raises(StudyError, match=r"^a has 2 × 4 heads .* of one model"):
-        film([FilmedCheckpoint("a", lambda: study), other])
+        checkpoints_of([NamedStudy("a", lambda: study), other])
 
 
 @pytest.mark.parametrize(
@@ -255,14 +262,17 @@ def test_checkpoints_are_folders_or_revisions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("film", "run", "--out", "x"), "got no sentences"),
+        (("checkpoints", "x.txt", "--out", "x"), "--model: got 'demo', which has one checkpoint"),
         (
-            ("film", "--studies", "a", "--delete-weights", "--out", "x"),
+            ("checkpoints", "--studies", "a", "--delete-weights", "--out", "x"),
             "--delete-weights: has no effect with --studies",
         ),
-        (("film", "--studies", "nowhere", "--out", "x"), "nowhere: no study is there"),
-        (("film", "run", "x.txt", "--keep-studies", "x/k", "--out", "x"), "which lies in --out"),
-        (("film", "demo", "x.txt", "--revisions", "a,a", "--out", "x"), "got a twice"),
+        (("checkpoints", "--studies", "nowhere", "--out", "x"), "nowhere: no study is there"),
+        (
+            ("checkpoints", "x.txt", "--model", "run", "--keep-studies", "x/k", "--out", "x"),
+            "which lies in --out",
+        ),
+        (("checkpoints", "x.txt", "-m", "gpt2", "--revisions", "a,a", "--out", "x"), "got a twice"),
     ],
 )
 def test_wrong_use_is_one_line(
@@ -337,7 +347,7 @@ def test_self_checks_that_failed_are_named_with_their_checkpoint(
     wrong = Check("attention is the model's own", "self", error=1.0, tolerance=1e-6)
     replace(study, manifest=replace(study.manifest, checks=(wrong,))).save(tmp_path / "step-20")
     studies = place / "studies" / "step-0", tmp_path / "step-20"
-    given = "film", "--studies", *studies, "--quiet", "--out", tmp_path / "site"
+    given = "checkpoints", "--studies", *studies, "--quiet", "--out", tmp_path / "site"
     assert command(*given) == 3
     assert "1 self-check failed: step-20: attention is" in capsys.readouterr().err
     text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
@@ -374,12 +384,12 @@ def test_areas_fill_the_whole() -> None:
 
 
 @pytest.mark.soak
-def test_a_film_shows_when_a_training_makes_an_induction_head(filmed: Path) -> None:
-    found = film(shots(filmed / "studies"))
+def test_checkpoints_show_when_a_training_makes_an_induction_head(trained_run: Path) -> None:
+    found = checkpoints_of(stored_studies(trained_run / "studies"))
     assert [each.name for each in found.frames] == [*REVISIONS]
     scores: dict[int, dict[tuple[int, int], float]] = {}  # by step, of each head
     for step, each in zip(found.steps.tolist(), found.frames, strict=True):
-        heads = Study.load(filmed / "studies" / each.name).heads
+        heads = Study.load(trained_run / "studies" / each.name).heads
         rows = heads[heads["metric"] == "induction_score"]
         places = zip(rows["layer"], rows["head"], strict=True)
         scores[step] = dict(zip(places, rows["value"].tolist(), strict=True))
@@ -393,15 +403,15 @@ def test_a_film_shows_when_a_training_makes_an_induction_head(filmed: Path) -> N
     table = found.half_rise.query("metric == 'induction_score'").set_index(["layer", "head"])
     assert table["step"].to_dict()[best] == step
     assert step >= 512
-    text = (filmed / "site" / "index.html").read_text(encoding="utf-8")
+    text = (trained_run / "site" / "index.html").read_text(encoding="utf-8")
     assert f"step {step}" in text
 
 
 def test_a_claim_on_a_head_is_made_only_where_the_table_below_has_a_clear_rise(
-    filmed: Path,
+    trained_run: Path,
 ) -> None:
     """Once as measured, once with intervals that reach down to 0 at the last step."""
-    found = film(shots(filmed / "studies"))
+    found = checkpoints_of(stored_studies(trained_run / "studies"))
     *before, last = found.frames
     wide = {
         name: replace(stack, numbers={
@@ -410,9 +420,9 @@ def test_a_claim_on_a_head_is_made_only_where_the_table_below_has_a_clear_rise(
         })
         for name, stack in last.stacks.items()
     }  # fmt: skip
-    clear = film_page(DrawnFilm(found), "clear")
-    unclear = film_page(
-        DrawnFilm(replace(found, frames=(*before, replace(last, stacks=wide)))), "unclear"
+    clear = checkpoints_page(DrawnCheckpoints(found), "clear")
+    unclear = checkpoints_page(
+        DrawnCheckpoints(replace(found, frames=(*before, replace(last, stacks=wide)))), "unclear"
     )
     (claim,) = (item.claim for item in clear.claims if item.claim.kind == "head")
     text = plain_text(claim.sentence)
@@ -424,8 +434,8 @@ def test_a_claim_on_a_head_is_made_only_where_the_table_below_has_a_clear_rise(
     assert {row.when for row in unclear.stacks[0].learnt} <= {"no clear rise"}
 
 
-def test_heads_that_changed_most_stand_with_the_maps_of_both_ends(of_three: Film) -> None:
-    page = film_page(DrawnFilm(of_three), "three")
+def test_heads_that_changed_most_stand_with_the_maps_of_both_ends(of_three: Checkpoints) -> None:
+    page = checkpoints_page(DrawnCheckpoints(of_three), "three")
     (stack,) = page.stacks
     changes = changed_heads(of_three, of_three.stacks[0])
     assert [each.head.text for each in stack.changed] == [
@@ -439,8 +449,8 @@ def test_heads_that_changed_most_stand_with_the_maps_of_both_ends(of_three: Film
     assert sum("points" in tile.label for tile in tiles) == len(changes)
 
 
-def test_numbers_of_claims_are_those_of_their_rows(place: Path, of_three: Film) -> None:
-    claims = film_claims(of_three)
+def test_numbers_of_claims_are_those_of_their_rows(place: Path, of_three: Checkpoints) -> None:
+    claims = checkpoint_claims(of_three)
     assert claims
     for claim in claims:
         for number in (part for part in claim.sentence if isinstance(part, LinkedNumber)):
@@ -455,10 +465,10 @@ def test_numbers_of_claims_are_those_of_their_rows(place: Path, of_three: Film) 
 
 
 def peak(number: int, study: Path) -> int:
-    """The most memory that a film of so many checkpoints takes, in bytes."""
+    """The most memory that so many checkpoints take, in bytes."""
     gc.collect()
     tracemalloc.start()
-    film([FilmedCheckpoint(f"step-{n}", partial(Study.load, study)) for n in range(number)])
+    checkpoints_of([NamedStudy(f"step-{n}", partial(Study.load, study)) for n in range(number)])
     found = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return found

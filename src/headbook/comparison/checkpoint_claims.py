@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.arrays import Floats
 from headbook.analysis.paired import PairedDifferences
+from headbook.comparison.checkpoint_steps import MIN_INDUCTION_SCORE, CheckpointColumn
+from headbook.comparison.checkpoints import BestHead, Checkpoints, layer_changes
 from headbook.comparison.claims import SizedClaim
 from headbook.comparison.drift import MAX_EQUAL_DRIFT
-from headbook.comparison.film import BestHead, Film, layer_changes
-from headbook.comparison.film_steps import MIN_INDUCTION_SCORE, FilmColumn
 from headbook.metrics import all_metrics, ids
 from headbook.report.answers.overview.claim_parts import OF_STACK, OverviewClaim, places_of
 from headbook.report.findings.finding import Link, Parts
@@ -50,27 +50,27 @@ LEVEL = 0.05
 HEADS_PAGE = "heads.html"
 
 
-def film_claims(film: Film) -> list[OverviewClaim]:
+def checkpoint_claims(checkpoints: Checkpoints) -> list[OverviewClaim]:
     """Return the claims that the checkpoints support, one of each kind."""
     found: list[OverviewClaim] = []
-    for rule in FILM_RULES:
-        sized = [claim for stack in film.stacks for claim in rule(film, stack)]
+    for rule in CHECKPOINT_RULES:
+        sized = [claim for stack in checkpoints.stacks for claim in rule(checkpoints, stack)]
         best = max(sized, key=lambda each: each.size, default=None)
         if best is not None and all(best.claim.heads != claim.heads for claim in found):
             found.append(best.claim)
     return found
 
 
-def share_columns(film: Film, stack: str) -> list[FilmColumn]:
+def share_columns(checkpoints: Checkpoints, stack: str) -> list[CheckpointColumn]:
     """Return the followed shares of attention whose changes are known."""
     return [
         column
-        for column in film.columns(stack)
-        if (stack, column) in film.half_rises and is_share(all_metrics()[column.metric])
+        for column in checkpoints.columns(stack)
+        if (stack, column) in checkpoints.half_rises and is_share(all_metrics()[column.metric])
     ]
 
 
-def rises(film: Film, stack: str, column: FilmColumn, best: BestHead) -> bool:
+def rises(checkpoints: Checkpoints, stack: str, column: CheckpointColumn, best: BestHead) -> bool:
     """Check whether the number of a head clearly rose.
 
     The number has a half-rise step, and the lower end of its last interval lies above its first
@@ -79,35 +79,35 @@ def rises(film: Film, stack: str, column: FilmColumn, best: BestHead) -> bool:
     Args:
         best: the head at the last step, with its number on the held-out half.
     """
-    half_rise = film.half_rises.get((stack, column))
+    half_rise = checkpoints.half_rises.get((stack, column))
     if best.place is None or half_rise is None or np.isnan(half_rise.step[best.place]):
         return False
-    first = film.numbers(stack, column)[0].report.value[best.place]
+    first = checkpoints.numbers(stack, column)[0].report.value[best.place]
     return bool(best.value.low > np.fmax(first, best.uniform))
 
 
-def head_claim(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
+def head_claim(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[SizedClaim]:
     """Yield the claim on the head with the largest clear rise of a function."""
-    found: list[tuple[float, FilmColumn, BestHead]] = []
-    for column in share_columns(film, stack.name):
-        best = film.best_heads(stack.name, column)[-1]
-        if column.does and best.place is not None and rises(film, stack.name, column, best):
-            change = float(film.half_rises[stack.name, column].change.value[best.place])
+    found: list[tuple[float, CheckpointColumn, BestHead]] = []
+    for column in share_columns(checkpoints, stack.name):
+        best = checkpoints.best_heads(stack.name, column)[-1]
+        if column.does and best.place is not None and rises(checkpoints, stack.name, column, best):
+            change = float(checkpoints.half_rises[stack.name, column].change.value[best.place])
             found.append((change, column, best))
     if not found:
         return
     change, column, best = max(found, key=lambda each: each[0])
     if best.place is None or change < MIN_CHANGE:
         return
-    place, half_rise = best.place, film.half_rises[stack.name, column]
+    place, half_rise = best.place, checkpoints.half_rises[stack.name, column]
     head = HeadName(stack.name, *place)
     last = change_number(head, column, percent(float(half_rise.change.b[place])))
-    step = film.name(int(half_rise.step[place]))
-    most = " changed most; it" if changed_most(film, stack, place, column) else ""
+    step = checkpoints.name(int(half_rise.step[place]))
+    most = " changed most; it" if changed_most(checkpoints, stack, place, column) else ""
     sentence: Parts = (head_row_link(head), f"{most} now {column.does}: ", last, f", since {step}.")
     evidence: Parts = (
         last._replace(text=percent(float(half_rise.change.a[place]))),
-        f" at {film.name(0)}; change ", *points_of(last, change_at(half_rise.change, place)),
+        f" at {checkpoints.name(0)}; change ", *points_of(last, change_at(half_rise.change, place)),
         f", half of it by {step}; uniform attention: {percent(best.uniform)}. The head was chosen "
         "on one half of the sentences; on the other half its interval lies above the first value "
         "and above uniform attention. ",
@@ -132,13 +132,13 @@ def change_at(changes: PairedDifferences, index: tuple[int, ...]) -> Estimate:
     return Estimate(value, low, high, int(changes.clusters[index]), float("nan"))
 
 
-def change_number(head: HeadName, column: FilmColumn, text: str) -> LinkedNumber:
+def change_number(head: HeadName, column: CheckpointColumn, text: str) -> LinkedNumber:
     """Return a number of a head that leads to its row of the table of half-rises."""
     return _half_rise_row(head.stack, head.layer, head.head, column, text)
 
 
 def _half_rise_row(
-    stack: str, layer: int, head: int | str, column: FilmColumn, text: str
+    stack: str, layer: int, head: int | str, column: CheckpointColumn, text: str
 ) -> LinkedNumber:
     """Return a number of a head, or of a layer for an empty head, that leads to its row."""
     row = (
@@ -153,12 +153,14 @@ def head_row_link(head: HeadName) -> Link:
     return Link(head_name(head), f"{HEADS_PAGE}#{head_file(head)}")
 
 
-def changed_most(film: Film, stack: AttentionStack, place: Place, column: FilmColumn) -> bool:
+def changed_most(
+    checkpoints: Checkpoints, stack: AttentionStack, place: Place, column: CheckpointColumn
+) -> bool:
     """Check whether the change of a share of one head lies above the largest of every other head.
 
     The 95 % intervals of the sizes of the changes are compared.
     """
-    changes = {each.place: each for each in changed_heads(film, stack)}
+    changes = {each.place: each for each in changed_heads(checkpoints, stack)}
     own = changes.pop(place, None)
     if own is None or own.column != column:
         return False
@@ -176,19 +178,19 @@ class HeadChange(NamedTuple):
     """
 
     place: Place
-    column: FilmColumn
+    column: CheckpointColumn
     change: Estimate
 
 
-def changed_heads(film: Film, stack: AttentionStack) -> list[HeadChange]:
+def changed_heads(checkpoints: Checkpoints, stack: AttentionStack) -> list[HeadChange]:
     """Return the largest clear change of each head that has one, the largest first.
 
     Intervals are widened for the choice among all heads and followed shares (Bonferroni).
     """
-    columns, chances = share_columns(film, stack.name), _chances(film, heads=True)
+    columns, chances = share_columns(checkpoints, stack.name), _chances(checkpoints, heads=True)
     found: dict[Place, HeadChange] = {}
     for column in columns:
-        changes = film.half_rises[stack.name, column].change
+        changes = checkpoints.half_rises[stack.name, column].change
         for place in places_of(stack):
             change = change_at(changes, place)
             largest = abs(found[place].change.value) if place in found else 0.0
@@ -197,36 +199,40 @@ def changed_heads(film: Film, stack: AttentionStack) -> list[HeadChange]:
     return sorted(found.values(), key=lambda each: -abs(each.change.value))
 
 
-def _chances(film: Film, *, heads: bool) -> int:
-    """Return the number of followed shares of all heads, or of all layers, of a film."""
+def _chances(checkpoints: Checkpoints, *, heads: bool) -> int:
+    """Return the number of followed shares of all heads, or of all layers."""
     return sum(
         len(stack.attention_layers)
         * (stack.n_heads if heads else 1)
-        * len(share_columns(film, stack.name))
-        for stack in film.stacks
+        * len(share_columns(checkpoints, stack.name))
+        for stack in checkpoints.stacks
     )
 
 
-def layer_claim(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
+def layer_claim(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[SizedClaim]:
     """Yield the claim on the largest change of a share in a layer, mean over its heads."""
-    columns, chances = share_columns(film, stack.name), _chances(film, heads=False)
-    found: list[tuple[Estimate, int, FilmColumn]] = []
+    columns, chances = share_columns(checkpoints, stack.name), _chances(checkpoints, heads=False)
+    found: list[tuple[Estimate, int, CheckpointColumn]] = []
     for column in columns:
-        changes = layer_changes(film.half_rises[stack.name, column])
+        changes = layer_changes(checkpoints.half_rises[stack.name, column])
         for layer in stack.attention_layers:
             change = change_at(changes, (layer,))
             if abs(change.value) >= MIN_CHANGE and clear_of_zero(change, chances):
                 found.append((change, layer, column))
     if found:
         change, layer, column = max(found, key=lambda each: abs(each[0].value))
-        yield SizedClaim(abs(change.value), _layer_claim(film, stack, change, layer, column))
+        yield SizedClaim(abs(change.value), _layer_claim(checkpoints, stack, change, layer, column))
 
 
 def _layer_claim(
-    film: Film, stack: AttentionStack, change: Estimate, layer: int, column: FilmColumn
+    checkpoints: Checkpoints,
+    stack: AttentionStack,
+    change: Estimate,
+    layer: int,
+    column: CheckpointColumn,
 ) -> OverviewClaim:
     """Return the claim on the change of a share in a layer."""
-    changes = layer_changes(film.half_rises[stack.name, column])
+    changes = layer_changes(checkpoints.half_rises[stack.name, column])
     text = f"{100 * abs(change.value):.1f} points"
     number = _half_rise_row(stack.name, layer, "", column, text)
     way = "rose" if change.value > 0 else "fell"
@@ -236,8 +242,8 @@ def _layer_claim(
     )  # fmt: skip
     evidence: Parts = (
         f"{capital(column.name)}: ", number._replace(text=percent(float(changes.a[layer]))),
-        f" at {film.name(0)}, ", number._replace(text=percent(float(changes.b[layer]))),
-        f" at {film.name(-1)}; change ", *points_of(number, change),
+        f" at {checkpoints.name(0)}, ", number._replace(text=percent(float(changes.b[layer]))),
+        f" at {checkpoints.name(-1)}; change ", *points_of(number, change),
         ". The interval excludes 0 also when it is widened for the choice among all layers and "
         "followed shares. ",
         Link("All layers", f"steps/{column.key}.html"),
@@ -246,7 +252,7 @@ def _layer_claim(
     return OverviewClaim("layer", stack.name, sentence, heads, evidence)
 
 
-def in_sentence(column: FilmColumn) -> str:
+def in_sentence(column: CheckpointColumn) -> str:
     """Return the name of a share inside a sentence: ``the induction score``."""
     article = "" if column.name.startswith("Attention") else "the "
     return f"{article}{column.name[:1].lower()}{column.name[1:]}"
@@ -265,15 +271,15 @@ def clear_of_zero(change: Estimate, chances: int) -> bool:
     return bool(low > 0 or high < 0)
 
 
-def steady_claim(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
+def steady_claim(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[SizedClaim]:
     """Yield the claim on heads that kept their attention, or that there is no induction head."""
-    columns, places = share_columns(film, stack.name), places_of(stack)
+    columns, places = share_columns(checkpoints, stack.name), places_of(stack)
     if not columns:
         return
-    values, kept = changes_within(film, stack.name, columns)
+    values, kept = changes_within(checkpoints, stack.name, columns)
     steady = [place for place in places if kept[place]]
     if len(steady) < MIN_STEADY_SHARE * len(places):
-        yield from _no_induction(film, stack)
+        yield from _no_induction(checkpoints, stack)
         return
     sizes = {place: values[place] for place in steady}
     most = max(steady, key=lambda place: float(np.nanmax(sizes[place])))
@@ -289,7 +295,7 @@ def steady_claim(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
     )  # fmt: skip
     evidence: Parts = (
         "Most: ", head_row_link(head), f", {in_sentence(column)}, ",
-        *points_of(number, change_at(film.half_rises[stack.name, column].change, most)),
+        *points_of(number, change_at(checkpoints.half_rises[stack.name, column].change, most)),
         f". Lit: heads whose intervals lie within ±{in_hundred(MARGIN)} points for each of "
         f"{count_text(len(columns), 'followed share')}.",
     )  # fmt: skip
@@ -299,7 +305,7 @@ def steady_claim(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
 
 
 def changes_within(
-    film: Film, stack: str, columns: list[FilmColumn]
+    checkpoints: Checkpoints, stack: str, columns: list[CheckpointColumn]
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the size of each change, and the heads all of whose changes are within `MARGIN`.
 
@@ -310,7 +316,7 @@ def changes_within(
     """
     sizes, within = [], []
     for column in columns:
-        change = film.half_rises[stack, column].change
+        change = checkpoints.half_rises[stack, column].change
         with np.errstate(invalid="ignore"):
             equal = np.isnan(change.low) & (np.abs(change.value) <= MAX_EQUAL_DRIFT)
             inside = (change.low >= -MARGIN) & (change.high <= MARGIN)
@@ -320,29 +326,30 @@ def changes_within(
     return values, np.all(within, 0) & ~np.isnan(values).all(-1)
 
 
-def _no_induction(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
+def _no_induction(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[SizedClaim]:
     """Yield the claim that no head has become an induction head."""
-    for column in film.columns(stack.name):
+    for column in checkpoints.columns(stack.name):
         if column.metric != ids.INDUCTION_SCORE:
             continue
-        scores = film.numbers(stack.name, column)[-1].heads
+        scores = checkpoints.numbers(stack.name, column)[-1].heads
         places = [place for place in places_of(stack) if not np.isnan(scores.value[place])]
         if not places or not all(scores.high[place] < MIN_INDUCTION_SCORE for place in places):
             return
         best = max(places, key=lambda place: scores.value[place])
         head, score = HeadName(stack.name, *best), scores.at(*best)
         row = (
-            ("step", film.step(-1)), ("stack", stack.name), ("layer", best[0]), ("head", best[1]),
-            ("metric", column.metric), ("view", str(column.view)), ("label", column.label),
+            ("step", checkpoints.step(-1)), ("stack", stack.name), ("layer", best[0]),
+            ("head", best[1]), ("metric", column.metric), ("view", str(column.view)),
+            ("label", column.label),
         )  # fmt: skip
-        number = LinkedNumber(percent(score.value), "film", row)
+        number = LinkedNumber(percent(score.value), "curves", row)
         sentence: Parts = (
             f"No head{OF_STACK[stack.name]} became an induction head: the highest score is ",
             number, ".",
         )  # fmt: skip
         interval = f" [{in_hundred(score.low)}, {in_hundred(score.high)}]"
         evidence: Parts = (
-            head_row_link(head), " ", number, f"{interval} at {film.name(-1)}. "
+            head_row_link(head), " ", number, f"{interval} at {checkpoints.name(-1)}. "
             f"The intervals of all heads end below {percent(MIN_INDUCTION_SCORE)}, "
             "from which on a head is called an induction head by convention. ",
             Link("All heads", f"steps/{column.key}.html"),
@@ -351,15 +358,15 @@ def _no_induction(film: Film, stack: AttentionStack) -> Iterator[SizedClaim]:
         yield SizedClaim(score.value, claim)
 
 
-FILM_RULES: tuple[Callable[[Film, AttentionStack], Iterator[SizedClaim]], ...] = (
+CHECKPOINT_RULES: tuple[Callable[[Checkpoints, AttentionStack], Iterator[SizedClaim]], ...] = (
     head_claim, layer_claim, steady_claim,
 )  # fmt: skip
 
 
-def unsupported_text(film: Film) -> str:
+def unsupported_text(checkpoints: Checkpoints) -> str:
     """Return the sentence in place of claims on checkpoints that do not differ clearly."""
-    sentences = count_text(film.frames[0].manifest.counts["sentences"], "sentence")
+    sentences = count_text(checkpoints.frames[0].manifest.counts["sentences"], "sentence")
     return (
-        f"No head and no layer changed clearly from {film.name(0)} to {film.name(-1)} on these "
-        f"{sentences}."
+        f"No head and no layer changed clearly from {checkpoints.name(0)} to "
+        f"{checkpoints.name(-1)} on these {sentences}."
     )

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headbook.charts import Drawing
-from headbook.comparison.film_steps import FilmColumn
-from headbook.pages.film.parts import HEADS, DrawnFilm, measure_page
+from headbook.comparison.checkpoint_steps import CheckpointColumn
+from headbook.pages.checkpoints.parts import HEADS, DrawnCheckpoints, measure_page
 from headbook.pages.parts.page import Page, StackSection
 from headbook.report.findings.finding import Link
 from headbook.report.wording import head_file, head_name
@@ -15,7 +15,7 @@ MOST = 6_000  # small lines of the page
 
 
 @dataclass(frozen=True)
-class FilmHead:
+class CheckpointHeadRow:
     """A head.
 
     Attributes:
@@ -41,11 +41,11 @@ class HeadsSection(StackSection):
     """
 
     columns: tuple[Link, ...]
-    rows: tuple[FilmHead, ...]
+    rows: tuple[CheckpointHeadRow, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilmHeadsPage(Page):
+class CheckpointHeadsPage(Page):
     """All heads.
 
     Attributes:
@@ -53,45 +53,49 @@ class FilmHeadsPage(Page):
         sections: by stack.
     """
 
-    template: ClassVar[str] = "film/filmheads.html"
-    styles = ("film",)
+    template: ClassVar[str] = "checkpoints/checkpointheads.html"
+    styles = ("checkpoints",)
     contents = False
     ends: tuple[str, str]
     sections: tuple[HeadsSection, ...]
 
 
-def filmheads_page(reel: DrawnFilm) -> FilmHeadsPage:
+def checkpointheads_page(drawn: DrawnCheckpoints) -> CheckpointHeadsPage:
     """Return the page of all heads; with many heads it has the first headlines alone."""
-    stacks = reel.film.stacks
+    stacks = drawn.checkpoints.stacks
     heads = sum(len(heads_of(stack)) for stack in stacks)
-    return FilmHeadsPage(
+    return CheckpointHeadsPage(
         path=HEADS,
         title="All heads over steps",
         description="Every head with its numbers over the steps of the training.",
-        ends=(reel.at(0), reel.at(-1)),
-        sections=tuple(_section(reel, stack, max(MOST // heads, 1)) for stack in stacks),
+        ends=(drawn.at(0), drawn.at(-1)),
+        sections=tuple(_section(drawn, stack, max(MOST // heads, 1)) for stack in stacks),
     )
 
 
-def _section(reel: DrawnFilm, stack: AttentionStack, most: int) -> HeadsSection:
-    columns = reel.film.columns(stack.name)[:most]
+def _section(drawn: DrawnCheckpoints, stack: AttentionStack, most: int) -> HeadsSection:
+    columns = drawn.checkpoints.columns(stack.name)[:most]
     return HeadsSection(
         stack=stack.name,
         columns=tuple(Link(column.name, measure_page(column)) for column in columns),
-        rows=tuple(_head(reel, columns, head) for head in heads_of(stack)),
+        rows=tuple(_head(drawn, columns, head) for head in heads_of(stack)),
     )
 
 
-def _head(reel: DrawnFilm, columns: tuple[FilmColumn, ...], head: HeadName) -> FilmHead:
-    place, frames = (head.layer, head.head), reel.film.frames
+def _head(
+    drawn: DrawnCheckpoints, columns: tuple[CheckpointColumn, ...], head: HeadName
+) -> CheckpointHeadRow:
+    place, frames = (head.layer, head.head), drawn.checkpoints.frames
     first, last = (
         "–" if found is None else found.name
         for found in (each.stacks[head.stack].types.get(place) for each in (frames[0], frames[-1]))
     )
-    return FilmHead(
+    return CheckpointHeadRow(
         head_file(head),
         head_name(head),
         first,
         last,
-        tuple((reel.spark(head.stack, c, place), reel.last(head.stack, c, place)) for c in columns),
+        tuple(
+            (drawn.spark(head.stack, c, place), drawn.last(head.stack, c, place)) for c in columns
+        ),
     )

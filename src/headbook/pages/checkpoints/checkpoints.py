@@ -1,4 +1,4 @@
-"""The overview of a film."""
+"""The overview of checkpoints."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats
 from headbook.charts import Drawing, images
-from headbook.charts.film import SHARE_TICKS, step_areas
+from headbook.charts.checkpoints import SHARE_TICKS, step_areas
 from headbook.charts.layers import Curve, curves
 from headbook.charts.theme import TYPE_COLOURS, ink_steps, rgba_ramp
-from headbook.comparison.film import BestHead
-from headbook.comparison.film_claims import (
+from headbook.comparison.checkpoint_claims import (
     HeadChange,
     change_number,
     changed_heads,
-    film_claims,
+    checkpoint_claims,
     head_row_link,
     points_of,
     unsupported_text,
 )
-from headbook.comparison.film_steps import MIN_INDUCTION_SCORE, FilmColumn, StackFrame
+from headbook.comparison.checkpoint_steps import MIN_INDUCTION_SCORE, CheckpointColumn, StackFrame
+from headbook.comparison.checkpoints import BestHead
 from headbook.metrics import ids
-from headbook.pages.film.parts import (
-    DrawnFilm,
+from headbook.pages.checkpoints.parts import (
+    DrawnCheckpoints,
     HalfRiseText,
     estimate_text,
     head_row,
@@ -56,7 +56,7 @@ from headbook.report.wording import (
 )
 from headbook.schema import AttentionStack, HeadName
 
-PICTURES = "data/film"
+PICTURES = "data/checkpoints"
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class LearntFunction:
 
 
 @dataclass(frozen=True)
-class FilmFrame:
+class CheckpointSheet:
     """The picture of all heads at one step."""
 
     name: str
@@ -93,7 +93,7 @@ class FilmFrame:
 
 
 @dataclass(frozen=True)
-class FilmStack(StackSection):
+class CheckpointStack(StackSection):
     """One kind of attention.
 
     Attributes:
@@ -112,13 +112,13 @@ class FilmStack(StackSection):
     changed: tuple[ChangedHead, ...]
     learnt: tuple[LearntFunction, ...]
     atlas: Atlas
-    frames: tuple[FilmFrame, ...]
+    frames: tuple[CheckpointSheet, ...]
     types: Drawing | None
     jobs: PageTable
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilmPage(Page):
+class CheckpointsPage(Page):
     """The overview.
 
     Attributes:
@@ -134,9 +134,9 @@ class FilmPage(Page):
         named: whether steps are those of the checkpoints' names.
     """
 
-    template: ClassVar[str] = "film/film.html"
-    scripts = ("film",)
-    styles = ("overview", "film")
+    template: ClassVar[str] = "checkpoints/checkpoints.html"
+    scripts = ("checkpoints",)
+    styles = ("overview", "checkpoints")
     contents = False
     claims: tuple[ClaimItem, ...]
     unsupported: str
@@ -146,62 +146,62 @@ class FilmPage(Page):
     failed: tuple[str, ...]
     curves: tuple[Drawing, ...]
     no_loss: str
-    stacks: tuple[FilmStack, ...]
+    stacks: tuple[CheckpointStack, ...]
     facts: tuple[tuple[str, str], ...]
     named: bool
 
 
-def film_page(reel: DrawnFilm, title: str) -> FilmPage:
-    """Return the first page of a film's site."""
-    film = reel.film
-    drawn = tuple(_curves(reel))
-    claims = film_claims(film)
+def checkpoints_page(drawn: DrawnCheckpoints, title: str) -> CheckpointsPage:
+    """Return the first page of the site of checkpoints."""
+    checkpoints = drawn.checkpoints
+    curves = tuple(_curves(drawn))
+    claims = checkpoint_claims(checkpoints)
     lit = lit_heads(claims)
-    return FilmPage(
+    return CheckpointsPage(
         path="index.html",
         title=title,
-        description=f"Attention heads of {count_text(len(film.frames), 'checkpoint')} of one "
-        "training on the same sentences: which head learnt what, and when.",
+        description=f"Attention heads of {count_text(len(checkpoints.frames), 'checkpoint')} of "
+        "one training on the same sentences: which head learnt what, and when.",
         claims=tuple(claim_items(claims)),
-        unsupported="" if claims else unsupported_text(film),
-        about=f"{capital(count_text(len(film.frames), 'checkpoint'))} of one training, "
-        f"{reel.at(0)} to {reel.at(-1)}.",
-        size=_size(reel),
-        ends=(reel.at(0), reel.at(-1)),
+        unsupported="" if claims else unsupported_text(checkpoints),
+        about=f"{capital(count_text(len(checkpoints.frames), 'checkpoint'))} of one training, "
+        f"{drawn.at(0)} to {drawn.at(-1)}.",
+        size=_size(drawn),
+        ends=(drawn.at(0), drawn.at(-1)),
         failed=tuple(
-            f"{each.name}: {check}" for each in film.frames for check in each.manifest.failed
+            f"{each.name}: {check}" for each in checkpoints.frames for check in each.manifest.failed
         ),
-        curves=drawn,
+        curves=curves,
         no_loss=""
-        if _has_loss(reel)
+        if _has_loss(drawn)
         else "loss: the studies have none (importance was off, or "
         "the checkpoints have no language-model head)",
-        stacks=tuple(_stack(reel, stack, lit) for stack in film.stacks),
-        facts=tuple(_facts(reel)),
-        named=film.named,
+        stacks=tuple(_stack(drawn, stack, lit) for stack in checkpoints.stacks),
+        facts=tuple(_facts(drawn)),
+        named=checkpoints.named,
     )
 
 
-def sheets(reel: DrawnFilm) -> Iterator[tuple[str, bytes]]:
+def sheets(drawn: DrawnCheckpoints) -> Iterator[tuple[str, bytes]]:
     """Yield the pictures of all heads at each step, by their address."""
-    for place, each in enumerate(reel.film.frames):
+    for place, each in enumerate(drawn.checkpoints.frames):
         for stack in each.stacks.values():
             cells = stack.maps[[*stack.stack.attention_layers]].astype(np.float64)
             yield _sheet(stack.stack, place), images.sprite(ink_steps(cells), rgba_ramp())
 
 
-def film_data(reel: DrawnFilm) -> dict[str, Any]:
+def checkpoints_data(drawn: DrawnCheckpoints) -> dict[str, Any]:
     """Return the data of the slider by stack: name, picture and types of heads of each step."""
     return {
         stack.name: [
             {
-                "name": reel.at(place),
+                "name": drawn.at(place),
                 "src": _sheet(stack, place),
                 "heads": _tiles(each.stacks[stack.name]),
             }
-            for place, each in enumerate(reel.film.frames)
+            for place, each in enumerate(drawn.checkpoints.frames)
         ]
-        for stack in reel.film.stacks
+        for stack in drawn.checkpoints.stacks
     }
 
 
@@ -222,9 +222,9 @@ def _sheet(stack: AttentionStack, place: int) -> str:
     return f"{PICTURES}/{stack.name}-{place:03d}.png"
 
 
-def _size(reel: DrawnFilm) -> str:
+def _size(drawn: DrawnCheckpoints) -> str:
     """Return layers, heads and texts in one line."""
-    manifest = reel.film.frames[0].manifest
+    manifest = drawn.checkpoints.frames[0].manifest
     shapes = dict.fromkeys(
         f"{len(stack.attention_layers)} layers × {stack.n_heads} heads" for stack in manifest.stacks
     )
@@ -237,12 +237,12 @@ MAX_CHANGED_HEADS = 6  # heads that stand with both maps
 
 
 def _wall(
-    reel: DrawnFilm, stack: AttentionStack, changes: Sequence[HeadChange], lit: Lit
+    drawn: DrawnCheckpoints, stack: AttentionStack, changes: Sequence[HeadChange], lit: Lit
 ) -> SideAtlas:
     """Return every head as the last minus the first step, with bars of the largest changes."""
     by_place = {each.place: each for each in changes}
     largest = max((abs(each.change.value) for each in changes), default=0.0)
-    ends = [reel.film.frames[place].stacks[stack.name] for place in (0, -1)]
+    ends = [drawn.checkpoints.frames[place].stacks[stack.name] for place in (0, -1)]
 
     def note(head: HeadName) -> tuple[str, str]:
         change = by_place.get((head.layer, head.head))
@@ -257,7 +257,7 @@ def _wall(
     return difference_atlas(
         stack,
         (first, last),
-        names=(reel.at(0), reel.at(-1)),
+        names=(drawn.at(0), drawn.at(-1)),
         about="mean attention",
         address=images.inline,
         page=head_row,
@@ -266,74 +266,76 @@ def _wall(
 
 
 def _changed(
-    reel: DrawnFilm, stack: AttentionStack, changes: Sequence[HeadChange]
+    drawn: DrawnCheckpoints, stack: AttentionStack, changes: Sequence[HeadChange]
 ) -> Iterator[ChangedHead]:
     """Yield the heads with the largest clear changes, with the maps of both ends."""
-    ends = [reel.film.frames[place].stacks[stack.name] for place in (0, -1)]
+    ends = [drawn.checkpoints.frames[place].stacks[stack.name] for place in (0, -1)]
     for place, column, change in changes[:MAX_CHANGED_HEADS]:
         head = HeadName(stack.name, *place)
-        rise = reel.film.half_rises[stack.name, column].change
+        rise = drawn.checkpoints.half_rises[stack.name, column].change
         first, last = (value_text(column, float(part[place])) for part in (rise.a, rise.b))
-        turn = reel.turn(stack.name, column, place)
+        turn = drawn.turn(stack.name, column, place)
         when = f"; half of the change by {turn.text}" if turn.place is not None else ""
         one, other = (each.maps[place].astype(np.float64) for each in ends)
         yield ChangedHead(
             head_row_link(head),
             points_of(change_number(head, column, ""), change),
             (Link(column.name, measure_page(column)), f": {first} → {last}{when}"),
-            map_triple(one, other, (reel.at(0), reel.at(-1)), "difference"),
+            map_triple(one, other, (drawn.at(0), drawn.at(-1)), "difference"),
         )
 
 
-def _stack(reel: DrawnFilm, stack: AttentionStack, lit: Lit) -> FilmStack:
-    last = reel.film.frames[-1].stacks[stack.name]
-    changes = changed_heads(reel.film, stack)
-    return FilmStack(
+def _stack(drawn: DrawnCheckpoints, stack: AttentionStack, lit: Lit) -> CheckpointStack:
+    last = drawn.checkpoints.frames[-1].stacks[stack.name]
+    changes = changed_heads(drawn.checkpoints, stack)
+    return CheckpointStack(
         stack=stack.name,
-        wall=_wall(reel, stack, changes, lit),
+        wall=_wall(drawn, stack, changes, lit),
         largest=f"{100 * abs(changes[0].change.value):.1f} points" if changes else "",
-        changed=tuple(_changed(reel, stack, changes)),
-        learnt=tuple(_learnt(reel, stack.name)),
+        changed=tuple(_changed(drawn, stack, changes)),
+        learnt=tuple(_learnt(drawn, stack.name)),
         atlas=atlas_of(
             stack,
             last.types,
-            sheet=_sheet(stack, len(reel.film.frames) - 1),
+            sheet=_sheet(stack, len(drawn.checkpoints.frames) - 1),
             side=last.maps.shape[-1],
             about=f"mean attention by position, the first {last.maps.shape[-1]} positions",
             page=head_row,
         ),
         frames=tuple(
-            FilmFrame(reel.at(place), _sheet(stack, place))
-            for place in range(len(reel.film.frames))
+            CheckpointSheet(drawn.at(place), _sheet(stack, place))
+            for place in range(len(drawn.checkpoints.frames))
         ),
-        types=_types(reel, stack.name),
-        jobs=_jobs(reel, stack.name),
+        types=_types(drawn, stack.name),
+        jobs=_jobs(drawn, stack.name),
     )
 
 
-def _learnt(reel: DrawnFilm, stack: str) -> list[LearntFunction]:
+def _learnt(drawn: DrawnCheckpoints, stack: str) -> list[LearntFunction]:
     """Return what heads do: functions learnt first before later ones, then the rest."""
     found = []
-    for column in reel.film.columns(stack):
-        best = reel.film.best_heads(stack, column)[-1]
+    for column in drawn.checkpoints.columns(stack):
+        best = drawn.checkpoints.best_heads(stack, column)[-1]
         if column.does and best.place is not None:
-            found.append(_learnt_one(reel, stack, column, best))
+            found.append(_learnt_one(drawn, stack, column, best))
     return sorted(found, key=lambda each: (not each.learnt, each.learnt and each.turn.place))
 
 
-def _learnt_one(reel: DrawnFilm, stack: str, column: FilmColumn, best: BestHead) -> LearntFunction:
+def _learnt_one(
+    drawn: DrawnCheckpoints, stack: str, column: CheckpointColumn, best: BestHead
+) -> LearntFunction:
     assert best.place is not None
-    first = reel.first(stack, column, best.place)
+    first = drawn.first(stack, column, best.place)
     even = "" if np.isnan(best.uniform) else value_text(column, best.uniform)
-    turn = reel.turn(stack, column, best.place)
-    learnt = reel.rises(stack, column, best)
+    turn = drawn.turn(stack, column, best.place)
+    learnt = drawn.rises(stack, column, best)
     when = turn.text if learnt else "no clear rise"
     if not learnt and turn.place is not None and best.value.value < first:
         when = f"falls, {turn.text}"
     return LearntFunction(
         Link(column.does, measure_page(column)),
         head_row_link(HeadName(stack, *best.place)),
-        reel.spark(stack, column, best.place),
+        drawn.spark(stack, column, best.place),
         turn,
         estimate_text(column, best.value),
         value_text(column, first),
@@ -343,20 +345,20 @@ def _learnt_one(reel: DrawnFilm, stack: str, column: FilmColumn, best: BestHead)
     )
 
 
-def _types(reel: DrawnFilm, stack: str) -> Drawing | None:
+def _types(drawn: DrawnCheckpoints, stack: str) -> Drawing | None:
     """Share of heads of each type."""
-    families = reel.film.families(stack)
+    families = drawn.checkpoints.families(stack)
     if not families:
         return None
     order = [kind for kind in TYPE_STYLES if str(kind) in families]
-    shares = reel.film.type_shares(stack, [str(kind) for kind in order])
+    shares = drawn.checkpoints.type_shares(stack, [str(kind) for kind in order])
     return step_areas(
         f"types-{stack}",
         "Share of heads of each type, by the first part of its name.",
         shares,
         parts=[(_family(str(kind)), TYPE_COLOURS[TYPE_STYLES[kind].shade][0]) for kind in order],
         texts=["" if np.isnan(share) else percent(float(share)) for share in shares[-1]],
-        axis=reel.axis,
+        axis=drawn.axis,
     )
 
 
@@ -364,12 +366,12 @@ def _family(name: str) -> str:
     return {"offset": "one other offset"}.get(name, in_page_words(name))
 
 
-def _jobs(reel: DrawnFilm, stack: str) -> PageTable:
+def _jobs(drawn: DrawnCheckpoints, stack: str) -> PageTable:
     """Return the head with the highest value at each step; bold if it is another than before."""
-    steps = range(len(reel.film.frames))
+    steps = range(len(drawn.checkpoints.frames))
     rows = []
-    for column in reel.film.columns(stack):
-        leaders = reel.film.best_heads(stack, column)
+    for column in drawn.checkpoints.columns(stack):
+        leaders = drawn.checkpoints.best_heads(stack, column)
         if not column.does or all(each.place is None for each in leaders):
             continue
         cells = []
@@ -383,44 +385,48 @@ def _jobs(reel: DrawnFilm, stack: str) -> PageTable:
             value = MarkedText(value_text(column, one.value.value), "small")
             cells.append(words_cell(MarkedText(name, "b") if new else name, " ", value))
         rows.append(Row(Link(column.does, measure_page(column)), tuple(cells)))
-    titles = (reel.step(n) for n in steps)
+    titles = (drawn.step(n) for n in steps)
     return PageTable(("Function", *titles), tuple(rows), style="numbers jobs")
 
 
-def _curves(reel: DrawnFilm) -> Iterator[Drawing]:
+def _curves(drawn: DrawnCheckpoints) -> Iterator[Drawing]:
     """Yield curves of the loss, then of all heads together."""
-    if _has_loss(reel):
-        yield _loss(reel)
-    lines = [line for stack in reel.film.stacks for line in _lines(reel, stack)]
-    metrics = {c.metric for stack in reel.film.stacks for c in reel.film.columns(stack.name)}
+    if _has_loss(drawn):
+        yield _loss(drawn)
+    lines = [line for stack in drawn.checkpoints.stacks for line in _lines(drawn, stack)]
+    metrics = {
+        c.metric
+        for stack in drawn.checkpoints.stacks
+        for c in drawn.checkpoints.columns(stack.name)
+    }
     if lines:
         yield curves(
             "all-heads",
             " ".join(_ABOUT[metric] for metric in _ABOUT if metric in metrics),
             lines,
-            axis=reel.axis,
+            axis=drawn.axis,
             ends=(0.0, 1.0),
             ticks=SHARE_TICKS,
         )
 
 
-def _has_loss(reel: DrawnFilm) -> bool:
-    return not any(np.isnan(each.loss.value) for each in reel.film.frames)
+def _has_loss(drawn: DrawnCheckpoints) -> bool:
+    return not any(np.isnan(each.loss.value) for each in drawn.checkpoints.frames)
 
 
-def _loss(reel: DrawnFilm) -> Drawing:
-    losses = [each.loss for each in reel.film.frames]
+def _loss(drawn: DrawnCheckpoints) -> Drawing:
+    losses = [each.loss for each in drawn.checkpoints.frames]
     value, low, high = (
         np.array([getattr(each, name) for each in losses]) for name in ("value", "low", "high")
     )
     top = float(np.ceil(np.nanmax([value, high])))
     ticks = [(float(tick), f"{tick:g}") for tick in np.linspace(0, top, 5 if top % 2 else 3)]
-    target = reel.film.frames[0].target
+    target = drawn.checkpoints.frames[0].target
     line = Curve(_TARGETS[target], value, low, high, [number(each) for each in value])
     caption = (
         f"{_TARGETS[target].capitalize()} of the whole model on the sentences, nats per token."
     )
-    return curves("loss", caption, [line], axis=reel.axis, ends=(0.0, top), ticks=ticks)
+    return curves("loss", caption, [line], axis=drawn.axis, ends=(0.0, top), ticks=ticks)
 
 
 _ABOUT = {
@@ -431,11 +437,11 @@ _ABOUT = {
 _TARGETS = {"loss": "loss", "masked_loss": "masked loss"}
 
 
-def _lines(reel: DrawnFilm, stack: AttentionStack) -> Iterator[Curve]:
+def _lines(drawn: DrawnCheckpoints, stack: AttentionStack) -> Iterator[Curve]:
     """Yield the lines of one stack."""
     before = "" if stack.name == "self" else f"{stack.name}: "
-    for column in reel.film.columns(stack.name):
-        values = reel.film.values(stack.name, column)[:, [*stack.attention_layers]]
+    for column in drawn.checkpoints.columns(stack.name):
+        values = drawn.checkpoints.values(stack.name, column)[:, [*stack.attention_layers]]
         if column.metric == ids.INDUCTION_SCORE:
             yield _line(f"{before}induction", (values >= MIN_INDUCTION_SCORE).mean((1, 2)))
         elif column.metric == ids.SINK_SHARE:
@@ -447,10 +453,10 @@ def _line(name: str, values: Floats) -> Curve:
     return Curve(name, values, none, none, [percent(float(value)) for value in values])
 
 
-def _facts(reel: DrawnFilm) -> Iterator[tuple[str, str]]:
-    first = reel.film.frames[0].manifest
+def _facts(drawn: DrawnCheckpoints) -> Iterator[tuple[str, str]]:
+    first = drawn.checkpoints.frames[0].manifest
     model = first.model
-    yield "Checkpoints", ", ".join(each.name for each in reel.film.frames)
+    yield "Checkpoints", ", ".join(each.name for each in drawn.checkpoints.frames)
     yield "Model", f"{model.architecture}, {model.parameters:,} parameters ({model.dtype})"
     for stack in first.stacks:
         name = "Heads" if len(first.stacks) == 1 else STACKS[stack.name].capitalize()
@@ -461,7 +467,7 @@ def _facts(reel: DrawnFilm) -> Iterator[tuple[str, str]]:
         "Steps",
         (
             "the last number in each checkpoint's name"
-            if reel.film.named
+            if drawn.checkpoints.named
             else "counted in the order given: the checkpoints' names tell none"
         ),
     )

@@ -1,7 +1,6 @@
-"""The film of a training: checkpoints of one model in order, and when numbers of heads changed.
+"""Checkpoints of one training in order, and when numbers of heads changed.
 
-Studies are read one after the other, and each is reduced to a step of the film before the next is
-read.
+Studies are read one after the other, and each is reduced to a step before the next is read.
 """
 
 import re
@@ -18,28 +17,29 @@ from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.half_rise import HalfRise, best_heads, half_rises, shares
 from headbook.analysis.paired import PairedDifferences
-from headbook.comparison.film_steps import (
+from headbook.comparison.checkpoint_steps import (
     BucketRatios,
-    FilmColumn,
-    FilmStep,
+    CheckpointColumn,
+    CheckpointStep,
     FrameValues,
     check_same_run,
-    film_step,
+    checkpoint_step,
 )
 from headbook.errors import StudyError
 from headbook.report.head_types import Place
 from headbook.schema import AttentionStack
 from headbook.study.study import Study
 from headbook.study.tables import HEAD_COLUMNS, METRIC_COLUMNS, Table
+from headbook.written_site import Site, show_site
 
 STEP_NUMBER = re.compile(r"\d+")  # numbers in the name of a checkpoint; the last is its step
 STEP_COLUMNS = {
     "step": "the last number in the checkpoint's name; else its place in the order given",
     "checkpoint": "its revision, or folder",
 }
-FILM: "Table[Film]" = Table(
-    "film",
-    "The numbers of every head that a film follows, at every step.",
+CURVES: "Table[Checkpoints]" = Table(
+    "curves",
+    "The followed numbers of every head, at every step.",
     STEP_COLUMNS
     | HEAD_COLUMNS
     | METRIC_COLUMNS
@@ -48,10 +48,10 @@ FILM: "Table[Film]" = Table(
         "low": "lower end of the 95 % confidence interval, clustered by sentence",
         "high": "upper end",
     },
-    lambda film: film.film,
+    lambda checkpoints: checkpoints.curves,
     optional=True,
 )
-HALF_RISE: "Table[Film]" = Table(
+HALF_RISE: "Table[Checkpoints]" = Table(
     "half_rise",
     "When the numbers of every head changed: the first step past the middle between the first "
     "and the last value.",
@@ -70,10 +70,10 @@ HALF_RISE: "Table[Film]" = Table(
         "step_high": "upper end",
         "n_clusters": "sentences behind it, or buckets of them",
     },
-    lambda film: film.half_rise,
+    lambda checkpoints: checkpoints.half_rise,
     optional=True,
 )
-TYPES: "Table[Film]" = Table(
+TYPES: "Table[Checkpoints]" = Table(
     "types",
     "The type of every head at every step.",
     STEP_COLUMNS
@@ -82,13 +82,13 @@ TYPES: "Table[Film]" = Table(
         "family": "the first part of its name; empty where its numbers are missing",
         "type": "its whole name",
     },
-    lambda film: film.types,
+    lambda checkpoints: checkpoints.types,
     optional=True,
 )
-FILM_TABLES = (FILM, HALF_RISE, TYPES)
+CHECKPOINT_TABLES = (CURVES, HALF_RISE, TYPES)
 
 
-class FilmedCheckpoint(NamedTuple):
+class NamedStudy(NamedTuple):
     """A checkpoint whose study is yet to be read.
 
     Attributes:
@@ -115,39 +115,68 @@ class BestHead(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Film:
+class Checkpoints:
     """Checkpoints in the order of their steps.
 
     Attributes:
         frames: the checkpoints.
         steps: step of each checkpoint, ascending. *Shape:* ``(step,)``.
         named: whether steps are numbers in the checkpoints' names; otherwise steps are counted.
+        site: the site that was written, or None.
     """
 
-    frames: tuple[FilmStep, ...]
+    frames: tuple[CheckpointStep, ...]
     steps: Ints
     named: bool
+    site: Site | None = None
+
+    def __repr__(self) -> str:
+        """Return lines on the checkpoints."""
+        names = ", ".join(frame.name for frame in self.frames)
+        return f"{self.title}: {names}" + ("" if self.site is None else f"\n{self.site.index}")
+
+    def _repr_html_(self) -> str:
+        """Return the overview of the checkpoints as HTML, for notebooks."""
+        from headbook.notebook.views import checkpoints_html  # noqa: PLC0415
+
+        return checkpoints_html(self)
+
+    def show(self) -> None:
+        """Show the site, as `Site.show` does.
+
+        Raises:
+            ConfigError: no site was written.
+        """
+        show_site(self.site)
+
+    @property
+    def title(self) -> str:
+        """Title of pages: the name of the model, if all checkpoints have it, or the steps."""
+        names = {frame.manifest.model.name for frame in self.frames}
+        if len(names) == 1:
+            return f"Training of {names.pop()}"
+        return f"Training from {self.name(0)} to {self.name(-1)}"
 
     @property
     def stacks(self) -> tuple[AttentionStack, ...]:
         """Stacks of the model."""
         return self.frames[0].manifest.stacks
 
-    def columns(self, stack: str) -> tuple[FilmColumn, ...]:
+    def columns(self, stack: str) -> tuple[CheckpointColumn, ...]:
         """Return the followed metrics that all checkpoints have."""
         first, *others = (frame.stacks[stack].numbers for frame in self.frames)
         return tuple(column for column in first if all(column in other for other in others))
 
-    def numbers(self, stack: str, column: FilmColumn) -> list[FrameValues]:
+    def numbers(self, stack: str, column: CheckpointColumn) -> list[FrameValues]:
         """Return one number of all heads, by step."""
         return [frame.stacks[stack].numbers[column] for frame in self.frames]
 
-    def values(self, stack: str, column: FilmColumn) -> Floats:
+    def values(self, stack: str, column: CheckpointColumn) -> Floats:
         """Return the values of one number of all heads. *Shape:* ``(step, layer, head)``."""
         return np.stack([values.heads.value for values in self.numbers(stack, column)])
 
     @cached_property
-    def half_rises(self) -> Mapping[tuple[str, FilmColumn], HalfRise]:
+    def half_rises(self) -> Mapping[tuple[str, CheckpointColumn], HalfRise]:
         """Half-rises of each head by stack and metric, as indices of steps.
 
         Metrics without sums by bucket are left out.
@@ -167,7 +196,7 @@ class Film:
         """Return the name of a step on pages: ``step 512``, or ``checkpoint 2`` if counted."""
         return f"{'step' if self.named else 'checkpoint'} {self.step(index):,}"
 
-    def best_heads(self, stack: str, column: FilmColumn) -> list[BestHead]:
+    def best_heads(self, stack: str, column: CheckpointColumn) -> list[BestHead]:
         """Return the head with the highest value at each step."""
         numbers = self.numbers(stack, column)
         size = len(self.frames), -1
@@ -190,15 +219,15 @@ class Film:
         return [str(name) for name in names if name]
 
     @property
-    def film(self) -> pd.DataFrame:
-        """Table with a row for each number, head and step; columns as in ``film.csv``."""
+    def curves(self) -> pd.DataFrame:
+        """Table with a row for each number, head and step; columns as in ``curves.csv``."""
         parts = [
-            _film_rows(step, frame, stack, column)
+            _curve_rows(step, frame, stack, column)
             for step, frame in zip(self.steps.tolist(), self.frames, strict=True)
             for stack in self.stacks
             for column in self.columns(stack.name)
         ]
-        return pd.concat(parts, ignore_index=True) if parts else FILM.empty
+        return pd.concat(parts, ignore_index=True) if parts else CURVES.empty
 
     @property
     def half_rise(self) -> pd.DataFrame:
@@ -234,7 +263,9 @@ class Film:
         ]
         return pd.DataFrame(rows, columns=[*TYPES.columns])
 
-    def _half_rise(self, stack: AttentionStack, column: FilmColumn, rise: HalfRise) -> pd.DataFrame:
+    def _half_rise(
+        self, stack: AttentionStack, column: CheckpointColumn, rise: HalfRise
+    ) -> pd.DataFrame:
         layers, change = [*stack.attention_layers], rise.change
         steps = [self._steps(indices) for indices in (rise.step, rise.low, rise.high)]
         arrays = (
@@ -257,7 +288,7 @@ class Film:
         filled = np.nan_to_num(indices).astype(np.int64)
         return np.where(np.isnan(indices), np.nan, self.steps[filled])
 
-    def _sums(self, stack: str, column: FilmColumn) -> Iterator[tuple[Floats, Floats]]:
+    def _sums(self, stack: str, column: CheckpointColumn) -> Iterator[tuple[Floats, Floats]]:
         """Yield sums of all steps over the same buckets, if all steps have them.
 
         *Shape:* ``(step, bucket, layer, head)``.
@@ -271,28 +302,28 @@ class Film:
         yield np.stack([n for n, _ in pairs]), np.stack([d for _, d in pairs])
 
 
-def film(checkpoints: Sequence[FilmedCheckpoint]) -> Film:
-    """Return the film of checkpoints; only one study is in memory at a time.
+def checkpoints_of(studies: Sequence[NamedStudy]) -> Checkpoints:
+    """Return the checkpoints of a training; only one study is in memory at a time.
 
     Args:
-        checkpoints: checkpoints, in the order of training if their names do not give it.
+        studies: studies of checkpoints, in the order of training if their names do not give it.
 
     Raises:
         StudyError: there is only one checkpoint, or the checkpoints are not of one model on the
             same sentences; or a study cannot be read.
     """
-    if len(checkpoints) < 2:
-        raise StudyError(f"film: got {len(checkpoints)} checkpoint, expected two or more")
-    steps = steps_of([checkpoint.name for checkpoint in checkpoints])
-    frames: list[FilmStep] = []
-    for checkpoint in checkpoints:
-        frame = film_step(checkpoint.name, checkpoint.study())
+    if len(studies) < 2:
+        raise StudyError(f"checkpoints: got {len(studies)} checkpoint, expected two or more")
+    steps = steps_of([study.name for study in studies])
+    frames: list[CheckpointStep] = []
+    for study in studies:
+        frame = checkpoint_step(study.name, study.study())
         if frames:
             check_same_run(frames[0], frame)
         frames.append(frame)
-    step_numbers = steps if steps is not None else list(range(len(checkpoints)))
-    order = sorted(range(len(checkpoints)), key=step_numbers.__getitem__)
-    return Film(
+    step_numbers = steps if steps is not None else list(range(len(studies)))
+    order = sorted(range(len(studies)), key=step_numbers.__getitem__)
+    return Checkpoints(
         tuple(frames[index] for index in order),
         np.array([step_numbers[index] for index in order], np.int64),
         steps is not None,
@@ -335,7 +366,9 @@ def _best_head(numbers: FrameValues, cell: int) -> BestHead:
     )
 
 
-def _families(frame: FilmStep, stack: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.str_]]":
+def _families(
+    frame: CheckpointStep, stack: str
+) -> "np.ndarray[tuple[int, ...], np.dtype[np.str_]]":
     types = frame.stacks[stack].types
     return np.array(
         [head_type.family if head_type else "" for head_type in types.values()], np.str_
@@ -351,16 +384,20 @@ def _spread(sums: BucketRatios, keys: Ints) -> tuple[Floats, Floats]:
     return n, d
 
 
-def _film_rows(
-    step: int, frame: FilmStep, stack: AttentionStack, column: FilmColumn
+def _curve_rows(
+    step: int, frame: CheckpointStep, stack: AttentionStack, column: CheckpointColumn
 ) -> pd.DataFrame:
     heads = frame.stacks[stack.name].numbers[column].heads
     layers = [*stack.attention_layers]
     values = {name: getattr(heads, name)[layers].ravel() for name in ("value", "low", "high")}
-    return _table([*FILM.columns], stack, column, {"step": step, "checkpoint": frame.name} | values)
+    return _table(
+        [*CURVES.columns], stack, column, {"step": step, "checkpoint": frame.name} | values
+    )
 
 
-def _layer_changes_rows(stack: AttentionStack, column: FilmColumn, rise: HalfRise) -> pd.DataFrame:
+def _layer_changes_rows(
+    stack: AttentionStack, column: CheckpointColumn, rise: HalfRise
+) -> pd.DataFrame:
     """Return a row for the mean change of each layer, in the columns of ``half_rise.csv``."""
     changes, layers = layer_changes(rise), [*stack.attention_layers]
     keys = {"metric": column.metric, "view": str(column.view), "label": column.label}
@@ -379,7 +416,10 @@ def _layer_changes_rows(stack: AttentionStack, column: FilmColumn, rise: HalfRis
 
 
 def _table(
-    names: Sequence[str], stack: AttentionStack, column: FilmColumn, values: Mapping[str, object]
+    names: Sequence[str],
+    stack: AttentionStack,
+    column: CheckpointColumn,
+    values: Mapping[str, object],
 ) -> pd.DataFrame:
     """Return a table with a row for each head, from columns or values that all rows share."""
     layer, head = np.meshgrid(stack.attention_layers, range(stack.n_heads), indexing="ij")

@@ -1,4 +1,4 @@
-"""A film in a browser: its slider, what is there without scripts, and who cannot see it."""
+"""Checkpoints in a browser: its slider, what is there without scripts, and who cannot see it."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser import Open, cramped, each, sideways, violations
-from films import REVISIONS
+from trained_runs import REVISIONS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 pytest_plugins = ["browser_windows"]
@@ -15,17 +15,20 @@ PAGES = ("index.html", "heads.html", "steps/induction_score.html", "data.html")
 NAMES = [name.replace("step-", "step ") for name in REVISIONS]
 
 
-def opened(open_page: Open, filmed: Path, **options: object) -> Page:
+def opened(open_page: Open, trained_run: Path, **options: object) -> Page:
     """The overview, its slider ready."""
-    page = open_page(filmed / "site" / "index.html", **options)
+    page = open_page(trained_run / "site" / "index.html", **options)
     page.locator("[data-ready]").wait_for()
     return page
 
 
-def test_the_slider_shows_each_step(filmed: Path, open_page: Open) -> None:
-    page = opened(open_page, filmed)
+def test_the_slider_shows_each_step(trained_run: Path, open_page: Open) -> None:
+    page = opened(open_page, trained_run)
     slider, output = page.get_by_role("slider", name="Step"), page.locator("output")
-    sheet, tiles = page.locator("[data-film] .tiles img"), page.locator("[data-film] .tiles td a")
+    sheet, tiles = (
+        page.locator("[data-checkpoints] .tiles img"),
+        page.locator("[data-checkpoints] .tiles td a"),
+    )
     assert output.text_content() == NAMES[-1]
     last = each(tiles, "aria-label")
     slider.press("Home")
@@ -45,15 +48,15 @@ def test_the_slider_shows_each_step(filmed: Path, open_page: Open) -> None:
     assert each(tiles, "aria-label") == last
     for src in seen:
         assert src is not None
-        assert (filmed / "site" / src).is_file()
+        assert (trained_run / "site" / src).is_file()
     page.get_by_role("button", name="Previous").click()
     assert output.text_content() == NAMES[-2]
     page.locator(".frames li").nth(0).click()
     assert output.text_content() == NAMES[0]
 
 
-def test_it_plays_to_the_end_unless_motion_is_unwanted(filmed: Path, open_page: Open) -> None:
-    page = opened(open_page, filmed, alone=True)  # clocks cannot be taken out again
+def test_it_plays_to_the_end_unless_motion_is_unwanted(trained_run: Path, open_page: Open) -> None:
+    page = opened(open_page, trained_run, alone=True)  # clocks cannot be taken out again
     page.clock.install()
     page.get_by_role("button", name="Play").click()
     expect(page.locator("output")).to_have_text(NAMES[0])
@@ -62,21 +65,21 @@ def test_it_plays_to_the_end_unless_motion_is_unwanted(filmed: Path, open_page: 
     page.clock.run_for(10_000)
     expect(page.locator("output")).to_have_text(NAMES[-1])
     expect(page.get_by_role("button", name="Play")).to_be_visible()
-    still = opened(open_page, filmed, reduced_motion="reduce")
+    still = opened(open_page, trained_run, reduced_motion="reduce")
     expect(still.get_by_role("button", name="Play")).to_be_hidden()
     expect(still.get_by_role("button", name="Next")).to_be_visible()
 
 
-def test_without_scripts_all_steps_are_there(filmed: Path, open_page: Open) -> None:
-    page = open_page(filmed / "site" / "index.html", java_script_enabled=False)
+def test_without_scripts_all_steps_are_there(trained_run: Path, open_page: Open) -> None:
+    page = open_page(trained_run / "site" / "index.html", java_script_enabled=False)
     pictures = page.locator(".frames img")
     assert pictures.count() == len(NAMES)
     for place, name in enumerate(NAMES):
         picture = pictures.nth(place)
         expect(picture).to_be_visible()
         assert picture.get_attribute("alt") == f"Mean attention of all heads at {name}"
-    expect(page.locator(".reel")).to_be_hidden()
-    for wall in (".walls", "[data-film]"):
+    expect(page.locator(".drawn")).to_be_hidden()
+    for wall in (".walls", "[data-checkpoints]"):
         tile = page.locator(f"{wall} .tiles td a").first
         assert tile.get_attribute("href") == "heads.html#L00-H00"
     for part in (".claim", ".walls .tiles img", ".changed img"):
@@ -86,16 +89,16 @@ def test_without_scripts_all_steps_are_there(filmed: Path, open_page: Open) -> N
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_fit_and_axe_finds_nothing(
-    filmed: Path, open_page: Open, path: str, theme: str
+    trained_run: Path, open_page: Open, path: str, theme: str
 ) -> None:
-    page = open_page(filmed / "site" / path, color_scheme=theme)
+    page = open_page(trained_run / "site" / path, color_scheme=theme)
     assert not violations(page)
     for width in (360, 390, 800, 1440):
         assert (sideways(page, width), cramped(page)) == (0, []), width
 
 
-def test_a_live_chart_has_every_head(filmed: Path, open_page: Open) -> None:
-    page = open_page(filmed / "site" / "steps" / "induction_score.html")
+def test_a_live_chart_has_every_head(trained_run: Path, open_page: Open) -> None:
+    page = open_page(trained_run / "site" / "steps" / "induction_score.html")
     page.get_by_role("button", name="Interactive").click()
     page.locator(".live svg.marks").wait_for()
     assert page.locator(".live .mark-line path").count() >= 8

@@ -1,14 +1,14 @@
 "use strict";
-/* The atlas of a film: a slider over steps changes the picture of all heads and their types. The
-   page without scripts has all steps as small pictures. */
+/* The atlas of checkpoints: a slider over steps changes the picture of all heads and their
+   types. The page without scripts has all steps as small pictures. */
 (() => {
   const { all, one, load, root, rove } = window.headbook;
-  const PAUSE = 900; /* milliseconds of a step while the film plays */
+  const PAUSE = 900; /* milliseconds of a step while the steps play */
 
   /** @type {(box: HTMLElement) => Promise<void>} */
   const start = async (box) => {
-    const { film = "", src = "" } = box.dataset;
-    const steps = /** @type {FilmStep[]} */ ((await load(src, "film"))[film]);
+    const { checkpoints = "", src = "" } = box.dataset;
+    const steps = /** @type {CheckpointStep[]} */ ((await load(src, "checkpoints"))[checkpoints]);
     const slider = /** @type {HTMLInputElement} */ (one("input", box));
     const sheet = /** @type {HTMLImageElement} */ (one(".tiles img", box));
     const tiles = all(".tiles a", box), frames = all(".frames li", box);
@@ -67,5 +67,5 @@
     show();
   };
 
-  document.addEventListener("DOMContentLoaded", () => all("[data-film]").forEach(start));
+  document.addEventListener("DOMContentLoaded", () => all("[data-checkpoints]").forEach(start));
 })();

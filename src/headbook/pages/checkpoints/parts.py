@@ -1,4 +1,4 @@
-"""Parts that pages of a film share: addresses, values, small lines, and times of changes."""
+"""Parts that pages of checkpoints share: addresses, values, small lines, and times of changes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,11 +8,11 @@ import numpy as np
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.arrays import Floats
 from headbook.charts import Drawing
-from headbook.charts.film import sparkline, step_axis
+from headbook.charts.checkpoints import sparkline, step_axis
 from headbook.charts.layers import CurveAxis
-from headbook.comparison.film import BestHead, Film
-from headbook.comparison.film_claims import HEADS_PAGE, rises
-from headbook.comparison.film_steps import FilmColumn
+from headbook.comparison.checkpoint_claims import HEADS_PAGE, rises
+from headbook.comparison.checkpoint_steps import CheckpointColumn
+from headbook.comparison.checkpoints import BestHead, Checkpoints
 from headbook.metrics import all_metrics
 from headbook.report.head_types import Place
 from headbook.report.roles import estimate
@@ -23,7 +23,7 @@ HEADS = HEADS_PAGE
 MEASURES = "steps/"
 
 
-def measure_page(column: FilmColumn) -> str:
+def measure_page(column: CheckpointColumn) -> str:
     """Address of the page of a headline."""
     return f"{MEASURES}{column.key}.html"
 
@@ -33,12 +33,12 @@ def head_row(head: HeadName) -> str:
     return f"{HEADS}#{head_file(head)}"
 
 
-def value_text(column: FilmColumn, value: float) -> str:
+def value_text(column: CheckpointColumn, value: float) -> str:
     """Return a value in few digits."""
     return number(value, share=is_share(all_metrics()[column.metric]))
 
 
-def estimate_text(column: FilmColumn, value: Estimate) -> str:
+def estimate_text(column: CheckpointColumn, value: Estimate) -> str:
     """Return a value with its interval."""
     return estimate(value, share=is_share(all_metrics()[column.metric]))
 
@@ -64,27 +64,27 @@ NO_TURN = HalfRiseText(None, "–")
 
 
 @dataclass(frozen=True, eq=False)
-class DrawnFilm:
-    """A film as pages ask for it."""
+class DrawnCheckpoints:
+    """The checkpoints of a training as pages ask for them."""
 
-    film: Film
+    checkpoints: Checkpoints
 
     @cached_property
     def axis(self) -> CurveAxis:
         """The axis of steps."""
-        return step_axis(self.film.steps, named=self.film.named)
+        return step_axis(self.checkpoints.steps, named=self.checkpoints.named)
 
     def step(self, place: float) -> str:
         """Return a step as text."""
-        return f"{self.film.step(place):,}"
+        return f"{self.checkpoints.step(place):,}"
 
     def at(self, place: int) -> str:
         """Return a step with its name."""
-        return self.film.name(place)
+        return self.checkpoints.name(place)
 
-    def turn(self, stack: str, column: FilmColumn, place: Place) -> HalfRiseText:
+    def turn(self, stack: str, column: CheckpointColumn, place: Place) -> HalfRiseText:
         """When a number of a head changed."""
-        found = self.film.half_rises.get((stack, column))
+        found = self.checkpoints.half_rises.get((stack, column))
         if found is None or np.isnan(found.step[place]):
             return NO_TURN
         step, low, high = (float(each[place]) for each in (found.step, found.low, found.high))
@@ -93,26 +93,26 @@ class DrawnFilm:
         ends = "" if low == high else f"{self.step(low)}–{self.step(high)}"
         return HalfRiseText(int(step), self.at(int(step)), between, ends)
 
-    def rises(self, stack: str, column: FilmColumn, best: BestHead) -> bool:
+    def rises(self, stack: str, column: CheckpointColumn, best: BestHead) -> bool:
         """Whether a head's number clearly rose: it has a half-rise step, and ends above its start.
 
         The lower end of the last value's interval must lie above the first value and above uniform
         attention.
         """
-        return rises(self.film, stack, column, best)
+        return rises(self.checkpoints, stack, column, best)
 
-    def first(self, stack: str, column: FilmColumn, place: Place) -> float:
+    def first(self, stack: str, column: CheckpointColumn, place: Place) -> float:
         """Return a head's number at the first step, on the held-out half."""
-        return float(self.film.numbers(stack, column)[0].report.value[place])
+        return float(self.checkpoints.numbers(stack, column)[0].report.value[place])
 
-    def last(self, stack: str, column: FilmColumn, place: Place) -> str:
+    def last(self, stack: str, column: CheckpointColumn, place: Place) -> str:
         """Return a head's number at the last step as text."""
-        value = self.film.numbers(stack, column)[-1].heads.value[place]
+        value = self.checkpoints.numbers(stack, column)[-1].heads.value[place]
         return value_text(column, float(value))
 
-    def spark(self, stack: str, column: FilmColumn, place: Place) -> Drawing:
+    def spark(self, stack: str, column: CheckpointColumn, place: Place) -> Drawing:
         """Return a head's number over steps, on the scale of all heads."""
-        values = self.film.values(stack, column)
+        values = self.checkpoints.values(stack, column)
         svg = sparkline(
             values[:, place[0], place[1]],
             self.axis,

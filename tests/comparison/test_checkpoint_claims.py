@@ -8,20 +8,20 @@ import pytest
 
 from chosen_results import Fake, fake_results
 from headbook.analysis.accumulators import Estimate
-from headbook.comparison.claims import SizedClaim
-from headbook.comparison.film import Film, layer_changes
-from headbook.comparison.film_claims import (
-    FILM_RULES,
+from headbook.comparison.checkpoint_claims import (
+    CHECKPOINT_RULES,
     changed_heads,
+    checkpoint_claims,
     clear_of_zero,
-    film_claims,
     head_claim,
     layer_claim,
     share_columns,
     steady_claim,
     unsupported_text,
 )
-from headbook.comparison.film_steps import FILM_METRICS, film_step
+from headbook.comparison.checkpoint_steps import CHECKPOINT_METRICS, checkpoint_step
+from headbook.comparison.checkpoints import Checkpoints, layer_changes
+from headbook.comparison.claims import SizedClaim
 from headbook.pages.parts.page import plain_text
 from headbook.schema import HeadKey, SinkView
 
@@ -38,7 +38,7 @@ def of(
     spread: float = 0.04,
     key: HeadKey = PREVIOUS,
     second: Heads | None = None,
-) -> Film:
+) -> Checkpoints:
     """Return two checkpoints with a number of every head.
 
     Args:
@@ -47,15 +47,15 @@ def of(
     """
     fakes = (Fake(first, 0.05, 0.02), Fake(last, 0.05, spread, second))
     frames = tuple(
-        film_step(name, fake_results({key: fake}, causal=True).study)
+        checkpoint_step(name, fake_results({key: fake}, causal=True).study)
         for name, fake in zip(("step-0", "step-100"), fakes, strict=True)
     )
-    return Film(frames, np.array([0, 100]), named=True)
+    return Checkpoints(frames, np.array([0, 100]), named=True)
 
 
-def sentence(rule: Any, film: Film) -> str:
+def sentence(rule: Any, checkpoints: Checkpoints) -> str:
     """The sentence of a rule's claim; empty without one."""
-    found: Iterator[SizedClaim] = rule(film, film.stacks[0])
+    found: Iterator[SizedClaim] = rule(checkpoints, checkpoints.stacks[0])
     claims = [*found]
     return plain_text(claims[0].claim.sentence) if claims else ""
 
@@ -64,19 +64,19 @@ LOW: Heads = [[0.1, 0.1], [0.1, 0.1]]
 
 
 def test_the_head_that_learnt_a_function_is_named_with_its_step() -> None:
-    film = of(LOW, [[0.1, 0.9], [0.3, 0.1]])
-    assert sentence(head_claim, film) == (
+    checkpoints = of(LOW, [[0.1, 0.9], [0.3, 0.1]])
+    assert sentence(head_claim, checkpoints) == (
         f"L0·H1 changed most; it now attends to the previous token: 90.0{PERCENT}, since step 100."
     )
-    (claim,) = head_claim(film, film.stacks[0])
+    (claim,) = head_claim(checkpoints, checkpoints.stacks[0])
     evidence = plain_text(claim.claim.evidence)
     assert f"10.0{PERCENT} at step 0; change +80.0 points [+" in evidence
     assert f"half of it by step 100; uniform attention: 5.0{PERCENT}" in evidence
 
 
 def test_a_head_that_changed_no_more_than_another_is_not_said_to_have_changed_most() -> None:
-    film = of(LOW, [[0.1, 0.9], [0.9, 0.1]])
-    assert sentence(head_claim, film) == (
+    checkpoints = of(LOW, [[0.1, 0.9], [0.9, 0.1]])
+    assert sentence(head_claim, checkpoints) == (
         f"L0·H1 now attends to the previous token: 90.0{PERCENT}, since step 100."
     )
 
@@ -97,33 +97,33 @@ def test_small_falling_and_uncertain_changes_support_no_claim_on_a_head(
 
 
 def test_the_layer_whose_share_changed_most_is_claimed() -> None:
-    film = of(LOW, [[0.1, 0.2], [0.5, 0.7]])
-    assert sentence(layer_claim, film) == (
+    checkpoints = of(LOW, [[0.1, 0.2], [0.5, 0.7]])
+    assert sentence(layer_claim, checkpoints) == (
         "In layer 1, attention to the previous token rose by 50.0 points, mean over its heads."
     )
-    film = of([[0.5, 0.7], [0.1, 0.1]], LOW)
-    assert "In layer 0" in sentence(layer_claim, film)
-    assert "fell by 50.0 points" in sentence(layer_claim, film)
+    checkpoints = of([[0.5, 0.7], [0.1, 0.1]], LOW)
+    assert "In layer 0" in sentence(layer_claim, checkpoints)
+    assert "fell by 50.0 points" in sentence(layer_claim, checkpoints)
     assert not sentence(layer_claim, of(LOW, [[0.15, 0.1], [0.1, 0.1]]))
     assert not sentence(layer_claim, of(LOW, [[0.1, 0.1], [0.5, 0.5]], 2.0))
 
 
 def test_means_of_layers_are_in_the_table_of_half_rises() -> None:
-    film = of(LOW, [[0.1, 0.2], [0.5, 0.7]])
-    table = film.half_rise
+    checkpoints = of(LOW, [[0.1, 0.2], [0.5, 0.7]])
+    table = checkpoints.half_rise
     heads, layers = (table[table["head"].isna() == missing] for missing in (False, True))
     assert len(layers) == 2
     assert layers["step"].isna().all()
     for name in ("first", "last", "change", "low", "high"):
         means = heads.groupby("layer")[name].mean()
         np.testing.assert_allclose(layers.set_index("layer")[name], means)
-    (rise,) = film.half_rises.values()
+    (rise,) = checkpoints.half_rises.values()
     np.testing.assert_allclose(layer_changes(rise).value, layers["change"])
 
 
 def test_heads_that_kept_their_attention_are_claimed() -> None:
-    film = of(LOW, [[0.12, 0.13], [0.5, 0.7]])
-    assert sentence(steady_claim, film) == (
+    checkpoints = of(LOW, [[0.12, 0.13], [0.5, 0.7]])
+    assert sentence(steady_claim, checkpoints) == (
         "Two heads kept their attention: no followed share changed by more than 3.0 points."
     )
     equal = of(LOW, LOW)
@@ -134,29 +134,29 @@ def test_heads_that_kept_their_attention_are_claimed() -> None:
 
 @pytest.mark.parametrize(("score", "claimed"), [(0.35, True), (0.398, False), (0.6, False)])
 def test_no_induction_head_is_claimed_below_the_convention(score: float, claimed: bool) -> None:
-    film = of(LOW, [[0.25, score], [0.25, 0.25]], 0.05, INDUCTION)
-    text = sentence(steady_claim, film)
+    checkpoints = of(LOW, [[0.25, score], [0.25, 0.25]], 0.05, INDUCTION)
+    text = sentence(steady_claim, checkpoints)
     assert text == (
         f"No head became an induction head: the highest score is 35.0{PERCENT}." if claimed else ""
     )
 
 
 def test_claims_have_few_words_and_one_of_each_kind() -> None:
-    film = of([[0.1, 0.1], [0.1, 0.1]], [[0.12, 0.11], [0.5, 0.9]])
-    claims = film_claims(film)
+    checkpoints = of([[0.1, 0.1], [0.1, 0.1]], [[0.12, 0.11], [0.5, 0.9]])
+    claims = checkpoint_claims(checkpoints)
     assert [claim.kind for claim in claims] == ["head", "layer", "steady"]
-    assert len(FILM_RULES) == 3
+    assert len(CHECKPOINT_RULES) == 3
     for claim in claims:
         assert len(plain_text(claim.sentence).split()) <= MAX_WORDS
-    longest = max((len(each.does.split()) for each in FILM_METRICS), default=0)
+    longest = max((len(each.does.split()) for each in CHECKPOINT_METRICS), default=0)
     others = "L0·H1 changed most; it now : 90.0\u202f%, since step 100."
     assert longest + len(others.replace(" :", "").split()) <= MAX_WORDS + 1
 
 
 def test_nothing_clear_is_said_so() -> None:
-    film = of(LOW, [[0.3, 0.3], [0.3, 0.3]], 3.0)
-    assert not film_claims(film)
-    assert unsupported_text(film) == (
+    checkpoints = of(LOW, [[0.3, 0.3], [0.3, 0.3]], 3.0)
+    assert not checkpoint_claims(checkpoints)
+    assert unsupported_text(checkpoints) == (
         "No head and no layer changed clearly from step 0 to step 100 on these 100 sentences."
     )
 
@@ -169,6 +169,10 @@ def test_intervals_are_widened_for_the_choice_among_several() -> None:
 
 
 def test_heads_with_clear_changes_come_in_order() -> None:
-    film = of(LOW, [[0.1, 0.2], [0.5, 0.7]])
-    assert [each.place for each in changed_heads(film, film.stacks[0])] == [(1, 1), (1, 0), (0, 1)]
-    assert {each.label for each in share_columns(film, "self")} == {"previous"}
+    checkpoints = of(LOW, [[0.1, 0.2], [0.5, 0.7]])
+    assert [each.place for each in changed_heads(checkpoints, checkpoints.stacks[0])] == [
+        (1, 1),
+        (1, 0),
+        (0, 1),
+    ]
+    assert {each.label for each in share_columns(checkpoints, "self")} == {"previous"}

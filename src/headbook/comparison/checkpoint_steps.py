@@ -1,4 +1,4 @@
-"""The part of each checkpoint's study that a film keeps, and the metrics that a film follows."""
+"""Reduction of checkpoints' studies to steps, and the metrics that are followed over steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,8 +26,8 @@ from headbook.study.study import Study
 MIN_INDUCTION_SCORE = 0.4  # least score of an induction head, by convention
 
 
-class FilmMetric(NamedTuple):
-    """A metric of every head that a film follows.
+class CheckpointMetric(NamedTuple):
+    """A metric of every head that is followed over steps.
 
     Attributes:
         metric, label: id and label as in files.
@@ -46,56 +46,56 @@ class FilmMetric(NamedTuple):
         return "-".join(filter(None, (self.metric, self.label.replace(":", "-"))))
 
 
-# Dependency relations whose accuracy a film follows: frequent ones in most languages.
-FILM_RELATIONS = ("det", "amod", "case", "nsubj", "obj")
-FILM_METRICS = (
-    FilmMetric(
+# Dependency relations whose accuracy is followed: frequent ones in most languages.
+CHECKPOINT_RELATIONS = ("det", "amod", "case", "nsubj", "obj")
+CHECKPOINT_METRICS = (
+    CheckpointMetric(
         ids.INDUCTION_SCORE, "", "Induction score", "continues repeated sequences (induction)"
     ),
-    FilmMetric(
+    CheckpointMetric(
         ids.ATTENTION_TO, "previous", "Attention to the previous token",
         "attends to the previous token",
     ),
-    FilmMetric(
+    CheckpointMetric(
         ids.DUPLICATE_SCORE, "", "Duplicate-token score",
         "attends to a token's earlier occurrence (duplicates)",
     ),
-    FilmMetric(ids.SINK_SHARE, "", "Attention to {sink}", "attends to {sink}"),
-    FilmMetric(
+    CheckpointMetric(ids.SINK_SHARE, "", "Attention to {sink}", "attends to {sink}"),
+    CheckpointMetric(
         ids.ATTENTION_TO, "next", "Attention to the next token", "attends to the next token"
     ),
-    FilmMetric(
+    CheckpointMetric(
         ids.ATTENTION_TO, "self", "Attention to the token itself", "attends to the token itself"
     ),
-    FilmMetric(
+    CheckpointMetric(
         ids.ATTENTION_TO, "same_token", "Attention to other occurrences of the token",
         "attends to other occurrences of the token",
     ),
-    FilmMetric(
+    CheckpointMetric(
         ids.ATTENTION_TO, "punctuation", "Attention to punctuation", "attends to punctuation"
     ),
-    FilmMetric(
+    CheckpointMetric(
         ids.RARE_WORD_FOCUS, "", "Attention to the rarest word", "attends to the rarest word"
     ),
     *(
-        FilmMetric(
+        CheckpointMetric(
             ids.RELATION_ACCURACY, f"{name}:to_head",
             f"Relation accuracy, {relation_words(f'{name}:to_head')}",
             f"attends {relation_words(f'{name}:to_head')}",
         )
-        for name in FILM_RELATIONS
+        for name in CHECKPOINT_RELATIONS
     ),
-    FilmMetric(ids.RELATIVE_ENTROPY, "", "Normalised entropy", ""),
-    FilmMetric(ids.ATTENTION_DISTANCE, "", "Attention distance", ""),
+    CheckpointMetric(ids.RELATIVE_ENTROPY, "", "Normalised entropy", ""),
+    CheckpointMetric(ids.ATTENTION_DISTANCE, "", "Attention distance", ""),
 )  # fmt: skip
 
 
-class FilmColumn(NamedTuple):
+class CheckpointColumn(NamedTuple):
     """A followed metric of one stack, in the view that pages show.
 
     Attributes:
         metric, view, label: key of the metric.
-        name, does: texts of `FilmMetric`, with the tokens of the stack's sink.
+        name, does: texts of `CheckpointMetric`, with the tokens of the stack's sink.
         key: name in files and addresses.
     """
 
@@ -107,10 +107,10 @@ class FilmColumn(NamedTuple):
     key: str
 
 
-def film_metrics(results: StackResults) -> tuple[FilmColumn, ...]:
+def checkpoint_metrics(results: StackResults) -> tuple[CheckpointColumn, ...]:
     """Return the followed metrics for which a stack has enough observations."""
     columns = []
-    for followed in FILM_METRICS:
+    for followed in CHECKPOINT_METRICS:
         metric = results.by_id.get(followed.metric)
         if metric is None:
             continue
@@ -122,7 +122,7 @@ def film_metrics(results: StackResults) -> tuple[FilmColumn, ...]:
                 text.format(sink=sink_words(results)) for text in (followed.name, followed.does)
             )
             columns.append(
-                FilmColumn(followed.metric, view, followed.label, name, does, followed.key)
+                CheckpointColumn(followed.metric, view, followed.label, name, does, followed.key)
             )
     return tuple(columns)
 
@@ -180,14 +180,14 @@ class StackFrame:
     """
 
     stack: AttentionStack
-    numbers: Mapping[FilmColumn, FrameValues]
+    numbers: Mapping[CheckpointColumn, FrameValues]
     types: Mapping[Place, HeadType | None]
     maps: NDArray[np.float16]
 
 
 @dataclass(frozen=True, eq=False)
-class FilmStep:
-    """One checkpoint of a film.
+class CheckpointStep:
+    """One checkpoint of a training.
 
     Attributes:
         name: name of the checkpoint: a revision, or a folder.
@@ -206,10 +206,10 @@ class FilmStep:
     sentences: Study
 
 
-def film_step(name: str, study: Study) -> FilmStep:
-    """Reduce a study to the numbers that a film keeps."""
+def checkpoint_step(name: str, study: Study) -> CheckpointStep:
+    """Reduce a study to the numbers that are followed over steps."""
     target, loss = _loss(study)
-    return FilmStep(
+    return CheckpointStep(
         name,
         study.manifest,
         {stack: _stack_frame(results) for stack, results in stack_results(study).items()},
@@ -219,7 +219,7 @@ def film_step(name: str, study: Study) -> FilmStep:
     )
 
 
-def check_same_run(first: FilmStep, other: FilmStep) -> None:
+def check_same_run(first: CheckpointStep, other: CheckpointStep) -> None:
     """Check that two steps are of one model's checkpoints on the same sentences.
 
     Raises:
@@ -255,7 +255,7 @@ def _stack_frame(results: StackResults) -> StackFrame:
     sums = results.study.corpus_sums.heads[results.stack.name].positions
     return StackFrame(
         results.stack,
-        {column: _frame_values(results, column) for column in film_metrics(results)},
+        {column: _frame_values(results, column) for column in checkpoint_metrics(results)},
         {place: _without_offsets(head_type) for place, head_type in head_types(results).items()},
         sums.mean.astype(np.float16),
     )
@@ -266,7 +266,7 @@ def _without_offsets(head_type: HeadType | None) -> HeadType | None:
     return head_type and replace(head_type, shares=replace(head_type.shares, offsets={}))
 
 
-def _frame_values(results: StackResults, column: FilmColumn) -> FrameValues:
+def _frame_values(results: StackResults, column: CheckpointColumn) -> FrameValues:
     key = column.metric, column.view, column.label
     metric = results.by_id[column.metric]
     return FrameValues(

@@ -1,0 +1,1 @@
+"""The overview of checkpoints, and what all of its pages share."""

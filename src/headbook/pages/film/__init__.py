@@ -1,1 +1,0 @@
-"""The overview of a film, and what all of its pages share."""
