@@ -33,19 +33,45 @@ def check_address_space() -> None:
     Raises:
         ResourceError: the subprocess failed; the message says how to raise the limit.
     """
-    if sys.platform == "win32":
+    limit = _address_space()
+    if limit is None:
         return
-    import resource  # noqa: PLC0415 - not everywhere
-
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit == resource.RLIM_INFINITY:
-        return
-    drawing = subprocess.run([sys.executable, "-c", CHART_SCRIPT], check=False, capture_output=True)  # noqa: S603
+    command = [sys.executable, "-P", "-c", CHART_SCRIPT]  # -P: no module of the current folder
+    drawing = subprocess.run(command, check=False, capture_output=True)  # noqa: S603
     if drawing.returncode:
         raise ResourceError(
             f"ulimit -v: got a limit of {limit // 10**6:,} MB of address space, under which no "
             "chart can be drawn: drawing reserves addresses; expected ulimit -v unlimited"
         )
+
+
+@contextmanager
+def libraries_loaded() -> Iterator[None]:
+    """Tell a limit of address space, under which libraries cannot be loaded, from other errors.
+
+    Raises:
+        ResourceError: a library could not be loaded, and there is such a limit.
+    """
+    try:
+        yield
+    except (OSError, ImportError) as error:
+        limit = _address_space()
+        if limit is None:
+            raise
+        raise ResourceError(
+            f"ulimit -v: got a limit of {limit // 10**6:,} MB of address space, under which the "
+            "libraries that run models cannot be loaded; expected ulimit -v unlimited"
+        ) from error
+
+
+def _address_space() -> int | None:
+    """Return the limit of address space of this process in bytes, or None without one."""
+    if sys.platform == "win32":
+        return None
+    import resource  # noqa: PLC0415 - not everywhere
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from headbook.errors import ConfigError, HeadbookError
 
 COLUMNS = [
     "heads", "replacement", "target", "value", "low", "high", "full",
-    "n_sentences", "n_observations",
+    "interaction", "interaction_low", "interaction_high", "n_sentences", "n_observations",
 ]  # fmt: skip
 pytestmark = pytest.mark.usefixtures("of_any_number")
 
@@ -46,7 +46,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_row_for_each_set_and_target(gpt2: str, texts: Path) -> None:
     heads: Any = ["L0-H1", (1, 3), ["L0-H1", "self-L1-H3"]]
-    frame = headbook.ablate(gpt2, texts, heads, "zero", dtype="float64")
+    frame = headbook.ablate(texts, gpt2, heads=heads, replacement="zero", dtype="float64")
     assert [*frame] == COLUMNS
     assert [*frame["heads"]] == 2 * ["self-L0-H1", "self-L1-H3", "self-L0-H1 self-L1-H3"]
     assert [*frame["target"]] == 3 * ["loss"] + 3 * ["kl"]
@@ -65,8 +65,10 @@ def test_another_tokenizer_reads_the_texts(
     gpt2: str, folder: Callable[[str], Path], texts: Path
 ) -> None:
     """Pieces of words in place of bytes: other tokens are scored."""
-    own = headbook.ablate(gpt2, texts, ["L0-H1"], "zero")
-    other = headbook.ablate(gpt2, texts, ["L0-H1"], "zero", tokenizer=str(folder("opt")))
+    own = headbook.ablate(texts, gpt2, heads=["L0-H1"], replacement="zero")
+    other = headbook.ablate(
+        texts, gpt2, heads=["L0-H1"], replacement="zero", tokenizer=str(folder("opt"))
+    )
     assert set(own["n_observations"]) != set(other["n_observations"])
 
 
@@ -75,7 +77,7 @@ def test_fewer_sentences_are_those_of_the_smallest_hashes(gpt2: str, texts: Path
     turned = texts.with_name("turned.txt")
     turned.write_text("\n".join(reversed(texts.read_text().splitlines())) + "\n")
     one, other = (
-        headbook.ablate(gpt2, file, ["L1-H0"], sentences=4, dtype="float64")
+        headbook.ablate(file, gpt2, heads=["L1-H0"], sentences=4, dtype="float64")
         for file in (texts, turned)
     )
     assert set(one["n_sentences"]) == {4}
@@ -97,7 +99,7 @@ def test_other_kinds_of_models(
 ) -> None:
     pairs = family in {"bart", "t5"}
     file = treebank.write_pairs(texts.with_name("pairs.jsonl")) if pairs else texts
-    frame = headbook.ablate(str(folder(family)), file, [head])
+    frame = headbook.ablate(file, str(folder(family)), heads=[head])
     assert [*frame["target"]] == [target, "kl"]
     assert (frame["value"].abs() > 0).all()
 
@@ -111,7 +113,7 @@ def test_other_kinds_of_models(
             r"heads: got 'L9-H1', expected heads up to self-L1-H3, counted from 0",
         ),
         (["nonsense"], "mean", "heads: got 'nonsense'"),
-        ([(0, 4)], "mean", r"heads: got '\(0, 4\)'"),
+        ([(0, 4)], "mean", r"heads: got \(0, 4\)"),
         (["L0-H0"], "nothing", "replacement: got 'nothing', expected one of mean, zero,"),
     ],
 )
@@ -119,6 +121,6 @@ def test_what_does_not_fit_is_one_line(
     heads: Any, replacement: str, message: str, gpt2: str, texts: Path
 ) -> None:
     with pytest.raises(ConfigError, match=message) as error:
-        headbook.ablate(gpt2, texts, heads, replacement)
+        headbook.ablate(texts, gpt2, heads=heads, replacement=replacement)
     assert isinstance(error.value, HeadbookError)
     assert "\n" not in str(error.value)

@@ -234,15 +234,17 @@ def test_effects_equal_plain_hooks_sentence_by_sentence(
         whole, _ = naive.run(number, {})
         logs = scipy.special.log_softmax(whole, -1)
         loss = sum(-logs[i, t] for i, t in true[number].items())
-        assert effects.full[loss_name][row] == pytest.approx(loss, abs=SMALL)
+        assert effects.full[loss_name][row] == pytest.approx(loss, rel=SMALL, abs=SMALL)
         for column, heads in enumerate(sets):
             r = {head: naive.instead(head, number, replacement) for head in heads}
             changed, _ = naive.run(number, r)
             other = scipy.special.log_softmax(changed, -1)
             lost = sum(logs[i, t] - other[i, t] for i, t in true[number].items())
             kl = sum(float((np.exp(logs[i]) * (logs[i] - other[i])).sum()) for i in true[number])
-            assert effects.changes[loss_name][row, column] == pytest.approx(lost, abs=SMALL)
-            assert effects.changes[kl_name][row, column] == pytest.approx(kl, abs=SMALL)
+            assert effects.changes[loss_name][row, column] == pytest.approx(
+                lost, rel=SMALL, abs=SMALL
+            )
+            assert effects.changes[kl_name][row, column] == pytest.approx(kl, rel=SMALL, abs=SMALL)
     assert np.abs(effects.changes[loss_name]).max() > 1e-3
 
 
@@ -280,7 +282,7 @@ def test_resampled_heads_borrow_from_sentences_of_similar_length(
             other = scipy.special.log_softmax(naive.run(number, {head: z[donor][places]})[0], -1)
             lost.append(sum(logs[i, t] - other[i, t] for i, t in true[number].items()))
         loss = it.ablator.functions.targets[0]
-        assert effects.changes[loss][row, 0] == pytest.approx(np.mean(lost), abs=SMALL)
+        assert effects.changes[loss][row, 0] == pytest.approx(np.mean(lost), rel=SMALL, abs=SMALL)
 
 
 def test_donors_are_different_sentences_at_least_as_long_if_there_are_any() -> None:

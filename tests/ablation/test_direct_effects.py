@@ -154,7 +154,7 @@ def test_self_repair_is_what_the_rest_makes_up_for(case: Callable[..., Case]) ->
     assert repair["value"] == pytest.approx(expected)
     assert total["n_sentences"] == direct["n_sentences"] == len(TEXTS)
     value = lost_logit(it, ablation, head)
-    assert total["value"] == pytest.approx(value, abs=SMALL)
+    assert total["value"] == pytest.approx(value, rel=SMALL, abs=SMALL)
 
 
 def test_self_repair_on_the_tokens_for_which_a_head_says_most(case: Callable[..., Case]) -> None:

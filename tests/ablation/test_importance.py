@@ -124,8 +124,8 @@ def _assert_missed(ablation: AblationResults, head: HeadName, lost: Lost) -> Non
     for missed in found:
         change, sentence, position, before = naive[missed.rank - 1]
         assert missed.tokens == len(naive)
-        assert missed.change == pytest.approx(change, abs=SMALL)
-        assert missed.before == pytest.approx(before, abs=SMALL)
+        assert missed.change == pytest.approx(change, rel=SMALL, abs=SMALL)
+        assert missed.before == pytest.approx(before, rel=SMALL, abs=SMALL)
         assert (missed.sentence, missed.position) == (sentence, position)
 
 
@@ -144,13 +144,13 @@ def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> Non
     for head, replacement in ((heads[2], Replacement.MEAN), (heads[-1], zero)):
         for target, value in lost([head], replacement, EVERY).items():
             series = only(exact, **head._asdict(), replacement=replacement, target=target)
-            assert series["value"] == pytest.approx(value, abs=SMALL)
+            assert series["value"] == pytest.approx(value, rel=SMALL, abs=SMALL)
             assert (series["method"], series["n_sentences"]) == ("exact", len(TEXTS))
     for target, value in lost(group.heads, zero, EVERY).items():
         series = only(groups, group="some", target=target)
         alone = sum(lost([head], zero, EVERY)[target] for head in group.heads)
-        assert series["value"] == pytest.approx(value, abs=SMALL)
-        assert series["sum_of_single_effects"] == pytest.approx(alone, abs=SMALL)
+        assert series["value"] == pytest.approx(value, rel=SMALL, abs=SMALL)
+        assert series["sum_of_single_effects"] == pytest.approx(alone, rel=SMALL, abs=SMALL)
         assert series["heads"] == len(group.heads)
     _assert_missed(ablation, heads[2], lost)
     # Pairs and orders: chosen on one half of the sentences, reported on the other.
@@ -162,13 +162,13 @@ def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> Non
         apart = sum(lost([head], Replacement.MEAN, REPORTED)[target] for head in two)
         pair = ablation.sets[position]
         series = only(groups, stack=pair.stack, group=pair.name, target=target)
-        assert series["value"] == pytest.approx(together[target] - apart, abs=SMALL)
-        assert series["sum_of_single_effects"] == pytest.approx(apart, abs=SMALL)
+        assert series["value"] == pytest.approx(together[target] - apart, rel=SMALL, abs=SMALL)
+        assert series["sum_of_single_effects"] == pytest.approx(apart, rel=SMALL, abs=SMALL)
     _, least = some_set(ablation, HeadSetKind.ORDER, name="ablation_effect", number=len(heads) // 2)
     assert sorted(least) == sorted(sorted(heads, key=lambda h: first[h])[: len(heads) // 2])
     for target, value in lost(least, Replacement.MEAN, REPORTED).items():
         series = only(pruned, order="ablation_effect", share=0.5, target=target)
-        assert series["value"] == pytest.approx(value, abs=SMALL)
+        assert series["value"] == pytest.approx(value, rel=SMALL, abs=SMALL)
 
 
 def test_orders_begin_with_nothing_and_end_with_all(case: Callable[..., Case]) -> None:

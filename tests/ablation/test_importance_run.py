@@ -14,7 +14,7 @@ from headbook.errors import ConfigError
 from headbook.report.tables import STUDY_TABLES
 from headbook.site.export import write_tables
 from headbook.study.ablation.results import HeadSetKind
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
 from machine import Lines
 
 TABLES = ("importance", "head_groups", "pruning")
@@ -71,7 +71,7 @@ def test_pruning_loses_nothing_until_the_copying_head_goes(full: Study) -> None:
     table = full.pruning
     steps = table[(table["order"] == "ablation_effect") & (table["target"] == "loss")]
     assert [*steps["share"]] == [0, 0.5, 1]
-    assert steps["value"].iloc[1] == pytest.approx(0, abs=1e-6)
+    assert steps["value"].iloc[1] == pytest.approx(0, abs=1e-5)
     assert steps["value"].iloc[2] > 1
     worst = table[(table["order"] == "reversed") & (table["target"] == "loss")]
     assert worst["value"].iloc[1] > 1
@@ -82,7 +82,7 @@ def test_groups_are_types_and_layers(full: Study) -> None:
     assert {"layer 0", "previous-token"} <= {*table["group"]}
     one = table[(table["group"] == "previous-token") & (table["target"] == "loss")]
     assert {*one["replacement"]} == {"mean", "without_sink", "zero"}
-    np.testing.assert_allclose(one["sum_of_single_effects"], one["value"], atol=1e-6)
+    np.testing.assert_allclose(one["sum_of_single_effects"], one["value"], rtol=1e-5, atol=1e-5)
     assert (one["random_low"] <= one["value"]).all()
     ablation = full.corpus_sums.ablation
     assert ablation is not None
@@ -100,7 +100,7 @@ def test_the_fast_level_replaces_layers_and_compares_with_what_rounding_does(
     copies = study.importance.query(
         f"metric == 'ablation_effect' and target == 'kl' and head == {hand_model.COPIES}"
     )
-    assert layer["value"] == pytest.approx(float(copies["value"].iloc[0]), abs=1e-5)
+    assert layer["value"] == pytest.approx(float(copies["value"].iloc[0]), rel=1e-5, abs=1e-5)
     assert (study.importance.query("verdict != ''")["margin"] == 0.7).all()
     # Weights of this model are 0, 1, 30 and 0.6, of which bfloat16 has all but the last.
     assert {*ablation.rounding} == {"loss", "kl", "logit"}
@@ -152,7 +152,7 @@ def test_studies_add_up(collected: Callable[..., Study], path: Path) -> None:
     lines = (path / "texts.txt").read_text().splitlines()
     for name, some in (("one.txt", lines[:28]), ("other.txt", lines[28:])):
         (path / name).write_text("\n".join(some) + "\n")
-    both = collected("one.txt") + collected("other.txt")
+    both = merge([collected("one.txt"), collected("other.txt")])
     top = both.importance["label"] == "top_2_percent"
     assert (both.importance[~top]["n_sentences"] == 56).all()
     assert (both.importance[top]["n_sentences"] < 56).all()
@@ -180,9 +180,9 @@ def test_other_models_have_it_or_say_why_not(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"importance": "some"}, "--importance: got 'some', expected one of off, fast, full"),
-        ({"importance_sentences": 1}, "--importance-sentences: got 1, expected 2 to 2000"),
-        ({"margin": 0.0}, "--margin: got 0.0, expected a number above 0"),
+        ({"importance": "some"}, "importance: got 'some', expected one of off, fast, full"),
+        ({"importance_sentences": 1}, "importance_sentences: got 1, expected 2 to 2000"),
+        ({"margin": 0.0}, "margin: got 0.0, expected a number above 0"),
     ],
 )
 def test_wrong_options_are_one_line(

@@ -14,7 +14,7 @@ from headbook.report.tables import STUDY_TABLES
 from headbook.site.export import write_tables
 from headbook.study.ablation.effect_tests import rounding_change
 from headbook.study.ablation.tasks import rests_on, success
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
 
 FEW: dict[str, Any] = {
     "annotator": "none", "language": "none", "sentence_pages": "2", "metrics": "type_shares",
@@ -103,7 +103,7 @@ def test_a_study_with_a_task_comes_back_and_adds_up(
         pd.testing.assert_frame_equal(getattr(one, name), getattr(again, name))
     assert write_tables(STUDY_TABLES.values(), again, tmp_path) == []
     assert len(pd.read_csv(tmp_path / "task_facets.csv")) == len(one.task_facets) > 0
-    both = again + other
+    both = merge([again, other])
     task = both.corpus_sums.tasks["label"]
     assert success(task).n_sentences == 120
     assert sum(counts.sum() for counts in task.truth.values()) == 120

@@ -91,7 +91,7 @@ class Naive(NamedTuple):
             assert len(found) == len(self.rows)
             for row in self.rows:
                 expected = number(row, None) - number(row, place)
-                assert found[self.key(*texts(row))] == pytest.approx(expected, abs=SMALL)
+                assert found[self.key(*texts(row))] == pytest.approx(expected, rel=SMALL, abs=SMALL)
 
 
 def pair_rows() -> list[dict[str, str]]:
@@ -186,7 +186,7 @@ def test_labels_of_texts_have_their_cross_entropy_and_accuracy(
     it.agrees("label", cross_entropy, lambda row: [row["text"]])
     it.agrees("accuracy", right, lambda row: [row["text"]])
     total = sum(cross_entropy(row, None) for row in it.rows)
-    assert it.task.unablated["label"].sum() == pytest.approx(-total, abs=SMALL)
+    assert it.task.unablated["label"].sum() == pytest.approx(-total, rel=SMALL, abs=SMALL)
     assert it.task.unablated["accuracy"].sum() == sum(right(row, None) for row in it.rows)
     counts = {name: it.task.truth[name].sum() for name in LABELS}
     assert counts == {name: sum(row["label"] == name for row in it.rows) for name in LABELS}
@@ -255,13 +255,13 @@ def test_preferences_are_differences_of_summed_log_probabilities(
         assert len(found) == len(pairs)
         for row in pairs:
             expected = preference(it, row, None) - preference(it, row, place)
-            assert found[it.key(*members(it, row))] == pytest.approx(expected, abs=SMALL)
+            assert found[it.key(*members(it, row))] == pytest.approx(expected, rel=SMALL, abs=SMALL)
     unablated = dict(
         zip(map(int, it.task.content_hash), it.task.unablated["preference"], strict=True)
     )
     for row in pairs:
         assert unablated[it.key(*members(it, row))] == pytest.approx(
-            preference(it, row, None), abs=SMALL
+            preference(it, row, None), rel=SMALL, abs=SMALL
         )
 
 

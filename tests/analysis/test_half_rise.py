@@ -1,4 +1,4 @@
-"""Films: when numbers change, which cell is best when, and shares of types."""
+"""Checkpoints: when numbers change, which cell is best when, and shares of types."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def naive_half_rise(values: Sequence[float]) -> float:
     return math.nan
 
 
-def film(noise: float = 0.3, seed: int = 0) -> tuple[Floats, Floats]:
+def sums_by_step(noise: float = 0.3, seed: int = 0) -> tuple[Floats, Floats]:
     """Numerators and denominators of the curves. *Shape:* ``(step, cluster, curve)``."""
     rng = np.random.default_rng(seed)
     curves = np.array([*CURVES.values()]).T[:, None]
@@ -57,7 +57,7 @@ def test_unknown_steps_are_passed_over_and_unknown_ends_have_no_half_rise() -> N
 
 
 def test_intervals_are_those_of_drawn_clusters() -> None:
-    n, d = film()
+    n, d = sums_by_step()
     found = half_rises(n, d)
     drawn = multiple_testing.bootstrap_counts(CLUSTERS)
     for curve, name in enumerate(CURVES):
@@ -80,7 +80,7 @@ def test_intervals_are_those_of_drawn_clusters() -> None:
 
 
 def test_what_does_not_change_beyond_noise_has_no_half_rise() -> None:
-    n, d = film()
+    n, d = sums_by_step()
     found = half_rises(n, d)
     assert np.isnan([found.step[3], found.low[3], found.high[3]]).all()
     assert not np.isnan(found.step[:3]).any()
@@ -94,7 +94,7 @@ def test_what_does_not_change_beyond_noise_has_no_half_rise() -> None:
 
 
 def test_blocks_and_the_shape_of_cells_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    n, d = film()
+    n, d = sums_by_step()
     found = half_rises(n, d)
     monkeypatch.setattr(multiple_testing, "MAX_NUMBERS", 1)
     again = half_rises(*(part.reshape(STEPS, CLUSTERS, 2, 2) for part in (n, d)))
@@ -102,8 +102,8 @@ def test_blocks_and_the_shape_of_cells_change_nothing(monkeypatch: pytest.Monkey
         np.testing.assert_array_equal(one.reshape(2, 2), other)
 
 
-def test_a_film_has_two_steps_or_more() -> None:
-    n, d = film()
+def test_a_half_rise_has_two_steps_or_more() -> None:
+    n, d = sums_by_step()
     with pytest.raises(ValueError, match="two steps or more"):
         half_rises(n[:1], d[:1])
     with pytest.raises(ValueError, match="one shape"):

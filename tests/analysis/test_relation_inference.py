@@ -19,7 +19,7 @@ from headbook.report.relation_counts import best_offsets, best_rule
 from headbook.report.relation_tests import relation_tests
 from headbook.report.relations import MIN_RULE_AGREEMENT, rules_of
 from headbook.schema import RELATIONS
-from headbook.study.word_samples import StrongestWords
+from headbook.study.sums.word_samples import StrongestWords
 from naive_ratios import Part, _wilson_end, ratio
 from naive_relations import (
     Annotated,

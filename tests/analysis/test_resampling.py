@@ -7,7 +7,12 @@ from scipy import stats
 
 from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.intervals import share_bounds
-from headbook.analysis.multiple_testing import bootstrap_counts, bootstrap_t
+from headbook.analysis.multiple_testing import (
+    bootstrap_counts,
+    bootstrap_p,
+    bootstrap_p_above,
+    bootstrap_t,
+)
 
 Floats = NDArray[np.float64]
 ANYTHING = (-np.inf, np.inf)
@@ -118,3 +123,22 @@ def test_linearised_intervals_of_many_sentences_agree() -> None:
     np.testing.assert_allclose(
         np.array(bootstrap_t(n, ones, ANYTHING)), np.array(ratios.interval()), rtol=0.003
     )
+
+
+def test_family_wise_p_is_that_of_loops_over_draws() -> None:
+    """The largest of scipy's t of all heads in each draw, of values that were centred before."""
+    values = np.random.default_rng(3).normal((0.05, 0.15, 0.45), (0.2, 0.3, 0.5), (14, 3))
+    centred = values - values.mean(0)
+    one_sided, two_sided = list[float](), list[float]()
+    for counts in bootstrap_counts(len(values)).astype(int):
+        t = np.asarray(stats.ttest_1samp(np.repeat(centred, counts, axis=0), 0).statistic)
+        one_sided.append(max(float(t.max()), 0))
+        two_sided.append(float(abs(t).max()))
+    observed = np.asarray(stats.ttest_1samp(values, 0).statistic)
+    above, apart = (
+        [(1 + sum(largest >= t for largest in drawn)) / (1 + len(drawn)) for t in statistics]
+        for drawn, statistics in ((one_sided, observed), (two_sided, abs(observed)))
+    )
+    assert above[0] > 0.05 > above[2]
+    np.testing.assert_allclose(bootstrap_p_above(values), above)
+    np.testing.assert_allclose(bootstrap_p([(values.sum(0), centred)], len(values)), apart)

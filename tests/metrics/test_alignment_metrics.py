@@ -14,6 +14,7 @@ import pytest
 from scipy.stats import kendalltau
 
 import tiny
+from bare_model import Bare
 from headbook.analysis.accumulators import Estimate
 from headbook.report.alignment import alignment_table, alignments, f1, kendall, on_diagonal
 from headbook.report.results import stack_results
@@ -40,11 +41,20 @@ class Head(NamedTuple):
     chosen: dict[int, int]
 
 
-def each_sentence(study: Study, layer: int, head: int) -> Iterator[Head]:
+def exact_maps(study: Study, model: Path) -> dict[int, Any]:
+    """Weights of cross-attention as the model returns them, by sentence and layer."""
+    bare = Bare.load(model, pairs=True)
+    maps = {}
+    for sentence in study.sentence_data.listed:
+        texts = [sentence.texts[side].text for side in Side]
+        output = bare.run(bare.ids(*texts), output_attentions=True)
+        maps[sentence.index] = [weights[0].numpy() for weights in output.cross_attentions]
+    return maps
+
+
+def each_sentence(study: Study, exact: dict[int, Any], layer: int, head: int) -> Iterator[Head]:
     """What a head looks at most, found by looping over its map."""
-    for (stack, index), maps in study.sentence_data.maps.items():
-        if stack != "cross":
-            continue
+    for index, maps in exact.items():
         sentence = study.sentence_data.sentences[index]
         sources, targets = (
             [i for i, special in enumerate(sentence.texts[side].special) if not special]
@@ -52,7 +62,7 @@ def each_sentence(study: Study, layer: int, head: int) -> Iterator[Head]:
         )
         chosen = {}
         for target in targets:
-            row = {source: int(maps[layer, head, target, source]) for source in sources}
+            row = {source: float(maps[layer][head, target, source]) for source in sources}
             if row and max(row.values()) > 0:
                 chosen[target] = next(s for s in sources if row[s] == max(row.values()))
         if sources and targets:
@@ -108,8 +118,8 @@ def shares(h: Head) -> dict[str, tuple[float, float]] | None:
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def study(request: pytest.FixtureRequest, once: Once) -> Study:
-    """A tiny model on pairs of texts, most of them with gold alignments."""
+def aligned(request: pytest.FixtureRequest, once: Once) -> Path:
+    """A tiny model and its study of pairs of texts, most of them with gold alignments."""
 
     def fill(folder: Path) -> None:
         rows = [
@@ -123,7 +133,17 @@ def study(request: pytest.FixtureRequest, once: Once) -> Study:
         options = {"metrics": metrics, "exemplars": 1, "sentence_pages": "all"}
         make_study(file, model, **options).save(folder / "study")
 
-    return Study.load(once(f"aligned-{request.param}", fill) / "study")
+    return once(f"aligned-{request.param}", fill)
+
+
+@pytest.fixture(scope="module")
+def study(aligned: Path) -> Study:
+    return Study.load(aligned / "study")
+
+
+@pytest.fixture(scope="module")
+def exact(aligned: Path, study: Study) -> dict[int, Any]:
+    return exact_maps(study, aligned / "model")
 
 
 def check(
@@ -135,7 +155,9 @@ def check(
 
 
 @pytest.mark.slow
-def test_every_number_of_a_head_is_that_of_loops_over_tokens(study: Study) -> None:
+def test_every_number_of_a_head_is_that_of_loops_over_tokens(
+    study: Study, exact: dict[int, Any]
+) -> None:
     """For BART, T5 and Marian; correlations against SciPy's."""
     cross = stack_results(study)["cross"]
     found = alignments(cross)
@@ -145,7 +167,7 @@ def test_every_number_of_a_head_is_that_of_loops_over_tokens(study: Study) -> No
     }  # fmt: skip
     for layer in cross.stack.attention_layers:
         for head in range(cross.stack.n_heads):
-            heads = [*each_sentence(study, layer, head)]
+            heads = [*each_sentence(study, exact, layer, head)]
             for name, baseline_run in baseline_runs.items():
                 limits = (-1.0, 1.0) if name == "monotone" else (0.0, 1.0)
                 check(
@@ -158,10 +180,10 @@ def test_every_number_of_a_head_is_that_of_loops_over_tokens(study: Study) -> No
 
 
 @pytest.mark.slow
-def test_even_choice_is_the_mean_over_all_sources(study: Study) -> None:
+def test_even_choice_is_the_mean_over_all_sources(study: Study, exact: dict[int, Any]) -> None:
     found = alignments(stack_results(study)["cross"])
     assert found is not None
-    heads = [*each_sentence(study, 0, 0)]
+    heads = [*each_sentence(study, exact, 0, 0)]
     even: list[float] = []
     near: list[float] = []
     for h in heads:
@@ -228,7 +250,7 @@ def rows_of(folder: Path, kind: str) -> Iterator[list[str]]:
 @pytest.mark.slow
 def test_the_page_has_every_head_with_its_numbers(pair_site: Site) -> None:
     """The most monotone first, those without a correlation last."""
-    cross = stack_results(pair_site.study)["cross"]
+    cross = pair_site.results["cross"]
     found = alignments(cross)
     assert found is not None
     rows = [*rows_of(pair_site.folder, "aligned")][2:]
@@ -253,7 +275,7 @@ def test_the_links_on_the_page_are_the_strongest_sources(pair_site: Site) -> Non
     study = pair_site.study
     first = [*rows_of(pair_site.folder, "aligned")][2]
     layer, head = map(int, re.findall(r"\d+", first[0]))
-    h = next(each_sentence(study, layer, head))
+    h = next(each_sentence(study, exact_maps(study, pair_site.model), layer, head))
     maps = study.sentence_data.maps["cross", h.sentence.index]
     pieces = {side: h.sentence.texts[side].pieces for side in Side}
     displayed = list(rows_of(pair_site.folder, "linked"))[1 : len(h.targets) + 1]

@@ -21,7 +21,7 @@ from headbook.metrics.base import LayerMetric
 from headbook.metrics.geometry import layer_cka
 from headbook.metrics.geometry import maximum_explainable_variance as mev
 from headbook.passes import state_geometry
-from headbook.study.state_geometry import GeometrySums, to_ratio_sums
+from headbook.study.sums.state_geometry import GeometrySums, to_ratio_sums
 from naive_tokens import paths
 
 Floats = NDArray[np.float64]

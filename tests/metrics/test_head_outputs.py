@@ -25,10 +25,10 @@ from headbook.report.findings.states import anchor_layers
 from headbook.report.results import stack_results
 from headbook.report.wording import percent
 from headbook.run.collect import collect
-from headbook.schema import SIMILARITY_LABELS, HeadKey, SinkView
+from headbook.schema import SIMILARITY_LABELS, TOP_PAIR_SHARES, SinkView
 from headbook.study.manifest import MissingPart
-from headbook.study.study import Study
-from headbook.study.token_sums import SHUFFLED_ORDER, TRUE_ORDER, Anchors
+from headbook.study.study import Study, merge
+from headbook.study.sums.token_sums import SHUFFLED_ORDER, TRUE_ORDER, Anchors
 from html_pages import html_of, text_of
 from layers import Marks, views_of
 from naive_head_outputs import Least, Written, least
@@ -387,7 +387,7 @@ def test_two_sentences_decide_nothing_for_a_single_one(study: Callable[[str], St
 def test_a_model_outside_the_hook_has_rows_only_and_says_so(
     tiny_folder: Folder, tmp_path: Path
 ) -> None:
-    of = run(tiny_folder("deberta"), treebank.write_trees(tmp_path / "a.conllu"))
+    of = run(tiny_folder("xlnet"), treebank.write_trees(tmp_path / "a.conllu"), dtype="float32")
     gaps = {gap.key: gap.what for gap in of.manifest.gaps}
     assert gaps[MissingPart.OUTPUTS] == "head outputs (values)"
     found = stack_results(of)["self"]
@@ -400,16 +400,19 @@ def test_a_model_outside_the_hook_has_rows_only_and_says_so(
 
 
 def test_two_studies_add_their_sums(tiny_folder: Folder, tmp_path: Path) -> None:
-    """Thresholds stay those of each part."""
+    """Pairs above a threshold that each part chose by itself are of no study: they are missing."""
     halves = [
         run(tiny_folder("bert"), treebank.write_trees(tmp_path / f"{n}.conllu", trees))
         for n, trees in enumerate((treebank.TREES[:2], treebank.TREES[2:]))
     ]
-    both = (halves[0] + halves[1]).corpus_sums.head_outputs["self"]
+    both = merge([halves[0], halves[1]]).corpus_sums.head_outputs["self"]
     parts = [half.corpus_sums.head_outputs["self"] for half in halves]
-    np.testing.assert_allclose(both.heads.sums, parts[0].heads.sums + parts[1].heads.sums)
-    position = both.columns.index(HeadKey("high_pair_distance", SinkView.RAW, SIMILARITY_LABELS[0]))
-    assert (both.heads.n_observations[..., position] > 0).all()
+    of_share = np.array([column.label in TOP_PAIR_SHARES for column in both.columns])
+    added = parts[0].heads.sums + parts[1].heads.sums
+    np.testing.assert_allclose(both.heads.sums[..., ~of_share], added[..., ~of_share])
+    assert of_share.any()
+    assert added[..., of_share].any()
+    assert not both.heads.sums[..., of_share].any()
 
 
 def test_the_page_shows_the_studys_numbers(packed: Callable[[str], Study]) -> None:

@@ -38,7 +38,7 @@ from headbook.metrics.base import (
 from headbook.metrics.examples import Example
 from headbook.run.collect import collect
 from headbook.schema import UPOS, ModelKind, SinkView
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
 from layers import Marks, example_layer, views_of
 from metric_values import parts, values
 
@@ -242,7 +242,7 @@ def runs(
     }
     return Runs(
         collect(halves, **options),
-        collect(halves[0], **options) + collect(halves[1], **options),
+        merge([collect(halves[0], **options), collect(halves[1], **options)]),
         collect(halves, **options, batch_tokens=1),
     )
 

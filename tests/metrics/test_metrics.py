@@ -269,6 +269,7 @@ def compare(
         counts = {"sentences": "n_sentences", "events": "n_observations"}
         found = rows[counts.get(number, number)].to_numpy(float)
         wanted = np.array([expected[each][index] for each in where], float)
-        # Variances are differences of sums, so that ends of intervals lose half of the digits.
-        within = max(tolerance, 1e-7) if number in {"low", "high"} else tolerance
+        # Variances are differences of sums, so that ends of intervals lose digits: half of those of
+        # float64, and in single precision 1.5e-5 of 1.8 was seen.
+        within = max(10 * tolerance, 1e-7) if number in {"low", "high"} else tolerance
         np.testing.assert_allclose(found, wanted, rtol=within, atol=within, err_msg=number)

@@ -1,16 +1,19 @@
 """Metrics and readers of another package: a folder on the path, as pip would have installed it."""
 
+import re
 import sys
 import tomllib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import invalidate_caches
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from test_new_metric import ROOT, documented
+from transformers import AutoModel, AutoTokenizer
 
 import headbook
 from code_blocks import blocks
@@ -42,7 +45,13 @@ def plain(layer):
     return layer.weights
 
 
+def at_the_end(layer):
+    weights = layer.weights
+    return Ratio(weights[..., -1].sum(-1), weights.sum((2, 3)), layer.frame.n_queries)
+
+
 FAILS, PLAIN = replace(METRIC, measure=fails), replace(METRIC, measure=plain)
+END = replace(METRIC, measure=at_the_end)
 UPSIDE_DOWN = replace(METRIC, bounds=lambda n: (n, 0))
 
 
@@ -127,7 +136,7 @@ def test_a_metric_and_a_reader_of_another_package_serve_like_those_of_headbook(
     install(
         metrics={"far": "METRIC", "cosine": "COSINE", "flow": "FLOW"}, readers={".sub": "subtitles"}
     )
-    file = tmp_path / "film.sub"
+    file = tmp_path / "talk.sub"
     file.write_text(TEXTS)
     names = "attention_distance,far,cosine,flow"
     study = collect(file, model=model, metrics=names, **OPTIONS)
@@ -137,7 +146,7 @@ def test_a_metric_and_a_reader_of_another_package_serve_like_those_of_headbook(
         for name in ("far", "attention_distance")
     )
     assert len(mine)
-    assert mine == pytest.approx(known, abs=1e-6)
+    assert mine == pytest.approx(known, rel=1e-5)
     study.save(tmp_path / "study")
     site = headbook.render(tmp_path / "study", tmp_path / "site").index.parent
     page = html_of(site / "metrics" / "far.html")
@@ -181,10 +190,10 @@ def test_a_study_whose_metric_is_not_installed_says_so(
 def test_the_package_of_the_documents_works(install: Install, model: str, tmp_path: Path) -> None:
     """Its module and its entry points, as ``docs/extending.md`` prints them."""
     text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    project, code, reader = (code for language, code in blocks(text) if language != "text")
+    project, *code = (code for language, code in blocks(text) if language != "text")
     install()
     folder = tmp_path / "packages"
-    (folder / "far_heads.py").write_text(code + reader, encoding="utf-8")
+    (folder / "far_heads.py").write_text("".join(code), encoding="utf-8")
     points = tomllib.loads(project)["project"]["entry-points"]
     assert {*points} == {METRICS, READERS}
     lines = [
@@ -192,13 +201,55 @@ def test_the_package_of_the_documents_works(install: Install, model: str, tmp_pa
         for group in points
     ]
     (folder / "far_heads-1.2.dist-info" / "entry_points.txt").write_text("".join(lines))
-    file = tmp_path / "film.srt"
+    file = tmp_path / "talk.srt"
     file.write_text(TEXTS)
     assert not warned(all_metrics)
-    study = collect(file, model=model, metrics="far_attention", **OPTIONS)
+    study = collect(file, model=model, metrics="far_attention,last_token", **OPTIONS)
     values = study.heads.query("metric == 'far_attention' and view == 'raw'")["value"]
     assert 0 < values.min() < values.max() < 1
+    to_last = study.heads.query("metric == 'last_token'")
+    assert {*to_last["view"]} == {"raw"}
+    texts = TEXTS.split("\n\n")
+    assert to_last["value"].to_numpy() == pytest.approx(share_of_last(model, texts), rel=1e-5)
     assert all_metrics()["far_attention"].summary.startswith("Share of attention to tokens")
+
+
+def share_of_last(folder: str, texts: Sequence[str]) -> Any:
+    """Attention of words to the last token over all of theirs, of each head, text by text."""
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    network: Any = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    lengths: set[int] = set()
+    above, below = torch.zeros(()), torch.zeros(())
+    for text in texts:
+        ids = tokenizer(text.strip(), return_tensors="pt")
+        lengths.add(ids["input_ids"].shape[1])
+        with torch.no_grad():
+            layers = network(**ids, output_attentions=True).attentions
+        rows = torch.cat([*layers])[:, :, 1:-1].double()  # (layer, head, query, key)
+        above = above + rows[..., -1].sum(2)
+        below = below + rows.sum((2, 3))
+    assert len(lengths) == len(texts)  # so that a batch of them is padded
+    return (above / below).flatten().numpy()
+
+
+def test_a_metric_that_reads_padding_ends_the_run(
+    install: Install, model: str, tmp_path: Path
+) -> None:
+    install(metrics={"end": "END"})
+    texts = tmp_path / "texts.txt"
+    texts.write_text(TEXTS)
+    with pytest.raises(HeadbookError, match="metric 'end' of package far-heads") as error:
+        collect(texts, model=model, metrics="end", **OPTIONS)
+    line = str(error.value)
+    numbers = re.search(
+        r"is (\S+) for a text of (\d+) .* (\S+) in a batch with one of (\d+);", line
+    )
+    assert numbers is not None
+    alone, length, in_batch, longest = map(float, numbers.groups())
+    assert alone > in_batch == 0
+    assert length < longest
+    assert "docs/extending.md" in line
+    assert "\n" not in line
 
 
 KINDS = "an object of AttentionMetric, SampledMetric, ContextMetric, TokenMetric, FlowMetric"
@@ -261,10 +312,10 @@ def test_a_metric_that_fails_is_named(
 @pytest.mark.parametrize(
     ("reader", "line"),
     [
-        ("rows", "film.sub:1: the reader of .sub in package far-heads 1.2 failed, TypeError: "
+        ("rows", "talk.sub:1: the reader of .sub in package far-heads 1.2 failed, TypeError: "
          "it yielded a dict, not a Record or BlankLine; expected a file and a reader that go "
          "together"),
-        ("broken", "film.sub:1: the reader of .sub in package far-heads 1.2 failed, KeyError: "
+        ("broken", "talk.sub:1: the reader of .sub in package far-heads 1.2 failed, KeyError: "
          "'text'; expected a file and a reader that go together"),
     ],
 )  # fmt: skip
@@ -272,7 +323,7 @@ def test_a_reader_that_fails_is_named(
     install: Install, tmp_path: Path, reader: str, line: str
 ) -> None:
     install(readers={"sub": reader})
-    file = tmp_path / "film.sub"
+    file = tmp_path / "talk.sub"
     file.write_text(TEXTS)
     with pytest.raises(InputError) as error:
         open_corpus([file])
@@ -290,7 +341,7 @@ def test_readers_of_headbook_win(install: Install, tmp_path: Path) -> None:
     file.write_text(TEXTS)
     with open_corpus([file]) as corpus:
         assert len(corpus) == 2
-    packed = tmp_path / "film.sub.gz"
+    packed = tmp_path / "talk.sub.gz"
     packed.touch()
     with pytest.raises(
         InputError, match=r"a compressed \.sub file; expected the \.sub file itself"

@@ -184,7 +184,7 @@ def _shares(v: Viewed) -> dict[str, Part]:
     parts = {}
     for kind, count in over.items():
         parts[kind] = Part(mass.get(kind, 0.0), count, count)
-        parts[f"{kind}_even"] = Part(even.get(kind, 0.0), count, count)
+        parts[f"even_{kind}"] = Part(even.get(kind, 0.0), count, count)
     parts["left_out"] = Part(len(seeing) - n, len(seeing), len(seeing))
     return parts | _own_sentence(v, rows) | _column(v, rows)
 
@@ -218,7 +218,7 @@ def _own_sentence(v: Viewed, rows: list[Row]) -> dict[str, Part]:
         even += len(mine) / len(row.weights)
         count += max(number) > 0
     return {
-        "own_sentence": Part(own, count, count), "own_sentence_even": Part(even, count, count)
+        "own_sentence": Part(own, count, count), "even_own_sentence": Part(even, count, count)
     }  # fmt: skip
 
 

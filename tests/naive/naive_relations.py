@@ -10,7 +10,7 @@ import numpy as np
 from headbook.analysis.multiple_testing import FLIPS
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.schema import RELATIONS, UPOS
-from headbook.study.word_samples import StrongestWords
+from headbook.study.sums.word_samples import StrongestWords
 from naive import RULES, rule_word
 from naive_ratios import Part
 

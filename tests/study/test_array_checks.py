@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -20,12 +21,15 @@ import grouped_studies
 from headbook.cli.main import main
 from headbook.errors import StudyError
 from headbook.run.collect import collect
+from headbook.schema import AttentionStack, Side
 from headbook.site.archive import anonymise
 from headbook.study.array_checks import check_arrays
 from headbook.study.array_rules import RULES
+from headbook.study.circuits import COMPOSITION, NUMBER_COLUMNS, SENTENCE_COLUMNS, TEXT_COLUMNS
 from headbook.study.manifest import SCHEMA, Manifest
 from headbook.study.storage import TABLE_NAMES, PackedArrays, StoredParts, from_layout
-from headbook.study.study import Study, merge_studies
+from headbook.study.study import Study, merge
+from headbook.study.table_checks import table_faults
 from sealed_studies import edit_arrays, edit_manifest, reseal
 
 # Hashes take all values, and whether there is a limit nobody knows.
@@ -107,11 +111,16 @@ def test_every_array_of_a_study_has_a_rule() -> None:
     assert lacking == []
 
 
-def message_of(arrays: Arrays, stored: Path, name: str, wrong: NDArray[Any]) -> str:
-    """The fault that is found where one array is another one; empty if none is."""
+@cache
+def layout_and_tables(stored: Path) -> tuple[Any, dict[str, pd.DataFrame]]:
     with safe_open(stored / "arrays.safetensors", framework="numpy") as file:
         layout = json.loads(file.metadata()["layout"])
-    tables = {name: pd.read_parquet(stored / f"{name}.parquet") for name in TABLE_NAMES}
+    return layout, {name: pd.read_parquet(stored / f"{name}.parquet") for name in TABLE_NAMES}
+
+
+def message_of(arrays: Arrays, stored: Path, name: str, wrong: NDArray[Any]) -> str:
+    """The fault that is found where one array is another one; empty if none is."""
+    layout, tables = layout_and_tables(stored)
     parts = from_layout(StoredParts, layout, PackedArrays(arrays | {name: wrong}, tables))
     try:
         check_arrays(Manifest.read(stored), parts.sentence_data.sentences, parts)
@@ -181,7 +190,7 @@ def test_sums_are_those_of_the_files_whatever_made_the_study(
 ) -> None:
     anonymise(study).save(tmp_path / "anonymous")
     study.save(tmp_path / "other")
-    merge_studies([stored, tmp_path / "other"]).save(tmp_path / "merged")
+    merge([stored, tmp_path / "other"]).save(tmp_path / "merged")
     for folder in (stored, tmp_path / "anonymous", tmp_path / "merged"):
         sums = json.loads((folder / "manifest.json").read_text())["sha256"]
         own = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in FILES}
@@ -202,6 +211,7 @@ MANIFESTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "layers without end": (stack(n_layers=10**30), "expected less than"),
     "attention in layers that are not there": (stack(attention_layers=[0, 7]), "layers: got"),
     "a stack that is no object": (lambda t: t.update(stacks=[5]), "stacks/0: got 5, expected"),
+    "a stack that no model has": (stack(name="other"), "stacks: got other, expected self or"),
     "no stack": (lambda t: t.update(stacks=[]), "stacks: got none"),
     "a kind of model that is none": (lambda t: t["model"].update(kind="x"), "model/kind: got 'x'"),
     "a title of numbers": (lambda t: t.update(title=5), "title: got 5, expected a text"),
@@ -278,7 +288,7 @@ def test_tables_of_tokens_are_checked(copied: Path) -> None:
     table = pd.read_parquet(file)
     for wrong, message in (
         (table.assign(sentence=10**9), "tokens/sentence: got 1e\\+09"),
-        (table.assign(layer=-1), "tokens/layer: got -1"),
+        (table.assign(layer=-1), "tokens/layer: got -1 in self"),
         (table.assign(stack="other"), "tokens/stack: got other, expected self"),
         (table.drop(columns="value"), "expected the columns of a table of the study"),
         (table.assign(position="one"), "expected numbers"),
@@ -287,3 +297,58 @@ def test_tables_of_tokens_are_checked(copied: Path) -> None:
         reseal(copied)
         with pytest.raises(StudyError, match=message):
             Study.load(copied)
+
+
+def circuits(**columns: Any) -> dict[str, pd.DataFrame]:
+    """Return tables of circuits of one row each, with some columns changed."""
+    head = {"stack": "self", "layer": 1, "head": 2}
+    pair = {"kind": "k", "lower_layer": 0, "lower_head": 1, "value": 0.5, "random": 0.1, "rank": 1}
+    rows: dict[str, dict[str, Any]] = {
+        "numbers": head | {"metric": "copy_rate", "label": "", "value": 0.5},
+        "composition": head | pair,
+        "sentences": {"sentence": 1, "text": "A dog", "starts": [0, 2], "ends": [1, 5]},
+    }
+    names = {"numbers": NUMBER_COLUMNS, "composition": [*COMPOSITION.columns],
+             "sentences": SENTENCE_COLUMNS}  # fmt: skip
+    tables = {}
+    for name, row in rows.items():
+        changed = {key: value for key, value in columns.items() if key in row}
+        empty = {column: "" if column in TEXT_COLUMNS else np.nan for column in names[name]}
+        tables[name] = pd.DataFrame([empty | row | changed])[[*names[name]]]
+    return tables
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("numbers", "stack", "other"), ("numbers", "metric", "copy_rat"), ("numbers", "head", 3),
+        ("numbers", "head", -1), ("numbers", "layer", 2), ("numbers", "layer", 0.5),
+        ("numbers", "label", 5), ("numbers", "value", "much"), ("composition", "head", -1),
+        ("composition", "lower_head", 3), ("composition", "lower_layer", -1),
+        ("sentences", "ends", "15"), ("sentences", "ends", ["1", "5"]),
+        ("sentences", "ends", [1, 6]), ("sentences", "starts", [-1, 2]),
+        ("sentences", "ends", [1]), ("sentences", "starts", [2, 6]), ("sentences", "sentence", 9),
+    ],
+)  # fmt: skip
+def test_tables_of_circuits_are_checked(table: str, column: str, value: Any) -> None:
+    stacks = {"self": AttentionStack("self", 2, (0, 1), 3, 3, 4, False, Side.SOURCE, Side.SOURCE)}
+
+    def faults(**columns: Any) -> dict[str, list[str]]:
+        return {
+            name: [fault[0] for fault in table_faults(
+                frame, stacks, {"copy_rate"}.__contains__, n_sentences=4, n_tokens=16
+            )]
+            for name, frame in circuits(**columns).items()
+        }  # fmt: skip
+
+    assert not any(faults().values())
+    assert faults(**{column: value})[table][:1] in ([column], ["ends"])
+
+
+def test_numbers_of_a_metric_that_nobody_knows_are_refused(stored: Path, arrays: Arrays) -> None:
+    with safe_open(stored / "arrays.safetensors", framework="numpy") as file:
+        layout = file.metadata()["layout"].replace('"sink_share"', '"sink_shape"')
+    tables = {name: pd.read_parquet(stored / f"{name}.parquet") for name in TABLE_NAMES}
+    parts = from_layout(StoredParts, json.loads(layout), PackedArrays(arrays, tables))
+    with pytest.raises(StudyError, match="columns: got sink_shape, expected metrics"):
+        check_arrays(Manifest.read(stored), parts.sentence_data.sentences, parts)

@@ -15,11 +15,11 @@ from headbook.metrics import all_metrics
 from headbook.metrics.base import ContextMetric
 from headbook.run.collect import collect
 from headbook.schema import HeadKey, ResidualPoint, Side, SinkView, TokenKey
-from headbook.study.buckets import HeadBuckets, SentenceSet, TokenBuckets, bucket_of
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import MAX_MAPPED_SENTENCES
 from headbook.study.storage import ARRAYS_FILE, arrays, write_arrays
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
+from headbook.study.sums.buckets import HeadBuckets, SentenceSet, TokenBuckets, bucket_of
 from headbook.text.batch import text_hash
 from sealed_studies import reseal
 
@@ -138,7 +138,7 @@ def bucket(sums: CorpusSums, column: HeadKey, key: int) -> tuple[Floats, Floats]
 def test_parts_add_up_to_the_whole(whole: Study, made: Made, tmp_path: Path) -> None:
     middle = len(ROWS) // 2
     made(0, middle).save(tmp_path / "one")
-    both = Study.load(tmp_path / "one") + made(middle, len(ROWS))
+    both = merge([Study.load(tmp_path / "one"), made(middle, len(ROWS))])
     sums, every = both.corpus_sums, whole.corpus_sums
     for one, another in zip(sums.buckets["self"], every.buckets["self"], strict=True):
         if isinstance(all_metrics()[one.columns[0].metric], ContextMetric):
@@ -171,7 +171,7 @@ def test_a_study_without_sums_of_tokens_leaves_none(made: Made, tmp_path: Path) 
     earlier = Study.load(without_token_buckets(tmp_path / "earlier"))
     assert earlier.corpus_sums.buckets
     assert not earlier.corpus_sums.token_buckets
-    for both in (new + earlier, earlier + new):
+    for both in (merge([new, earlier]), merge([earlier, new])):
         assert not both.corpus_sums.token_buckets
         assert both.manifest.counts["sentences"] == 6
 

@@ -19,7 +19,7 @@ from headbook.metrics import all_metrics
 from headbook.run.collect import collect
 from headbook.study.contrasts import contrast
 from headbook.study.groups import Facets, find_facets
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
 from naive_ratios import Part, ratio
 
 pytestmark = pytest.mark.usefixtures("of_any_number")
@@ -71,7 +71,7 @@ def test_groups_of_a_column_add_to_the_whole_corpus(grouped_study: Study) -> Non
 
 
 def test_two_halves_add_to_the_groups_of_the_whole(grouped_study: Study, gather: Collect) -> None:
-    merged = gather(ROWS[:5]) + gather(ROWS[5:])
+    merged = merge([gather(ROWS[:5]), gather(ROWS[5:])])
     pd.testing.assert_frame_equal(merged.groups, grouped_study.groups, rtol=1e-9)
     assert [
         (g.column, g.value, g.sentences) for g in merged.corpus_sums.heads["self"].groups

@@ -23,7 +23,7 @@ from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.study.manifest import Manifest
 from headbook.study.storage import PackedArrays, arrays, from_layout, to_layout
-from headbook.study.study import Study, merge_studies
+from headbook.study.study import Study, merge
 from machine import small_files
 from treebank import write_trees
 
@@ -202,7 +202,7 @@ def test_fits_are_stored_and_made_again_where_they_are_not(
     assert columns == {"pattern", "variability"}
     pd.testing.assert_frame_equal(loaded.heads, fresh.heads)
     pd.testing.assert_frame_equal(replace(loaded, stored_sampled=None).heads, fresh.heads)
-    both = loaded + loaded
+    both = merge([loaded, loaded])
     assert both.stored_sampled is None
     assert (both.heads["n_sentences"] >= fresh.heads["n_sentences"]).all()
 
@@ -211,7 +211,7 @@ def test_two_halves_add_to_what_both_files_give_at_once(
     first: Study, second: Study, whole: Study
 ) -> None:
     """Numbers differ by rounding alone: sentences were batched differently."""
-    merged = first + second
+    merged = merge([first, second])
     for name in FRAMES:
         pd.testing.assert_frame_equal(
             getattr(merged, name), getattr(whole, name), rtol=1e-4, atol=1e-5
@@ -229,16 +229,16 @@ def test_stored_halves_add_like_fresh_ones(
     first: Study, second: Study, stored: Path, tmp_path: Path
 ) -> None:
     second.save(tmp_path / "second")
-    merged = Study.load(stored) + Study.load(tmp_path / "second")
+    merged = merge([Study.load(stored), Study.load(tmp_path / "second")])
     for name in FRAMES:
-        pd.testing.assert_frame_equal(getattr(merged, name), getattr(first + second, name))
+        pd.testing.assert_frame_equal(getattr(merged, name), getattr(merge([first, second]), name))
 
 
 def test_the_command_merges_stored_parts_in_their_order(
     first: Study, second: Study, stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     second.save(tmp_path / "second")
-    (first + second).save(tmp_path / "wanted")
+    merge([first, second]).save(tmp_path / "wanted")
     out = tmp_path / "merged"
     arguments = [str(stored), str(tmp_path / "second"), "--out", str(out), "--accept-failed-checks"]
     monkeypatch.setattr("sys.argv", ["headbook", "merge", *arguments])
@@ -251,13 +251,13 @@ def test_the_command_merges_stored_parts_in_their_order(
 
 @pytest.mark.parametrize(
     ("others", "message"),
-    [([], "got 1 study, expected"), (["study"], "got this study twice"), (["x"], "manifest")],
+    [([], "got 1, expected"), (["study"], "got this study twice"), (["x"], "manifest")],
 )
 def test_what_cannot_be_merged_is_refused_in_one_line(
     copied: Path, others: list[str], message: str
 ) -> None:
     with pytest.raises(StudyError, match=message) as caught:
-        merge_studies([copied, *(copied.parent / name for name in others)])
+        merge([copied, *(copied.parent / name for name in others)])
     assert "\n" not in str(caught.value)
 
 
@@ -340,7 +340,7 @@ def test_a_full_disk_is_one_line_and_changes_nothing(
 def test_an_old_study_is_replaced_with_force_only(
     first: Study, second: Study, copied: Path
 ) -> None:
-    with pytest.raises(OutputError, match=r"pass --force to replace it$"):
+    with pytest.raises(OutputError, match=r"pass force=True to replace it$"):
         second.save(copied)
     assert Study.load(copied).manifest.inputs == first.manifest.inputs
     second.save(copied, force=True)

@@ -173,11 +173,12 @@ N_DONOR_CANDIDATES = 10  # sentences of most similar length, from which hashes c
 class DonorOutputs:
     """Head outputs of some layers on all sentences, as donors for other sentences.
 
+    A sentence that the model reads in several rows is as many donors, with one hash.
+
     Attributes:
-        content_hash: hashes of the sentences. *Shape:* ``(sentence,)``.
-        length: query tokens of each sentence, by layer. *Shape:* ``(sentence,)``.
-        output: head outputs, by layer. *Shape:* ``(sentence, query, head, width)``, 0 in the
-            padding.
+        content_hash: hashes of the rows. *Shape:* ``(row,)``.
+        length: query tokens of each row, by layer. *Shape:* ``(row,)``.
+        output: head outputs, by layer. *Shape:* ``(row, query, head, width)``, 0 in the padding.
     """
 
     content_hash: NDArray[np.uint64]
@@ -203,7 +204,8 @@ class DonorOutputs:
         Raises:
             ConfigError: all sentences are equal.
         """
-        content_hash = np.concatenate([batch.content_hash for batch in batches])
+        rows = [functions.prepare_batch(batch) for batch in batches]
+        content_hash = np.concatenate([batch.content_hash for batch in rows])
         if len({*content_hash}) < 2:
             raise ConfigError(
                 "replacement: got 'resample' with one sentence, expected two different sentences"
@@ -215,13 +217,11 @@ class DonorOutputs:
                 assert attention.output is not None
                 outputs[place].append(attention.output.detach())
 
-        for batch in batches:
-            run_forward(heads.model, heads.architecture, functions.prepare_batch(batch), add)
+        for batch in rows:
+            run_forward(heads.model, heads.architecture, batch, add)
         sides = {call: heads.architecture.stacks[call.stack].queries for call in places}
         length = {
-            call: np.concatenate(
-                [batch.texts[side].valid.sum(1).cpu().numpy() for batch in batches]
-            )
+            call: np.concatenate([batch.texts[side].valid.sum(1).cpu().numpy() for batch in rows])
             for call, side in sides.items()
         }
         return cls(content_hash, length, {call: _padded(parts) for call, parts in outputs.items()})
@@ -240,7 +240,8 @@ class DonorOutputs:
         Returns:
             *Shape:* ``(sentence, query, head, width)``.
         """
-        donors = np.array([self._donor(place, int(index_array), draw) for index_array in key])
+        keys, row_of_key = np.unique(key, return_inverse=True)
+        donors = np.array([self._donor(place, int(each), draw) for each in keys])[row_of_key]
         last = self.length[place][donors] - 1
         positions = np.minimum(np.arange(queries), last[:, None])
         output = self.output[place]

@@ -1,5 +1,6 @@
 """Sample of sentences on which heads are ablated, in batches."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -68,6 +69,7 @@ def ablation_sample(
     batch: Callable[[Sequence[TokenizedSentence]], Batch],
     *,
     alike: bool,
+    shared_length: float = math.inf,
 ) -> AblationSample:
     """Return the sample of sentences in batches, independent of their order in the input.
 
@@ -76,12 +78,14 @@ def ablation_sample(
         budget: largest number of tokens of a batch.
         batch: makes a batch of sentences.
         alike: whether all sentences of a batch must have the same length.
+        shared_length: tokens of the longest sentence that may share a batch.
     """
     items = sorted(items, key=token_hash)
     reported = [item for item in items if token_hash(item) & 1]
 
     def batches(sentences: Sequence[TokenizedSentence], tokens: int) -> list[Batch]:
-        return [batch(group) for group in batches_by_tokens(sentences, tokens, alike=alike)]
+        groups = batches_by_tokens(sentences, tokens, alike=alike, shared_length=shared_length)
+        return [batch(group) for group in groups]
 
     small, fine = (max(1, budget // parts) for parts in (BACKWARD_MEMORY_FACTOR, ABLATION_SPLITS))
     return AblationSample(

@@ -345,6 +345,14 @@ class Estimates(NamedTuple):
         value, low, high, sentences, events, effective = [array.item(cell) for array in self]
         return Estimate(value, low, high, int(sentences), events, effective)
 
+    def column(self, number: int) -> "Estimates":
+        """Return the estimates of one place of the last axis, which keep no others in memory."""
+        return Estimates(
+            self.value[..., number].copy(), self.low[..., number].copy(),
+            self.high[..., number].copy(), self.sentences[..., number].copy(),
+            self.events[..., number].copy(), self.effective[..., number].copy(),
+        )  # fmt: skip
+
     @property
     def trusted(self) -> Floats:
         """Values of at least `MIN_EFFECTIVE` effective sentences; NaN elsewhere."""
@@ -354,10 +362,10 @@ class Estimates(NamedTuple):
     def of(
         cls,
         ratios: RatioSums,
-        limits: tuple[float, float],
-        rule: IntervalRule = IntervalRule.USUAL,
+        limits: intervals.Limits,
+        rules: ArrayLike = IntervalRule.USUAL,
     ) -> "Estimates":
         """Return values with intervals inside the metric's bounds."""
-        low, high = ratios.interval(limits, rule)
+        low, high = ratios.interval(limits, rules)
         counts = ratios.n_sentences, ratios.n_observations, ratios.n_effective
         return cls(ratios.value, low, high, *counts)

@@ -42,6 +42,8 @@ from headbook.plugins import METRICS, load_plugins, package_of, warn_of
 from headbook.schema import IntervalRule
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from headbook.analysis.arrays import Floats
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "head_metrics",
     "layer_metrics",
     "layer_pair_metrics",
+    "list_metrics",
     "pair_metrics",
     "sampled_metrics",
     "token_metrics",
@@ -80,6 +83,28 @@ def all_metrics() -> dict[str, Metric]:
     order = list(Section)
     ordered = sorted(found.values(), key=lambda each: (order.index(each.section), each.title))
     return {metric.id: metric for metric in ordered}
+
+
+def list_metrics() -> "pd.DataFrame":
+    """Return a table with a row for each metric: its id, name, unit, section, and source.
+
+    ``package`` names the package of a metric that another one adds.
+    """
+    import pandas as pd  # noqa: PLC0415 - slow to import
+
+    columns = ("id", "name", "unit", "section", "source", "package")
+    rows = [
+        (
+            metric.id,
+            metric.title,
+            metric.unit,
+            str(metric.section),
+            metric.reference,
+            metric.package,
+        )
+        for metric in all_metrics().values()
+    ]
+    return pd.DataFrame(rows, columns=columns)
 
 
 # Kinds of metrics whose pages need nothing but the metric; others have charts made for each.

@@ -259,12 +259,15 @@ class SampledMetric(HeadMetric):
             zeros. Heads do not influence each other.
         expected_at: index of the statistic that is filled in before ``finish``: the expected
             attention to linked pairs by parts of speech and distance alone. None without one.
+        compares_sentences: whether ``finish`` needs all sentences at once, so that its ratios for
+            two samples do not add up to those for both.
     """
 
     measure: "Callable[[LayerAttention], torch.Tensor]"
     sentence_statistics: "Callable[[ViewMask], torch.Tensor] | None" = None
     finish: "Callable[[Floats, Floats], FinishedRatios]"
     expected_at: int | None = None
+    compares_sentences: bool = False
     source: Source = Source.SAMPLE
 
 

@@ -6,7 +6,7 @@ or wrong numbers on a page.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from itertools import chain
@@ -18,33 +18,21 @@ from numpy.typing import NDArray
 
 from headbook.errors import StudyError
 from headbook.inputs import NO_HEAD
-from headbook.schema import BaselineRun, Side
+from headbook.metrics import all_metrics
+from headbook.schema import BaselineRun, HeadKey, Side, TokenKey
 from headbook.study.ablation.results import AblationResults, MissedToken
-from headbook.study.array_rules import RULES, STACK_SIZES, Rule, Sizes, field_agreements, sizes_of
-from headbook.study.circuits import (
-    COMPOSITION,
-    EXEMPLAR_TOKENS,
-    NUMBER_COLUMNS,
-    PROMOTED_TOKENS,
-    SENTENCE_COLUMNS,
+from headbook.study.array_rules import (
+    RULES,
+    STACK_SIZES,
+    Rule,
+    Sizes,
+    field_agreements,
+    sizes_of,
 )
+from headbook.study.corpus_sums import PairColumn, SampleColumn
 from headbook.study.manifest import Manifest
-from headbook.study.sentence_data import (
-    NEAREST_COLUMNS,
-    TOKEN_COLUMNS,
-    Exemplar,
-    MappedSentence,
-    StoredSentence,
-)
-
-# Columns of each table of sentence data and of circuits.
-TABLE_COLUMNS = (
-    TOKEN_COLUMNS,
-    NEAREST_COLUMNS,
-    NUMBER_COLUMNS,
-    SENTENCE_COLUMNS,
-    *(tuple(table.columns) for table in (COMPOSITION, PROMOTED_TOKENS, EXEMPLAR_TOKENS)),
-)
+from headbook.study.sentence_data import Exemplar, MappedSentence, StoredSentence
+from headbook.study.table_checks import table_faults
 
 
 def check_arrays(
@@ -77,6 +65,7 @@ class _StudyChecker:
 
     def __init__(self, manifest: Manifest, sentences: Mapping[int, StoredSentence]) -> None:
         self._stacks = {stack.name: stack for stack in manifest.stacks}
+        self._is_metric = {*all_metrics(), *manifest.packages}.__contains__
         self._lengths = {
             index: {side: len(text.pieces) for side, text in sentence.texts.items()}
             for index, sentence in sentences.items()
@@ -135,11 +124,20 @@ class _StudyChecker:
                 self._check_head(head, path)
         kind: Any = type(value)
         rules = RULES.get(kind, {})
+        self._check_metrics(getattr(value, "columns", ()), path)
         for name, hint in _hints(kind).items():
             self.check(getattr(value, name), f"{path}/{name}", sizes, rules.get(name), hint)
         for agrees, expected in field_agreements(value, sizes):
             if not agrees:
                 raise _error(path, "got inconsistent fields", expected)
+
+    def _check_metrics(self, columns: Iterable[Any], path: str) -> None:
+        """Check that numbers are those of metrics; columns of ablation are named otherwise."""
+        for column in columns:
+            is_number = isinstance(column, HeadKey | TokenKey | SampleColumn | PairColumn)
+            if is_number and not self._is_metric(column.metric):
+                expected = "metrics that Headbook or a package has"
+                raise _error(f"{path}/columns", f"got {column.metric}", expected)
 
     def _check_array(
         self, array: NDArray[Any], path: str, sizes: Sizes, rule: Rule, hint: Any
@@ -189,32 +187,12 @@ class _StudyChecker:
             raise _error(path, f"got head {stack} {layer} {head}", "a head of the model")
 
     def _check_table(self, table: pd.DataFrame, path: str) -> None:
-        columns = tuple(table.columns)
-        if columns not in TABLE_COLUMNS:
-            raise _error(
-                path,
-                f"got columns {', '.join(map(str, columns))}",
-                "the columns of a table of the study",
-            )
-        bounds = {
-            "sentence": (1, "sentences"),
-            "layer": (0, "layers"),
-            "lower_layer": (0, "layers"),
-        } | dict.fromkeys(("position", "query", "key"), (0, "limit"))
-        layers = max((stack.n_layers for stack in self._stacks.values()), default=0)
-        for name, (low, highest) in bounds.items():
-            if name not in table or table[name].dropna().empty:
-                continue
-            values = table[name].dropna()
-            if values.dtype.kind not in "iuf":
-                raise _error(f"{path}/{name}", f"got {values.dtype}", "numbers")
-            rule = Rule("", low, highest)
-            sizes = self.bounds | {"layers": layers - 1}
-            self._check_bounds(values.min(), values.max(), f"{path}/{name}", sizes, rule)
-        stacks = table["stack"].unique() if "stack" in table else ()
-        unknown = [str(stack) for stack in stacks if stack not in self._stacks]
-        if unknown:
-            raise _error(f"{path}/stack", f"got {', '.join(unknown)}", " or ".join(self._stacks))
+        faults = table_faults(
+            table, self._stacks, self._is_metric,
+            n_sentences=self.bounds["sentences"], n_tokens=self.bounds["limit"],
+        )  # fmt: skip
+        for column, got, expected in faults:
+            raise _error(f"{path}/{column}".rstrip("/"), f"got {got}", expected)
 
     def _sizes_of_key(self, key: Any, path: str, sizes: Sizes) -> Sizes:
         """Return the sizes that the key of a mapping fixes: a stack, a side, a place."""

@@ -17,7 +17,6 @@ from headbook.attention.surface_rules import NO_SELECTION as NO_WORD
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.schema import SEGMENTATION_RULES as END_RULES
 from headbook.study.ablation.results import AblationResults, MissedToken
-from headbook.study.buckets import MAX_BUCKETS, HeadBuckets, SentenceSet, TokenBuckets
 from headbook.study.corpus_sums import (
     HeadDistances,
     HeadSums,
@@ -28,9 +27,16 @@ from headbook.study.corpus_sums import (
     TokenSums,
 )
 from headbook.study.groups import GroupSums, PairMembers
-from headbook.study.sentence_data import Exemplar, MappedSentence, QueriesAndKeys, SentenceData
-from headbook.study.state_geometry import GeometrySums
-from headbook.study.token_sums import (
+from headbook.study.sentence_data import (
+    NO_KEY,
+    Exemplar,
+    MappedSentence,
+    QueriesAndKeys,
+    SentenceData,
+)
+from headbook.study.sums.buckets import MAX_BUCKETS, HeadBuckets, SentenceSet, TokenBuckets
+from headbook.study.sums.state_geometry import GeometrySums
+from headbook.study.sums.token_sums import (
     ANY_TOKEN,
     MIN_SENTENCES,
     PATH_STATES,
@@ -38,7 +44,7 @@ from headbook.study.token_sums import (
     Anchors,
     TokenTypeSums,
 )
-from headbook.study.word_samples import (
+from headbook.study.sums.word_samples import (
     FLOW_CELLS,
     MAX_SENTENCE_WORDS,
     ClassFlows,
@@ -238,6 +244,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
     },
     SentenceData: {
         "maps": Rule("layer head query key"),
+        "strongest": Rule("layer head query", NO_KEY, "last_key"),
         "norms": Rule("layer head key", 0),
         "ends": Rule(f"layer {len(END_RULES)} query", 0, 1),
         "rollouts": Rule("query query"),

@@ -17,11 +17,11 @@ from headbook.metrics import all_metrics, ids, missing_metric
 from headbook.metrics.base import FinishedRatios, SampledMetric
 from headbook.schema import AttentionStack, HeadKey, SinkView, TokenKey
 from headbook.study.ablation.results import AblationResults
-from headbook.study.buckets import HeadBuckets, Kind, SentenceSet, TokenBuckets, merge_buckets
 from headbook.study.groups import GroupSums, PairMembers, merge_groups
-from headbook.study.state_geometry import GeometrySums
-from headbook.study.token_sums import Affinities, Anchors, TokenTypeSums
-from headbook.study.word_samples import ClassFlows, PairCells, StrongestWords
+from headbook.study.sums.buckets import HeadBuckets, Kind, SentenceSet, TokenBuckets, merge_buckets
+from headbook.study.sums.state_geometry import GeometrySums
+from headbook.study.sums.token_sums import Affinities, Anchors, TokenTypeSums
+from headbook.study.sums.word_samples import ClassFlows, PairCells, StrongestWords
 
 MAX_POSITIONS = 12  # first positions of queries and of keys in `PositionSums`
 MAX_POSITIONS_MANY_HEADS = 8  # positions in stacks of `MANY_HEADS` heads or more, to save memory

@@ -12,6 +12,7 @@ from headbook.analysis.arrays import Ints
 from headbook.config import FACETS
 from headbook.errors import ConfigError
 from headbook.inputs import Sentence
+from headbook.inputs.rows import matching_column
 from headbook.metrics.base import HeadMetric
 from headbook.schema import MAIN_METRICS, AttentionStack, HeadKey
 from headbook.study.manifest import MissingPart, NotAvailable
@@ -72,7 +73,9 @@ def find_facets(
     candidates: tuple[str, ...] = () if requested == NO_COLUMNS else tuple(requested.split(","))
     if requested == AUTO_COLUMNS:
         candidates = FACETS
-    column_values, paired = _read_columns(sentences, candidates)
+    column_values, paired = _read_columns(sentences, {name.casefold() for name in candidates})
+    candidates = tuple(matching_column(name, column_values) or name for name in candidates)
+    member = member and (matching_column(member, column_values) or member)
     if requested not in {AUTO_COLUMNS, NO_COLUMNS}:
         for name in candidates:
             _check_groups(name, column_values)
@@ -103,7 +106,12 @@ def value_of(sentence: Sentence, column: str) -> str:
 def _read_columns(
     sentences: Iterable[Sentence], candidates: Collection[str]
 ) -> tuple[dict[str, _ColumnValues], bool]:
-    """Return the values of all metadata columns, and whether any sentence belongs to a pair."""
+    """Return the values of all metadata columns, and whether any sentence belongs to a pair.
+
+    Args:
+        sentences: all sentences of the input.
+        candidates: names, in lower case, of the columns that may group sentences.
+    """
     column_values: dict[str, _ColumnValues] = {}
     paired = False
     for sentence in sentences:
@@ -114,7 +122,7 @@ def _read_columns(
             value = value_of(sentence, name)
             if value:
                 column.sentences += 1
-                if name in candidates:
+                if name.casefold() in candidates:
                     column.values.add(value)
                 if in_pair and len(column.of_pairs) <= MIN_VALUES:
                     column.of_pairs.add(value)

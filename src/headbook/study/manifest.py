@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from headbook import __version__
-from headbook.author import HeadNote, head_key
+from headbook.author import HeadNote, costly_markdown, head_key
 from headbook.config import Config
 from headbook.errors import StudyError
 from headbook.json_values import read_value
 from headbook.output_folder import MANIFEST
-from headbook.schema import MILLION, AttentionStack, ModelKind, Side
+from headbook.schema import MILLION, STACK_NAMES, AttentionStack, ModelKind, Side
+from headbook.study.input_facts import InputFacts, cut_texts
 
 
 class MissingPart(StrEnum):
@@ -35,6 +36,7 @@ class MissingPart(StrEnum):
     WEIGHTS = "weights"
     """Attention weights that do not follow from queries and keys."""
     GROUPS = "groups"
+    GEOMETRY = "geometry"
 
 
 @dataclass(frozen=True)
@@ -104,14 +106,6 @@ class Rounding:
     changed: int
     largest: int
 
-    def __add__(self, other: "Rounding") -> "Rounding":
-        return replace(
-            self,
-            states=self.states + other.states,
-            changed=self.changed + other.changed,
-            largest=max(self.largest, other.largest),
-        )
-
 
 @dataclass(frozen=True)
 class UnmeasuredSentences:
@@ -126,25 +120,6 @@ class UnmeasuredSentences:
     sentences: tuple[str, ...]
     why: str
     baseline: str = ""
-
-
-@dataclass(frozen=True)
-class InputFacts:
-    """An input file or dataset, with its hash and its numbers of sentences.
-
-    Attributes:
-        name: name of the file or dataset.
-        sha256: hash of a file's bytes, or of a dataset's rows; empty if nothing was read.
-        sentences: number of sentences that were used.
-        blank: number of blank lines.
-        left: number of sentences that ``--limit`` or ``--sample`` left out; None if not known.
-    """
-
-    name: str
-    sha256: str
-    sentences: int
-    blank: int
-    left: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -226,6 +201,9 @@ class Manifest:
         packages: package and version of metrics, by id, and readers, by suffix, of other packages.
         head_notes: the author's names of heads and notes on them, by `headbook.author.head_key`.
         page_notes, sections: the author's notes on other pages, by address, and pages, in Markdown.
+        parts: number of studies that were merged into this one; 1 for one that was collected.
+        repeated: number of texts that stand in several of these parts.
+        pooled: numbers that each part made in its own way and that were averaged, in words.
     """
 
     schema: int
@@ -250,6 +228,9 @@ class Manifest:
     head_notes: Mapping[str, HeadNote] = field(default_factory=dict)
     page_notes: Mapping[str, str] = field(default_factory=dict)
     sections: tuple[str, ...] = ()
+    parts: int = 1
+    repeated: int = 0
+    pooled: tuple[str, ...] = ()
 
     @property
     def words(self) -> dict[str, Any]:
@@ -299,6 +280,11 @@ class Manifest:
             f"{f' (other errors: {len(errors) - 1:,})' if len(errors) > 1 else ''}"
             for baseline_run, errors in errors_by_baseline.items()
         )
+
+    @property
+    def cut(self) -> tuple[str, ...]:
+        """Messages on texts that were longer than the longest sequence, one for each side."""
+        return tuple(cut_texts(self.counts, self.model.limit))
 
     def learned_share(self, stack: AttentionStack) -> float:
         """Return the share of a stack's attention on the learned sink of the softmax."""
@@ -431,14 +417,24 @@ def _impossible_values(manifest: Manifest) -> Iterator[tuple[str, str]]:
     for name in ("sample_sentences", "vocabulary_precision"):
         if name not in manifest.options:
             yield f"options/{name}: got nothing", "its value"
+    yield from _impossible_notes(manifest)
     kinds = get_type_hints(Config)
     for name, value in manifest.options.items():
         if name in kinds:
             read_value(kinds[name], value, f"options/{name}")
 
 
+def _impossible_notes(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    notes = [manifest.notes, *manifest.page_notes.values(), *manifest.sections]
+    notes += [note.text for note in manifest.head_notes.values()]
+    for costly in filter(None, map(costly_markdown, notes)):
+        yield f"notes: got {costly}", "Markdown that is converted within seconds"
+
+
 def _impossible_stack_values(stack: AttentionStack) -> Iterator[tuple[str, str]]:
     place = f"stacks/{stack.name}"
+    if stack.name not in STACK_NAMES:
+        yield f"stacks: got {stack.name}", " or ".join(STACK_NAMES)
     lower_bounds = {"n_layers": 1, "n_heads": 1, "n_key_heads": 0, "head_width": 0}  # 0: not known
     for name, low in lower_bounds.items():
         if getattr(stack, name) < low:

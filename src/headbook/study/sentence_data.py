@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Ints
+from headbook.errors import ConfigError
 from headbook.schema import AttentionStack, HeadName, Side
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
@@ -69,6 +70,7 @@ def complete_layers(
     }
 
 
+NO_KEY = -1  # where no key has any weight
 UINT8_STEPS = 255  # steps between 0 and 1 in which attention weights are stored
 # Columns of the tables of single sentences: place of a state, then its numbers.
 STATE_COLUMNS = ("sentence", "position", "token", "stack", "layer", "state")
@@ -220,6 +222,32 @@ class Exemplar:
     written: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((2, 0, 0), np.uint8))
 
 
+class AttentionWeights(NamedTuple):
+    """Attention of one head, or of all heads of a layer, in a sentence.
+
+    Attributes:
+        weights: weights in the steps of 1/255 in which a study stores them. *Shape:* ``(query,
+            key)``, or ``(head, query, key)`` for all heads of a layer.
+        queries: tokens of the queries.
+        keys: tokens of the keys.
+    """
+
+    weights: "NDArray[np.float32]"
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+MAP_STEPS = 255  # of the weights of stored maps
+MAX_NAMED_SENTENCES = 8  # indices that the message on an unknown sentence names
+
+
+def some_sentences(indices: Sequence[int]) -> str:
+    """Return the first indices of sentences with stored maps, and how to store more."""
+    some = ", ".join(map(str, indices[:MAX_NAMED_SENTENCES])) or "none: the study has no maps"
+    more = ", …" if len(indices) > MAX_NAMED_SENTENCES else ""
+    return f"{some}{more}; sentence_pages= of collect stores more"
+
+
 @dataclass(frozen=True)
 class SentenceData:
     """Data of single sentences for pages.
@@ -228,6 +256,9 @@ class SentenceData:
         sentences: sentences with a page, by index.
         maps: attention of listed sentences in the raw view, by stack and index, in steps of 1/255.
             *Shape:* ``(layer, head, query, key)``.
+        strongest: ordinary key with the largest weight of each query of listed sentences, by stack
+            and index, for cross-attention only; `NO_KEY` if all their weights are 0. *Shape:*
+            ``(layer, head, query)``.
         exemplars: exemplars of all heads.
         tokens: a row for each number of a token; columns `TOKEN_COLUMNS`.
         nearest: a row for each nearest vocabulary token of a state; columns `NEAREST_COLUMNS`.
@@ -242,6 +273,7 @@ class SentenceData:
 
     sentences: Mapping[int, StoredSentence] = field(default_factory=dict)
     maps: Mapping[tuple[str, int], NDArray[np.uint8]] = field(default_factory=dict)
+    strongest: Mapping[tuple[str, int], NDArray[np.int32]] = field(default_factory=dict)
     exemplars: tuple[Exemplar, ...] = ()
     tokens: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*TOKEN_COLUMNS]))
     nearest: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*NEAREST_COLUMNS]))
@@ -249,6 +281,33 @@ class SentenceData:
     ends: Mapping[tuple[str, int], NDArray[np.uint8]] = field(default_factory=dict)
     rollouts: Mapping[tuple[str, int, str], NDArray[np.uint8]] = field(default_factory=dict)
     queries_and_keys: Mapping[LayerKey, QueriesAndKeys] = field(default_factory=dict)
+
+    def attention(
+        self, index: int, stack: AttentionStack, layer: int, head: int | None
+    ) -> AttentionWeights:
+        """Return the stored attention of a head, or of all heads of a layer, in a listed sentence.
+
+        Raises:
+            ConfigError: the sentence has no stored maps, or the stack no such layer or head.
+        """
+        maps = self.maps.get((stack.name, index))
+        if maps is None:
+            known = sorted(place for name, place in self.maps if name == stack.name)
+            raise ConfigError(
+                f"study.attention: got sentence {index!r}, expected one whose maps are stored, "
+                f"counted from 0: {some_sentences(known)}"
+            )
+        heads = range(stack.n_heads)
+        if layer not in stack.attention_layers or (head is not None and head not in heads):
+            at = f"layer {layer!r}" + ("" if head is None else f", head {head!r}")
+            layers = ", ".join(map(str, stack.attention_layers))
+            raise ConfigError(
+                f"study.attention: got {at}, expected one of the layers {layers} and a head from 0 "
+                f"to {stack.n_heads - 1}"
+            )
+        texts = self.sentences[index].texts
+        weights = maps[layer if head is None else (layer, head)] / np.float32(MAP_STEPS)
+        return AttentionWeights(weights, texts[stack.queries].pieces, texts[stack.keys].pieces)
 
     @property
     def listed(self) -> list[StoredSentence]:

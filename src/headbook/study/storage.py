@@ -24,6 +24,7 @@ from safetensors import SafetensorError, safe_open
 from headbook.errors import StudyError
 from headbook.output_folder import MANIFEST
 from headbook.resources import sha256
+from headbook.safe_files import is_endless
 from headbook.schema import BaselineRun
 from headbook.study.array_checks import check_arrays
 from headbook.study.circuits import CircuitResults
@@ -250,6 +251,8 @@ def load_study(folder: Path) -> tuple[Manifest, StoredParts]:
     try:
         manifest, sums = read_sealed(folder)
         for name in STUDY_FILES:
+            if is_endless(folder / name):
+                raise StudyError(f"{folder / name}: no file; expected the files of a study, whole")
             if sha256(folder / name) != sums.get(name):
                 raise changed(folder / name)
         with safe_open(folder / ARRAYS_FILE, framework="numpy") as file:

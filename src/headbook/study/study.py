@@ -1,19 +1,19 @@
 """A study: manifest, sums and sentence data as one value that is saved, loaded and merged."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 import numpy as np
 import pandas as pd
 
-from headbook.errors import StudyError
+from headbook.errors import ConfigError, StudyError
 from headbook.output_folder import OutputKind, replace_folder
+from headbook.python_options import names_arguments
 from headbook.schema import BaselineRun, HeadName
-from headbook.study import ablation_tables, storage, tables, token_tables
+from headbook.study import ablation_tables, merging, storage, tables, token_tables
 from headbook.study.circuits import COMPOSITION, EXEMPLAR_TOKENS, PROMOTED_TOKENS, CircuitResults
 from headbook.study.compatibility import check_compatible
 from headbook.study.contrasts import PairDifferences, pair_differences
@@ -25,23 +25,64 @@ from headbook.study.corpus_sums import (
     join_columns,
 )
 from headbook.study.exemplars import choose_exemplars
-from headbook.study.manifest import Check, Manifest, NotAvailable, Rounding
-from headbook.study.sentence_data import Exemplar, MapSample, SentenceData
+from headbook.study.input_facts import some_names
+from headbook.study.manifest import Manifest
+from headbook.study.sentence_data import AttentionWeights, Exemplar, MapSample, SentenceData
 
 if TYPE_CHECKING:
     from headbook.notebook.views import NotebookView
 
-MERGED_CIRCUITS = NotAvailable(
-    "what heads read and write", "",
-    "this study was merged, and tokens and exemplars are chosen on the sentences of one study; "
-    "collect all sentences in one study",
+
+PUBLIC = (
+    "head", "sentence", "plot", "figures", "attention", "heads", "layers", "controls", "compared",
+    "tests", "pairs", "groups", "minimal_pairs", "top_tokens", "class_flows", "importance",
+    "effect_tokens", "head_groups", "pruning", "task_facets", "composition", "promoted_tokens",
+    "exemplar_tokens", "words", "types", "tokens", "nearest", "geometry", "save", "load",
+    "manifest",
 )  # fmt: skip
-MAX_NAMED_INPUTS = 3  # inputs that `Study.__repr__` names
+
+
+class StudyTable:
+    """Table as an attribute of a study, computed at its first use.
+
+    Args:
+        table: the table.
+    """
+
+    def __init__(self, table: "tables.Table[Study]") -> None:
+        self._table = table
+        self.__doc__ = f"Table ``{table.name}``: {table.description}"
+
+    @overload
+    def __get__(self, study: None, owner: "type[Study]") -> Self: ...
+    @overload
+    def __get__(self, study: "Study", owner: "type[Study]") -> pd.DataFrame: ...
+    def __get__(self, study: "Study | None", owner: "type[Study]") -> Self | pd.DataFrame:
+        if study is None:
+            return self
+        table = self._table.build(study)
+        vars(study)[self._name] = table  # where the next use finds it
+        return table
+
+    def __set_name__(self, owner: "type[Study]", name: str) -> None:
+        """Remember the name of the attribute."""
+        self._name = name
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
     """All numbers of a model's attention and states on a corpus.
+
+    | what one wants | names |
+    |---|---|
+    | displays, in notebooks and terminals | `head`, `sentence`, `plot`, `figures` |
+    | weights of one sentence | `attention` |
+    | tables of heads | `heads`, `layers`, `controls`, `compared`, `tests`, `pairs`, `groups`,
+      `minimal_pairs`, `top_tokens`, `class_flows` |
+    | tables of ablations | `importance`, `effect_tokens`, `head_groups`, `pruning`, `task_facets` |
+    | tables of circuits | `composition`, `promoted_tokens`, `exemplar_tokens` |
+    | tables of tokens and states | `words`, `types`, `tokens`, `nearest`, `geometry` |
+    | files | `save`, `load`, `manifest` |
 
     Attributes:
         manifest: record of how the study was made.
@@ -51,8 +92,7 @@ class Study:
         stored_sampled: sampled metrics by stack, as read from a file; None before a study is saved
             and in merged studies.
         map_sample: attention maps by which models are compared.
-        circuits: what heads read and write; empty in merged studies, since tokens are chosen on the
-            sentences of one study.
+        circuits: what heads read and write; empty in merged studies (`headbook.study.merging`).
     """
 
     manifest: Manifest
@@ -63,22 +103,59 @@ class Study:
     map_sample: MapSample = field(default_factory=MapSample)
     circuits: CircuitResults = field(default_factory=CircuitResults)
 
+    heads = StudyTable(tables.HEADS)
+    layers = StudyTable(tables.LAYERS)
+    controls = StudyTable(tables.CONTROLS)
+    compared = StudyTable(tables.COMPARED)
+    pairs = StudyTable(tables.PAIRS)
+    groups = StudyTable(tables.GROUPS)
+    minimal_pairs = StudyTable(tables.MINIMAL_PAIRS)
+    top_tokens = StudyTable(token_tables.TOP_TOKENS)
+    class_flows = StudyTable(token_tables.CLASS_FLOWS)
+    importance = StudyTable(ablation_tables.HEAD_IMPORTANCE)
+    effect_tokens = StudyTable(ablation_tables.EFFECT_TOKENS)
+    head_groups = StudyTable(ablation_tables.HEAD_GROUPS)
+    pruning = StudyTable(ablation_tables.PRUNING)
+    task_facets = StudyTable(ablation_tables.TASK_FACETS)
+    composition = StudyTable(COMPOSITION)
+    promoted_tokens = StudyTable(PROMOTED_TOKENS)
+    exemplar_tokens = StudyTable(EXEMPLAR_TOKENS)
+    words = StudyTable(token_tables.WORDS)
+    types = StudyTable(token_tables.TYPES)
+    tokens = StudyTable(token_tables.TOKENS)
+    nearest = StudyTable(token_tables.NEAREST)
+    geometry = StudyTable(token_tables.GEOMETRY)
+
     def __repr__(self) -> str:
-        """Return three lines: the model and its heads, the sentences, and the date and versions."""
+        """Return lines on the model, the sentences, the making, cut texts, and merged parts."""
         manifest = self.manifest
         heads = ", ".join(
             f"{stack.name} {len(stack.attention_layers)} × {stack.n_heads} heads"
             for stack in manifest.stacks
         )
-        inputs = ", ".join(file.name for file in manifest.inputs[:MAX_NAMED_INPUTS])
-        n_more = len(manifest.inputs) - MAX_NAMED_INPUTS
+        merged = [f"merged of {manifest.parts:,} studies", *merging.merge_report(manifest)]
         return (
             f"Study of {manifest.model.name} ({manifest.model.kind}): {heads}\n"
-            f"{manifest.counts['sentences']:,} sentences of {inputs}"
-            f"{f' and {n_more:,} more' if n_more > 0 else ''}\n"
+            f"{manifest.counts['sentences']:,} sentences of {some_names(manifest.inputs)}\n"
             f"collected {manifest.created or 'on an unknown date'} by Headbook "
             f"{manifest.headbook}, {manifest.model.dtype} on {manifest.model.device}"
+            + "".join(f"\n{text}" for text in manifest.cut)
+            + ("".join(f"\n{line}" for line in merged) if manifest.parts > 1 else "")
         )
+
+    def __dir__(self) -> list[str]:
+        """Return the public names, those of the class's table."""
+        return sorted(PUBLIC)
+
+    def __add__(self, other: object) -> NoReturn:
+        """Refuse addition, which would not say that some of a merged study is missing.
+
+        Raises:
+            StudyError: always; the message names `merge`.
+        """
+        raise StudyError("study: got +, expected headbook.merge([a, b])")
+
+    __radd__ = __add__
 
     def _repr_html_(self) -> str:
         """Return the overview as HTML, for notebooks: summary, claims, and the wall of heads."""
@@ -86,10 +163,15 @@ class Study:
 
         return study_html(self)
 
-    def head(self, layer: int, head: int, stack: str | None = None) -> "NotebookView":
-        """Return the card of a head, both counted from 0: mean map, role, exemplars, and effect.
+    @names_arguments
+    def head(
+        self, layer: int | str, head: int | None = None, stack: str | None = None
+    ) -> "NotebookView":
+        """Return the card of a head: mean map, role, exemplars, and effect.
 
         Args:
+            layer: layer, counted from 0; or the name of a head, such as ``L2-H8``.
+            head: head, counted from 0.
             stack: kind of attention: ``encoder``, ``decoder`` or ``cross``; the first by default.
 
         Raises:
@@ -99,6 +181,7 @@ class Study:
 
         return head_view(self, layer, head, stack)
 
+    @names_arguments
     def sentence(self, index: int) -> "NotebookView":
         """Return the maps of all heads in a sentence; sentence 1 of the site has index 0.
 
@@ -109,11 +192,47 @@ class Study:
 
         return sentence_view(self, index)
 
-    def plot(self, name: str, stack: str | None = None, *, label: str = "", view: str = "") -> Any:
+    def attention(
+        self, sentence: int, layer: int, head: int | None = None, stack: str | None = None
+    ) -> AttentionWeights:
+        """Return weights with the tokens of their queries and keys, as an array.
+
+        ```python
+        weights, queries, keys = study.attention(0, layer=1, head=2)
+        ```
+
+        Args:
+            sentence: index of a sentence with a page; sentence 1 of the site has index 0.
+            layer: layer, counted from 0.
+            head: head, counted from 0; all heads of the layer by default.
+            stack: kind of attention; the first by default.
+
+        Raises:
+            ConfigError: the sentence has no stored maps, or there is no such stack, layer or head.
+        """
+        names = [each.name for each in self.manifest.stacks]
+        if stack is not None and stack not in names:
+            raise ConfigError(
+                f"study.attention: got stack {stack!r}, expected {' or '.join(names)}"
+            )
+        chosen = self.manifest.stacks[0 if stack is None else names.index(stack)]
+        return self.sentence_data.attention(sentence, chosen, layer, head)
+
+    @property
+    def figures(self) -> list[str]:
+        """Names that `plot` takes: ids of metrics, and names of figures of the site."""
+        from headbook.notebook.views import figure_names  # noqa: PLC0415
+
+        return figure_names(self)
+
+    @names_arguments
+    def plot(
+        self, name: str = "", stack: str | None = None, *, label: str = "", view: str = ""
+    ) -> Any:
         """Return a chart of the site: an Altair chart, or a `NotebookView` if Altair has no such.
 
         Args:
-            name: id of a metric, or name of a figure as `headbook.write_figures` returns it.
+            name: id of a metric, or name of a figure as `figures` lists it.
             stack: kind of attention; the first that has numbers by default.
             label, view: label and view of a head metric, as in tables; the site's by default.
 
@@ -137,21 +256,6 @@ class Study:
         )
 
     @cached_property
-    def heads(self) -> pd.DataFrame:
-        """Table ``heads``: a row for each head, metric, view and label."""
-        return tables.HEADS.build(self)
-
-    @cached_property
-    def layers(self) -> pd.DataFrame:
-        """Table ``layers``: a row for each layer, metric, view and label."""
-        return tables.LAYERS.build(self)
-
-    @cached_property
-    def words(self) -> pd.DataFrame:
-        """Table ``words``: a row for each token metric, layer, state and class of words."""
-        return token_tables.WORDS.build(self)
-
-    @cached_property
     def tests(self) -> pd.DataFrame:
         """Table ``tests``: a row for each claim of pages, with baseline, difference and p.
 
@@ -161,26 +265,6 @@ class Study:
         if "tests" not in tables.TABLES_OF_REPORT:
             raise StudyError("study.tests: import headbook.report.tables, or use headbook.Study")
         return tables.TABLES_OF_REPORT["tests"].build(self)
-
-    @cached_property
-    def controls(self) -> pd.DataFrame:
-        """Table ``controls``: a row for each layer and head metric under uniform attention."""
-        return tables.CONTROLS.build(self)
-
-    @cached_property
-    def compared(self) -> pd.DataFrame:
-        """Table ``compared``: a row for each number of each head of each baseline."""
-        return tables.COMPARED.build(self)
-
-    @cached_property
-    def pairs(self) -> pd.DataFrame:
-        """Table ``pairs``: a row for each number of every two heads."""
-        return tables.PAIRS.build(self)
-
-    @cached_property
-    def groups(self) -> pd.DataFrame:
-        """Table ``groups``: a row for each number of each head and group of sentences."""
-        return tables.GROUPS.build(self)
 
     @cached_property
     def pair_differences(self) -> dict[str, PairDifferences]:
@@ -195,81 +279,6 @@ class Study:
             )
         return {stack: found for stack, found in differences.items() if found is not None}
 
-    @cached_property
-    def minimal_pairs(self) -> pd.DataFrame:
-        """Table ``minimal_pairs``: a row for each number of each head within minimal pairs."""
-        return tables.MINIMAL_PAIRS.build(self)
-
-    @cached_property
-    def geometry(self) -> pd.DataFrame:
-        """Table ``geometry``: a row for each number of the states of a layer."""
-        return token_tables.GEOMETRY.build(self)
-
-    @cached_property
-    def types(self) -> pd.DataFrame:
-        """Table ``types``: a row for each token type, layer and state."""
-        return token_tables.TYPES.build(self)
-
-    @cached_property
-    def top_tokens(self) -> pd.DataFrame:
-        """Table ``top_tokens``: a row for each token, or pair of tokens, that a head favours."""
-        return token_tables.TOP_TOKENS.build(self)
-
-    @cached_property
-    def class_flows(self) -> pd.DataFrame:
-        """Table ``class_flows``: a row for each head and pair of classes of words."""
-        return token_tables.CLASS_FLOWS.build(self)
-
-    @cached_property
-    def importance(self) -> pd.DataFrame:
-        """Table ``importance``: a row for each effect or estimate of ablating a head."""
-        return ablation_tables.HEAD_IMPORTANCE.build(self)
-
-    @cached_property
-    def head_groups(self) -> pd.DataFrame:
-        """Table ``head_groups``: a row for each ablated group or pair of heads."""
-        return ablation_tables.HEAD_GROUPS.build(self)
-
-    @cached_property
-    def pruning(self) -> pd.DataFrame:
-        """Table ``pruning``: a row for each share of heads ablated in an order."""
-        return ablation_tables.PRUNING.build(self)
-
-    @cached_property
-    def effect_tokens(self) -> pd.DataFrame:
-        """Table ``effect_tokens``: a row for each token that ablating a head changes most."""
-        return ablation_tables.EFFECT_TOKENS.build(self)
-
-    @property
-    def composition(self) -> pd.DataFrame:
-        """Table ``composition``: a row for each pair of heads whose weights fit together."""
-        return COMPOSITION.build(self)
-
-    @property
-    def promoted_tokens(self) -> pd.DataFrame:
-        """Table ``promoted_tokens``: a row for each token that a head promotes or suppresses."""
-        return PROMOTED_TOKENS.build(self)
-
-    @property
-    def exemplar_tokens(self) -> pd.DataFrame:
-        """Table ``exemplar_tokens``: a row for each token that a head promotes at an exemplar."""
-        return EXEMPLAR_TOKENS.build(self)
-
-    @cached_property
-    def task_facets(self) -> pd.DataFrame:
-        """Table ``task_facets``: a row for each head, target of a task and group of texts."""
-        return ablation_tables.TASK_FACETS.build(self)
-
-    @property
-    def tokens(self) -> pd.DataFrame:
-        """Table ``tokens``: a row for each number of a token of a sentence with a page."""
-        return token_tables.TOKENS.build(self)
-
-    @property
-    def nearest(self) -> pd.DataFrame:
-        """Table ``nearest``: a row for each nearest vocabulary token of a token's state."""
-        return token_tables.NEAREST.build(self)
-
     @property
     def token_sums(self) -> list[Mapping[str, TokenSums]]:
         """Sums of token metrics by stack: of all sentences, of the sample, and of flows."""
@@ -280,6 +289,7 @@ class Study:
         """Layers with attention, by stack."""
         return {stack.name: stack.attention_layers for stack in self.manifest.stacks}
 
+    @names_arguments
     def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Write the study into a new folder.
 
@@ -298,6 +308,7 @@ class Study:
             storage.save_study(draft, self.manifest, storage.StoredParts(*parts))
 
     @classmethod
+    @names_arguments
     def load(cls, folder: str | Path) -> "Study":
         """Read a study from a folder of `save`.
 
@@ -307,7 +318,7 @@ class Study:
         manifest, parts = storage.load_study(Path(folder))
         return cls(manifest, **vars(parts))
 
-    def __add__(self, other: "Study") -> "Study":
+    def _merged_with(self, other: "Study") -> "Study":
         """Return the study of both corpora, the sentences of this study first.
 
         Raises:
@@ -315,27 +326,24 @@ class Study:
         """
         check_compatible(self, other)
         shift = self.manifest.places
-        corpus_sums = self.corpus_sums + other.corpus_sums.shifted(shift)
-        if not (self.corpus_sums.token_buckets and other.corpus_sums.token_buckets):
-            # Studies of an earlier version have no token buckets or flows between classes: the sums
-            # of the other study alone would be of half the sentences.
-            corpus_sums = replace(corpus_sums, token_buckets={})
-        if not (self.corpus_sums.class_flows and other.corpus_sums.class_flows):
-            corpus_sums = replace(corpus_sums, class_flows={})
-        sentence_data = self.sentence_data + other.sentence_data.shifted(shift)
-        manifest = _merge_manifests(self.manifest, other.manifest)
+        of_other = other.corpus_sums.shifted(shift)
+        corpus_sums, gaps = merging.merge_sums(self.corpus_sums, of_other)
+        baselines, gaps_of_baselines = merging.merge_baselines(self.baselines, other.baselines)
         if len(self.circuits.numbers) or len(other.circuits.numbers):
-            manifest = replace(manifest, gaps=(*manifest.gaps, MERGED_CIRCUITS))
+            gaps.append(merging.CIRCUITS)
+        sentence_data = self.sentence_data + other.sentence_data.shifted(shift)
+        manifests = self.manifest, other.manifest
+        manifest = merging.merge_manifests(*manifests)
+        manifest = replace(
+            manifest,
+            gaps=tuple(dict.fromkeys((*manifest.gaps, *gaps, *gaps_of_baselines))),
+            repeated=manifest.repeated + merging.repeated(self.corpus_sums, other.corpus_sums),
+            pooled=merging.pooled(*manifests, corpus_sums, pages=len(sentence_data.listed)),
+        )
         return Study(
             manifest=manifest,
             corpus_sums=corpus_sums,
-            baselines={
-                baseline_run: {
-                    stack: table + other.baselines[baseline_run][stack]
-                    for stack, table in by_stack.items()
-                }
-                for baseline_run, by_stack in self.baselines.items()
-            },
+            baselines=baselines,
             map_sample=self.map_sample + other.map_sample.shifted(shift),
             sentence_data=replace(
                 sentence_data, exemplars=_choose_again(corpus_sums, sentence_data)
@@ -343,27 +351,55 @@ class Study:
         )
 
 
-def merge_studies(folders: Sequence[str | Path]) -> Study:
-    """Merge stored studies in the order of their folders; two are in memory at a time.
+@names_arguments
+def merge(studies: Sequence[Study | str | Path]) -> Study:
+    """Return the study of all sentences of several studies, in the order given.
+
+    ```python
+    whole = headbook.merge([part_1, "studies/part-2"])
+    ```
+
+    Args:
+        studies: studies, or the folders of stored ones, of which two are in memory at a time. What
+            cannot be joined is missing in the merged study, with its reason.
 
     Raises:
         StudyError: there are fewer than two studies, a study cannot be read, or they were not made
             in the same way.
     """
-    if len(folders) < 2:
-        number = f"{len(folders)} {'study' if len(folders) == 1 else 'studies'}"
-        raise StudyError(f"merge: got {number}, expected two or more")
-    merged, seen_folders = Study.load(folders[0]), {Path(folders[0]).resolve()}
-    for folder in folders[1:]:
-        if Path(folder).resolve() in seen_folders:
+    if not isinstance(studies, list | tuple) or len(studies) < 2:
+        kind = f"{len(studies)}" if isinstance(studies, list | tuple) else type(studies).__name__
+        raise StudyError(f"merge: got {kind}, expected a list of two or more studies or folders")
+    folders = [Path(study).resolve() for study in studies if isinstance(study, str | Path)]
+    for folder in folders:
+        if folders.count(folder) > 1:
             raise StudyError(f"{folder}: got this study twice, expected each study once")
-        seen_folders.add(Path(folder).resolve())
-        part = Study.load(folder)
+    merged = _study_of(studies[0])
+    for place, study in enumerate(studies[1:], 2):
+        part = _study_of(study)
         try:
-            merged += part
+            merged = merged._merged_with(part)  # noqa: SLF001 - of the same class
         except StudyError as error:
-            raise StudyError(f"{folders[0]} and {folder}: {error}") from error
+            first, other = (
+                str(each) if isinstance(each, str | Path) else f"study {number}"
+                for number, each in ((1, studies[0]), (place, study))
+            )
+            raise StudyError(f"{first} and {other}: {error}") from error
     return merged
+
+
+def _study_of(study: Any) -> Study:
+    """Return a study that is given as such or by its folder.
+
+    Raises:
+        StudyError: it is neither, or the folder has no study that can be read.
+    """
+    if isinstance(study, Study):
+        return study
+    if not isinstance(study, str | Path):
+        kind = type(study).__name__
+        raise StudyError(f"merge: got an object of type {kind}, expected a study or its folder")
+    return Study.load(study)
 
 
 def sampled_tables(corpus_sums: CorpusSums) -> dict[str, HeadTable]:
@@ -392,44 +428,6 @@ def head_tables(
             tables.append(corpus_sums.random[stack])
         joined[stack] = join_columns(tables)
     return joined
-
-
-def _merge_manifests(first: Manifest, second: Manifest) -> Manifest:
-    """Return the manifest of a merged study: that of the first study, with sums of both."""
-    return replace(
-        first,
-        inputs=first.inputs + second.inputs,
-        counts=dict(Counter(first.counts) + Counter(second.counts)),
-        checks=_merge_checks(first, second),
-        checked_sentences=first.checked_sentences + second.checked_sentences,
-        gaps=tuple(dict.fromkeys(first.gaps + second.gaps)),
-        roundings=_merge_roundings(first.roundings + second.roundings),
-        not_measured=first.not_measured + second.not_measured,
-        fallbacks=first.fallbacks + second.fallbacks,
-        packages={**first.packages, **second.packages},
-    )
-
-
-def _merge_checks(first: Manifest, second: Manifest) -> tuple[Check, ...]:
-    """Return the checks of both manifests, each with the larger error; NaN counts as larger."""
-    checks: dict[tuple[str, str], Check] = {}
-    for check in first.checks + second.checks:
-        known = checks.setdefault((check.name, check.stack), check)
-        checks[check.name, check.stack] = replace(
-            known,
-            error=float(np.maximum(known.error, check.error)),
-            tolerance=min(known.tolerance, check.tolerance),
-        )
-    return tuple(checks.values())
-
-
-def _merge_roundings(roundings: Iterable[Rounding]) -> tuple[Rounding, ...]:
-    """Add roundings of the same side and space."""
-    merged: dict[tuple[str, str], Rounding] = {}
-    for rounding in roundings:
-        key = rounding.side, rounding.space
-        merged[key] = merged[key] + rounding if key in merged else rounding
-    return tuple(merged.values())
 
 
 def _choose_again(corpus_sums: CorpusSums, sentence_data: SentenceData) -> tuple[Exemplar, ...]:

@@ -4,7 +4,7 @@ Each entry stands directly above the builder of its table. Tables of tokens and 
 `headbook.study.token_tables`, those of ablation in `headbook.study.ablation_tables`, the table of
 claims in `headbook.report.claims.table`, and that of alignments in `headbook.report.alignment`.
 `headbook.report.tables.STUDY_TABLES` lists all tables of a study. Tables of two models and of a
-film are in `headbook.comparison`.
+checkpoints are in `headbook.comparison`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ class Table(Generic[Source]):
         name: name of the table's files, without their endings.
         description: content of the table, as the Data page prints it.
         columns: description of each column by its name, in the order of the table.
-        build: computes the table of a study, a comparison or a film.
+        build: computes the table of a study, a comparison or checkpoints.
         optional: whether a site leaves the table out if it has no rows.
         csv_limit: bytes of the CSV above which a site has the Parquet file alone; None for the
             limit of most tables.
@@ -62,12 +62,6 @@ TABLES_OF_REPORT: dict[str, "Table[Study]"] = {}
 MAX_PLAIN_CSV_BYTES = (
     5_000_000  # bytes up to which the CSV of a table that readers open most stays plain
 )
-# Columns of texts that come from inputs or tokenizers; a spreadsheet must not run their cells.
-TEXT_COLUMNS = (
-    "token", "query", "key", "neighbour", "facet", "group", "first_member", "second_member",
-    "key_token", "true_token",
-)  # fmt: skip
-
 # Columns that several tables have.
 LAYER_COLUMNS = {"stack": "self; or encoder, decoder, cross", "layer": "counted from 0"}
 HEAD_COLUMNS = LAYER_COLUMNS | {"head": "counted from 0"}

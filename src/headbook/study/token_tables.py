@@ -7,7 +7,16 @@ import numpy as np
 import pandas as pd
 
 from headbook.study.corpus_sums import TokenSums
-from headbook.study.state_geometry import CKA, OUTLIERS, GeometrySums, short_names, state_names
+from headbook.study.sums.state_geometry import CKA, OUTLIERS, GeometrySums, short_names, state_names
+from headbook.study.sums.token_sums import (
+    KINDS,
+    MIN_SENTENCES,
+    PATH_STATES,
+    Affinities,
+    TokenTypeSums,
+    favoured_tokens,
+)
+from headbook.study.sums.word_samples import FLOW_CELLS, ClassFlows
 from headbook.study.tables import (
     ESTIMATE_COLUMNS,
     HEAD_COLUMNS,
@@ -18,15 +27,6 @@ from headbook.study.tables import (
     as_head_key,
     estimate_rows,
 )
-from headbook.study.token_sums import (
-    KINDS,
-    MIN_SENTENCES,
-    PATH_STATES,
-    Affinities,
-    TokenTypeSums,
-    favoured_tokens,
-)
-from headbook.study.word_samples import FLOW_CELLS, ClassFlows
 
 if TYPE_CHECKING:
     from headbook.study.study import Study

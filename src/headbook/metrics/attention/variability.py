@@ -67,6 +67,7 @@ METRIC = SampledMetric(
     measure=measure,
     sentence_statistics=about,
     finish=finish,
+    compares_sentences=True,
     examples={
         "two sentences in which each token looks one back": (
             (Example(previous_token(4)), Example(previous_token(4))),

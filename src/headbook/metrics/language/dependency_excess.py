@@ -77,7 +77,7 @@ def about(scope: "ViewMask") -> "torch.Tensor":
 def finish(stats: "NDArray[np.float64]", text_stats: "NDArray[np.float64]") -> FinishedRatios:
     """Mass on links beyond what is expected, over all mass. *Shape:* ``(sentence, head, label)``.
 
-    The last statistic is the expectation by surface (`headbook.study.word_samples`).
+    The last statistic is the expectation by surface (`headbook.study.sums.word_samples`).
     """
     links, pairs = np.split(text_stats[:, 1 : 1 + 2 * WIDTH].sum(0), 2)
     share = np.divide(links, pairs, out=np.zeros(WIDTH), where=pairs > 0)
@@ -106,6 +106,7 @@ METRIC = SampledMetric(
     measure=measure,
     sentence_statistics=about,
     finish=finish,
+    compares_sentences=True,
     examples={
         "each of four words looks one back, where two of three heads stand": (
             (Example(previous_token(4), heads=(-1, 0, 1, 0)),),

@@ -7,8 +7,8 @@ above 1: distant ones.
 High means the head's own most similar pairs, *top 1 %* or *top 5 %*, or a cosine of at least
 *0.9*: the threshold of the paper is not public, hence all three. The limits of the top shares come
 from a pass of their own over the same sample; with more than 100,000 pairs, from every second,
-third or n-th pair of each sentence. Similarities are compared to six decimals. In a merged study
-the limits stay those of each part. From a sample of sentences.
+third or n-th pair of each sentence. Similarities are compared to six decimals. Merged studies
+have no limits of their own, so that both shares are missing there. From a sample of sentences.
 """
 
 from typing import TYPE_CHECKING

@@ -175,6 +175,7 @@ METRIC = SampledMetric(
     measure=measure,
     sentence_statistics=about,
     finish=finish,
+    compares_sentences=True,
     examples={
         "all look at the third token": (
             Example(to_token(4, 2), special=(0,)),

@@ -14,7 +14,7 @@ no part; **left_out** is their share. Nor do queries with fewer than two keys ou
   in how many sentences the key of largest weight is of a class: punctuation, or else the first or
   the last key, or else a function or a content word, or none.
 - **own_sentence**: mass on the query's own sentence, in texts of several that separators divide.
-- **previous_even** and the like: each of these shares under uniform attention over the keys outside
+- **even_previous** and the like: each of these shares under uniform attention over the keys outside
   the sink, for the same queries.
 
 Taken on a sample of the sentences.
@@ -51,7 +51,7 @@ OFFSETS = tuple(str(k) for k in range(-REACH, REACH + 1) if abs(k) > 1)
 KEYS = ("punctuation", "first", "last", "function", "content", "other")
 KEY_LABELS = tuple(f"key_{kind}" for kind in KEYS)
 PAIRS = (*PARTS, *OFFSETS, "same_token", "own_sentence")  # masses on pairs of query and key
-EVEN = {label: f"{label}_even" for label in PAIRS}  # the same under uniform attention
+EVEN = {label: f"even_{label}" for label in PAIRS}  # the same under uniform attention
 LABELS = (*PAIRS, *EVEN.values(), "left_out", "column", *KEY_LABELS)
 FEWEST = 2  # keys outside the sink; of fewer, uniform attention gives all to the only one
 # Behind the sums of the labels: how many rows or sentences they are over.
@@ -238,7 +238,7 @@ METRIC = SampledMetric(
             Example(previous_token(4)),
             {
                 "previous": 3 / 4,
-                "previous_even": 3 / 16,
+                "even_previous": 3 / 16,
                 "self": 1 / 4,
                 "next": 0.0,
                 "before": 0.0,
@@ -255,7 +255,7 @@ METRIC = SampledMetric(
             {
                 "self": 1 / 6,
                 "previous": 5 / 36,
-                "previous_even": 5 / 36,
+                "even_previous": 5 / 36,
                 "column": 0.0,
                 "key_first": 1.0,
             },

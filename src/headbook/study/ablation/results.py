@@ -24,6 +24,7 @@ from headbook.schema import AblationTarget, HeadName
 Flags = NDArray[np.bool_]
 HEAD_FIELDS = HeadName._fields  # columns of tables of heads: stack, layer and head
 
+OWN_MEANS = "each part replaced by its own means"  # of merged results, which are pooled
 REVERSED = "reversed"  # name of the pruning order by descending effect
 
 # Least and largest possible change of targets that cannot be negative.
@@ -158,7 +159,7 @@ class AblationResults:
         facets: value of each row in metadata columns, by column; empty except for tasks.
         truth: scored observations of each row by their true label; empty except for labels.
             *Shape:* ``(sentence,)`` each.
-        notes: sentences on texts that were left out, or on the reading of columns.
+        notes: sentences on texts that were left out, on the reading of columns, or on merging.
     """
 
     level: str
@@ -283,8 +284,8 @@ class AblationResults:
     def __add__(self, other: "AblationResults") -> "AblationResults":
         """Merge the results of two samples, keeping the sets that were ablated on both.
 
-        Mean outputs of heads remain those of each sample. Distances between sentences are averaged,
-        weighted by the number of sentences.
+        Mean outputs of heads remain those of each sample (`OWN_MEANS`). Distances between sentences
+        are averaged, weighted by the number of sentences.
         """
         own_sets, other_sets = self._common_sets(other)
         hashes = np.concatenate([self.content_hash, other.content_hash])
@@ -302,7 +303,6 @@ class AblationResults:
         ) -> dict[str, NDArray[Any]]:
             return {target: merge(a[target], b[target]) for target in a}
 
-        has_top = self.top.size and other.top.size
         has_rounding = self.rounding.keys() == other.rounding.keys()
         return replace(
             self,
@@ -319,9 +319,7 @@ class AblationResults:
             },
             direct=merge(self.direct, other.direct),
             estimates=self.estimates + other.estimates,
-            top=np.concatenate([self.top, other.top], 1)[:, order]
-            if has_top
-            else np.zeros((3, 0, 0)),
+            top=np.zeros((3, 0, 0)),  # each sample has thresholds of its own
             text_hash=merge_known(self.text_hash, other.text_hash),
             characters=merge_known(self.characters, other.characters),
             sentence_distance=self._mean_distance(other),
@@ -335,7 +333,7 @@ class AblationResults:
                 )
                 for label in dict.fromkeys([*self.truth, *other.truth])
             },
-            notes=tuple(dict.fromkeys([*self.notes, *other.notes])),
+            notes=tuple(dict.fromkeys([*self.notes, *other.notes, f"Pooled: {OWN_MEANS}."])),
         )
 
     def _common_sets(self, other: "AblationResults") -> tuple[NDArray[np.intp], NDArray[np.intp]]:

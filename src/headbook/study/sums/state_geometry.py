@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import FIELDS, N_SPLITS, RatioSums, add_fields
+from headbook.analysis.accumulators import FIELDS, N_SPLITS, RatioSums
 from headbook.analysis.arrays import Floats, divide
 from headbook.analysis.state_vectors import Jackknife, largest_dimensions
 from headbook.metrics import ids, interval_rules
@@ -28,9 +28,8 @@ class StateColumn(NamedTuple):
 class GeometrySums:
     """Geometry of the states of one stack, on a sample of sentences.
 
-    States are the input of the first layer and the output of each layer. The samples of two studies
-    add up: a merged number is the mean of both numbers, weighted by sentences, since tokens of
-    different samples are not compared with each other.
+    States are the input of the first layer and the output of each layer. Tokens are compared with
+    each other, so that the numbers of two samples do not add up to those of both.
 
     Attributes:
         columns: keys of the last dimension of ``states``.
@@ -52,8 +51,6 @@ class GeometrySums:
     weights: Floats
     sentences: int
     tokens: int
-
-    __add__ = add_fields
 
     @cached_property
     def cka(self) -> Floats:

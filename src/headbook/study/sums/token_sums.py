@@ -56,7 +56,10 @@ class Affinities:
     texts: NDArray[np.uint64]
 
     def __add__(self, other: "Affinities") -> "Affinities":
-        """Return the sums of both samples; an item may occur in one sample alone."""
+        """Return the sums of both samples; an item may occur in one sample alone.
+
+        Items that one sample alone has and the other one may have left out are left out.
+        """
         floor, looked = max(self.floor, other.floor), self.looked + other.looked
         items = [np.stack([affinities.query, affinities.key], 1) for affinities in (self, other)]
         if np.array_equal(items[0], items[1]):
@@ -67,6 +70,13 @@ class Affinities:
             )  # fmt: skip
         merged_items, item_index = np.unique(np.concatenate(items), axis=0, return_inverse=True)
         item_index = item_index.reshape(-1)
+        known = [np.ones(len(merged_items), bool) for _ in items]  # items that each sample counted
+        for part, own_index, counted in zip(
+            (self, other), np.split(item_index, [len(self.query)]), known, strict=True
+        ):
+            counted[:] = part.floor == 1
+            counted[own_index] = True
+        kept = known[0] & known[1]
         names_by_entry = dict(zip(self.entries.tolist(), self.names, strict=True))
         names_by_entry |= dict(zip(other.entries.tolist(), other.names, strict=True))
         entries = np.array(sorted(names_by_entry), np.int64)
@@ -86,14 +96,16 @@ class Affinities:
         return Affinities(
             tuple(names_by_entry[entry] for entry in entries.tolist()),
             entries,
-            merged_items[:, 0],
-            merged_items[:, 1],
+            merged_items[kept, 0],
+            merged_items[kept, 1],
             floor,
             looked,
-            add(self.counts, other.counts),
-            add(self.chance, other.chance),
-            add(self.sums, other.sums),
-            smallest(spread_texts(self.texts, indices[0]), spread_texts(other.texts, indices[1])),
+            add(self.counts, other.counts)[..., kept],
+            add(self.chance, other.chance)[..., kept],
+            add(self.sums, other.sums)[..., kept],
+            smallest(spread_texts(self.texts, indices[0]), spread_texts(other.texts, indices[1]))[
+                ..., kept
+            ],
         )
 
     @cached_property

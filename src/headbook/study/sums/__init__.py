@@ -1,0 +1,1 @@
+"""Sums that a study holds: of tokens, words and states, and of buckets of sentences."""
