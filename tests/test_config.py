@@ -1,6 +1,7 @@
 """Options come from a file and from the caller, who wins; what does not fit is told in one line."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import headbook
 from headbook.author import read_notes
 from headbook.config import Config
 from headbook.errors import ConfigError, HeadbookError
-from headbook.option_values import flag
 
 
 def written(folder: Path, text: str) -> Path:
@@ -70,10 +70,10 @@ def test_an_unknown_key_comes_with_a_suggestion(tmp_path: Path) -> None:
         ("quiet = 1", "headbook.toml: quiet: got 1, expected true or false"),
         ("notes = 1", "headbook.toml: notes: got 1, expected a path"),
         ("max-length = [1]", "headbook.toml: max-length: got [1], expected a whole number"),
-        ("exemplars = 0", "--exemplars: got 0, expected at least 1"),
+        ("exemplars = 0", "exemplars: got 0, expected at least 1"),
         (
             'device = "tpu"',
-            "--device: got 'tpu', expected one of auto, cpu, cuda, mps, cuda:0, or several with "
+            "device: got 'tpu', expected one of auto, cpu, cuda, mps, cuda:0, or several with "
             "commas",
         ),
     ],
@@ -107,10 +107,20 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         ("sentence_pages", "-1"),
         ("language", ""),
         ("target_language", "not one"),
+        ("language", "german"),
+        ("language", "xx"),
     ],
 )
-def test_a_value_out_of_range_names_its_flag(name: str, value: object) -> None:
-    assert fault(**{name: value}).startswith(f"{flag(name)}: got {value!r}, expected ")
+def test_a_value_out_of_range_names_its_option(name: str, value: object) -> None:
+    assert fault(**{name: value}).startswith(f"{name}: got {value!r}, expected ")
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("german", "de"), ("Thai", "th"), ("englisch", "en"), ("français", "fr")]
+)
+def test_the_name_of_a_language_leads_to_its_code(name: str, code: str) -> None:
+    assert fault(language=name).endswith(f"did you mean '{code}'?")
+    assert Config(language=code, target_language="zh_Hans").language == code
 
 
 def test_all_sentences_may_get_a_page_or_none() -> None:
@@ -143,10 +153,34 @@ def test_a_config_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize("url", ["heads", "ftp://a.example/", "javascript:alert(1)", "https:///x",
-                                 "https://a.example/?q", "https://a.example/#top"])  # fmt: skip
-def test_a_base_address_is_one_of_a_folder_on_the_web(url: str) -> None:
-    with pytest.raises(ConfigError, match="--base-url"):
+                                 "https://a.example/?q", "https://a.example/#top", "a.example",
+                                 "http://[::1", "http://a.example:x/", "https://a.example/a b/",
+                                 "https://a.example/\"x", "https://a.example/ä"])  # fmt: skip
+def test_a_base_address_is_one_of_a_folder_on_the_web(url: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="base_url"):
         Config(base_url=url)
+    with pytest.raises(ConfigError, match="base_url"):
+        headbook.render(tmp_path / "study", tmp_path / "site", base_url=url)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("sentence_pages", "٣"), ("sentence_pages", "²"), ("sentence_pages", "1" + 9 * "0" + "0"),
+        ("sentence_pages", "9" * 5000), ("memory", "999kB"), ("memory", "0.0001MB"),
+        ("workers", 4 * (os.cpu_count() or 1) + 1),
+    ],
+)  # fmt: skip
+def test_numbers_beyond_what_a_machine_has_are_refused(option: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"^{option}: got"):
+        Config(**{option: value})
+
+
+def test_the_largest_numbers_are_accepted() -> None:
+    cores = os.cpu_count() or 1
+    config = Config(sentence_pages="1000000000", memory="1MB", workers=4 * cores)
+    assert (config.n_sentence_pages, config.memory_bytes) == (10**9, 1e6)
+    assert Config(workers=4 * cores + 1, engine="ray").n_workers == 4 * cores + 1
 
 
 @pytest.mark.parametrize(
@@ -181,20 +215,20 @@ def test_lists_are_taken_in_a_file_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"metrics": [1]}, "--metrics: got [1], expected text or a list of texts"),
-        ({"metrics": []}, "--metrics: got [], expected text or a list of texts"),
-        ({"metrics": 5}, "--metrics: got 5, expected text or a list of texts"),
-        ({"sentence_pages": 2.5}, "--sentence-pages: got 2.5, expected text"),
-        ({"sentence_pages": True}, "--sentence-pages: got True, expected text"),
-        ({"exemplars": "3"}, "--exemplars: got '3', expected a whole number"),
-        ({"title": 5}, "--title: got 5, expected text"),
-        ({"model": ["a"]}, "--model: got ['a'], expected text"),
-        ({"quiet": 1}, "--quiet: got 1, expected true or false"),
-        ({"notes": 5}, "--notes: got 5, expected a path"),
-        ({"seed": -1}, "--seed: got -1, expected 0 to 4294967295"),
+        ({"metrics": [1]}, "metrics: got [1], expected text or a list of texts"),
+        ({"metrics": []}, "metrics: got [], expected text or a list of texts"),
+        ({"metrics": 5}, "metrics: got 5, expected text or a list of texts"),
+        ({"sentence_pages": 2.5}, "sentence_pages: got 2.5, expected text"),
+        ({"sentence_pages": True}, "sentence_pages: got True, expected text"),
+        ({"exemplars": "3"}, "exemplars: got '3', expected a whole number"),
+        ({"title": 5}, "title: got 5, expected text"),
+        ({"model": ["a"]}, "model: got ['a'], expected text"),
+        ({"quiet": 1}, "quiet: got 1, expected true or false"),
+        ({"notes": 5}, "notes: got 5, expected a path"),
+        ({"seed": -1}, "seed: got -1, expected 0 to 4294967295"),
         ({"seed": 99999999999999999999999},
-         "--seed: got 99999999999999999999999, expected at most 4,294,967,295"),
-        ({"limit": 10**30}, f"--limit: got {10**30}, expected at most 1,000,000,000"),
+         "seed: got 99999999999999999999999, expected at most 4,294,967,295"),
+        ({"limit": 10**30}, f"limit: got {10**30}, expected at most 1,000,000,000"),
         ({"metrix": "all"}, "unknown option 'metrix'; did you mean 'metrics'?"),
     ],
 )  # fmt: skip
@@ -205,7 +239,7 @@ def test_what_makes_no_sense_is_one_line(given: dict[str, Any], message: str) ->
 def test_the_library_refuses_wrong_options_as_it_promises() -> None:
     for wrong in ({"sentence_pages": 2.5}, {"metrics": [1]}, {"metrix": "all"}, {"seed": -1}):
         with pytest.raises(HeadbookError):
-            headbook.collect("no.txt", **wrong)
+            headbook.collect("no.txt", "demo", **wrong)
 
 
 def test_files_that_cannot_be_read_are_named_without_words_of_python(tmp_path: Path) -> None:

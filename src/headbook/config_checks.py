@@ -1,14 +1,22 @@
 """Refusal of values of options that do not fit, alone or beside other options."""
 
-from typing import TYPE_CHECKING
+import difflib
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from headbook import option_values
 from headbook.errors import ConfigError
-from headbook.option_values import DEVICES, TASKS, flag
+from headbook.languages import code_problem
+from headbook.option_values import DEVICES, MAX_WHOLE_NUMBER, TASKS, flag
+from headbook.options import Options
 from headbook.schema import Baseline
 
 if TYPE_CHECKING:
     from headbook.config import Config
+
+MIN_MEMORY = 1e6  # bytes
+MAX_WORKERS_PER_CORE = 4  # processes beyond that would only wait for each other
 
 
 def check_options(config: "Config") -> None:
@@ -28,20 +36,24 @@ def check_options(config: "Config") -> None:
         fits = minimum <= getattr(config, name) <= maximum
         _check(config, fits, name, f"{minimum} to {maximum}")
     for name in ("language", "target_language"):
-        letters = getattr(config, name).replace("-", "")
-        _check(config, letters.isalnum(), name, "a language code such as 'en', or 'none'")
+        code = getattr(config, name)
+        problem = "" if code is None else code_problem(code)
+        _check(config, not problem, name, problem)
+    for name in ("annotator", "target_annotator"):
+        in_memory = getattr(config, name) in option_values.PIPELINES
+        expected = "a name with --workers or several devices, which other processes can load"
+        _check(config, not (in_memory and config.shared), name, expected)
     for check in (_check_sample, _check_controls, _check_tasks, _check_devices, _check_loading):
         check(config)
-    is_web = config.base_url is None or option_values.is_web_folder(config.base_url)
-    example = "an address such as 'https://somebody.github.io/heads/'"
-    _check(config, is_web, "base_url", example)
+    option_values.check_base_url(config.base_url)
     in_range = config.margin is None or 0 < config.margin < float("inf")
     _check(config, in_range, "margin", "a number above 0")
-    is_size = config.memory is None or config.memory_bytes is not None
-    _check(config, is_size, "memory", "a size such as '50MB', '800kB' or '1.5GB'")
+    is_size = config.memory is None or (config.memory_bytes or 0) >= MIN_MEMORY
+    _check(config, is_size, "memory", "a size from 1 MB on, such as '50MB' or '1.5GB'")
     pages = config.sentence_pages
-    is_number = pages == "all" or pages.isdecimal()
-    _check(config, is_number, "sentence_pages", "a number or 'all'")
+    is_number = pages.isascii() and pages.isdecimal() and len(pages) <= len(str(MAX_WHOLE_NUMBER))
+    fits = pages == "all" or (is_number and int(pages) <= MAX_WHOLE_NUMBER)
+    _check(config, fits, "sentence_pages", "a number up to 1,000,000,000, or 'all'")
 
 
 def _check(config: "Config", fits: object, name: str, expected: str) -> None:
@@ -86,10 +98,13 @@ def _check_tasks(config: "Config") -> None:
 
 
 def _check_devices(config: "Config") -> None:
-    """Refuse unknown devices, and the address of a cluster without the engine ray."""
+    """Refuse unknown devices, too many processes, and a cluster without the engine ray."""
     are_devices = all(option_values.DEVICE_PATTERN.fullmatch(device) for device in config.devices)
     expected = f"one of {', '.join(DEVICES)}, cuda:0, or several with commas"
     _check(config, are_devices, "device", expected)
+    most = MAX_WORKERS_PER_CORE * (os.cpu_count() or 1)
+    fits = config.engine == "ray" or config.workers <= most
+    _check(config, fits, "workers", f"at most {most}, four for each core, or --engine ray")
     has_engine = config.address is None or config.engine == "ray"
     _check(config, has_engine, "address", "also --engine ray")
 
@@ -102,3 +117,16 @@ def _check_loading(config: "Config") -> None:
     in_memory = config.offload == "off" or not (config.adapter or is_quantized)
     expected = "off beside --adapter and --quantization, whose weights are in memory"
     _check(config, in_memory, "offload", expected)
+
+
+def check_option_names(options: Mapping[str, Any]) -> None:
+    """Refuse options that Python functions do not take.
+
+    Raises:
+        ConfigError: an option is unknown, or belongs to the command line.
+    """
+    for name in options:
+        if name not in Options.__annotations__:
+            near = difflib.get_close_matches(name, Options.__annotations__, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else "; help() of the function lists them"
+            raise ConfigError(f"unknown option '{name}'{hint}")

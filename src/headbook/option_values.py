@@ -4,13 +4,27 @@ import datetime as dt
 import operator
 import os
 import re
+from enum import StrEnum
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, get_args, get_origin
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 from headbook.errors import ConfigError
 from headbook.schema import HeadCorrespondence
+
+
+class OptionGroup(StrEnum):
+    """Titles of the groups in which help and documents list options, in their order."""
+
+    INPUT = "Input"
+    MODEL = "Model"
+    MEASURED = "What is measured"
+    PAGES = "Pages"
+    SPEED = "Speed and memory"
+    OUTPUT = "Output"
+
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 DEVICE_PATTERN = re.compile(rf"{'|'.join(DEVICES)}|cuda:\d+")
@@ -20,6 +34,7 @@ OFFLOADS = ("off", "auto", "disk")
 QUANTIZATIONS = ("none", "int8", "int4")
 # Tasks in the order of pages, and values of --task that name none.
 TASKS, AUTO_TASKS, NO_TASKS = ("label", "preference", "answer", "patching"), "auto", "none"
+AUTO_ANNOTATOR = "auto"  # the embedded one for English
 ACCEPTABLE = ("acceptable", "grammatical", "1", "true")  # values of acceptable sentences
 CHOICES = {  # options with a fixed set of values
     "dtype": DTYPES,
@@ -30,6 +45,9 @@ CHOICES = {  # options with a fixed set of values
     "circuits": ("on", "off"),
     "engine": ("local", "ray"),
 }
+ESCAPED = re.compile(
+    r"[\s\"'<>\\^`{|}]|[^\x00-\x7f]|[\x00-\x1f]"
+)  # characters that addresses escape
 MAX_SEED = 2**32 - 1  # largest seed that all random generators accept
 MIN_VALUES = {
     "batch_tokens": 1,
@@ -63,6 +81,32 @@ MAX_WHOLE_NUMBER = 10**9  # of an option; all libraries can represent it
 KIND_NAMES = {
     int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path",
 }  # fmt: skip
+
+
+# Values of options for which a program may give False and True.
+OFF_AND_ON = {
+    "importance": ("off", "fast"), "circuits": ("off", "on"), "offload": ("off", "auto"),
+}  # fmt: skip
+# Pipelines of spaCy that a program has given as an annotator, by the name that stands for each.
+PIPELINES: WeakValueDictionary[str, Any] = WeakValueDictionary()
+
+
+def plain_value(name: str, value: Any) -> Any:
+    """Return an object of torch or spaCy, or a truth value, as the text that an option takes.
+
+    Args:
+        name: name of the option.
+        value: any value; returned as it is if it is no such object.
+    """
+    if name in OFF_AND_ON and isinstance(value, bool):
+        return OFF_AND_ON[name][value]
+    if name in {"dtype", "vocabulary_precision", "device"} and type(value).__module__ == "torch":
+        return str(value).removeprefix("torch.")
+    if name in {"annotator", "target_annotator"} and hasattr(value, "pipe_names"):
+        pipeline_name = f"{value.meta['lang']}_{value.meta['name']} in memory"
+        PIPELINES[pipeline_name] = value
+        return pipeline_name
+    return value
 
 
 def option_value(
@@ -160,11 +204,27 @@ def is_list_of_tasks(value: str) -> bool:
     }
 
 
-def is_web_folder(address: str) -> bool:
-    """Whether an address is one of a folder on the web."""
-    web = urlsplit(address)
-    has_place = web.scheme in {"http", "https"} and bool(web.netloc)
-    return has_place and not (web.query or web.fragment)
+def check_base_url(address: str | None) -> None:
+    """Refuse an address that is not one of a folder on the web.
+
+    Raises:
+        ConfigError: the address has no host, has a query or fragment, or has characters that
+            addresses escape, such as blanks and quotes.
+    """
+    if address is not None and not _is_web_folder(address):
+        raise ConfigError(
+            f"{flag('base_url')}: got {address!r}, expected an address such as "
+            "'https://somebody.github.io/heads/'"
+        )
+
+
+def _is_web_folder(address: str) -> bool:
+    try:
+        web = urlsplit(address)
+        has_place = web.scheme in {"http", "https"} and bool(web.hostname) and web.port != 0
+    except ValueError:  # brackets that do not close, or a port that is no number
+        return False
+    return has_place and not (web.query or web.fragment) and not ESCAPED.search(address)
 
 
 def correspondence_of(name: str) -> HeadCorrespondence:

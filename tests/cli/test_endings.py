@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.cli.terminal import LossyStream, is_closed_pipe, signals_as_interrupt, user_error
+from headbook.cli.terminal import is_closed_pipe, signals_as_interrupt, user_error
 from headbook.errors import (
     AnnotatorError,
     CheckError,
@@ -29,6 +29,7 @@ from headbook.errors import (
     is_device_lost,
     is_out_of_memory,
 )
+from headbook.progress import LossyStream
 from sites import Site
 
 COMMAND = f"{sys.executable} -m headbook"
@@ -199,7 +200,8 @@ def test_closed_streams_and_other_letters_are_no_bug(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "megabytes", "message"),
     [
-        ("collect", 400, "out of memory"),
+        ("collect", 400, "ulimit -v: got a limit of 409 MB of address space"),
+        ("collect", 1200, "ulimit -v: got a limit of 1,228 MB of address space"),
         ("render", 2000, "ulimit -v: got a limit of 2,048 MB of address space"),
     ],
 )

@@ -3,8 +3,9 @@
 import base64
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,26 @@ import html5lib
 import numpy as np
 import pytest
 from PIL import Image
+from rich.cells import cell_len
 
+import headbook
 import tiny
 from headbook.charts.theme import STEPS, ink_steps
+from headbook.comparison.checkpoints import NamedStudy, checkpoints_of
+from headbook.comparison.comparison import compare
 from headbook.errors import ConfigError
-from headbook.notebook.styles import ROOT, RULE, style_of
+from headbook.notebook.styles import RULE, style_of
 from headbook.notebook.views import NotebookView
+from headbook.schema import Side
 from headbook.study.study import Study
 from sites import Site, make_study
+from trained_runs import REVISIONS
 
 ATTACK = "</style></script><script>alert(1)</script>\"><img src=x onerror=alert(1)> {{7*7}} & '"
 LOADING = {"script", "iframe", "object", "embed", "link", "base", "form", "meta", "template"}
 ADDRESS = re.compile(r"url\((?!#)([^)]*)\)")
+ROOT_CLASS = re.compile(r"headbook (o-[0-9a-f]{12})")
+THEMED = ".headbook.headbook"  # what rules of themes end with: they are the same for all outputs
 SHEET = re.compile(r"\.m-[\w]+\{--sheet:url\(data:image/png;base64,([^)]*)\)")
 
 
@@ -47,15 +56,21 @@ def elements(html: str) -> list[Any]:
     """Elements of an output as a browser parses it, the root first."""
     found = html5lib.parseFragment(html, namespaceHTMLElements=False)
     roots = [*found]
-    assert [(root.tag, root.get("class")) for root in roots] == [("div", "headbook")]
+    assert [root.tag for root in roots] == ["div"]
+    assert ROOT_CLASS.fullmatch(roots[0].get("class"))
     assert not (found.text or "").strip()
     assert not (roots[0].tail or "").strip()
     return [element for element in roots[0].iter() if isinstance(element.tag, str)]
 
 
+@cache
+def outputs_of(site: Site) -> list[tuple[str, str]]:
+    return [*outputs(site.study)]
+
+
 @pytest.mark.slow
 def test_outputs_are_one_element_that_needs_nothing_else(any_site: Site) -> None:
-    for name, html in outputs(any_site.study):
+    for name, html in outputs_of(any_site):
         for element in elements(html):
             assert element.tag.rpartition("}")[2] not in LOADING, name
             for attribute, value in element.attrib.items():
@@ -69,16 +84,67 @@ def test_outputs_are_one_element_that_needs_nothing_else(any_site: Site) -> None
 
 @pytest.mark.slow
 def test_styles_of_outputs_concern_nothing_else_of_a_notebook(any_site: Site) -> None:
-    for name, html in outputs(any_site.study):
+    for name, html in outputs_of(any_site):
         style = html.partition("<style>")[2].partition("</style>")[0]
-        nested = style.index(f"{ROOT}{{")
-        end = matching_brace(style, nested + len(ROOT))
-        assert nested == 0, name
+        (own,) = re.findall(rf'<div class="{ROOT_CLASS.pattern}"', html)
+        start = f".headbook.{own}"
+        assert style.startswith(f"{start}{{"), name
+        end = matching_brace(style, len(start))
         themes = [*RULE.finditer(style[end:])]
         assert len(themes) == 5
         for theme in themes:
             selectors = [m[1] for m in RULE.finditer(theme[2])] or [theme[1]]
-            assert all(s.strip().endswith(ROOT) for s in selectors), name
+            assert all(s.strip().endswith(THEMED) for s in selectors), name
+
+
+@pytest.mark.slow
+def test_each_output_has_a_root_class_of_its_own(encoder_site: Site) -> None:
+    study = encoder_site.study
+    views = [study.head(0, 0), study.head(0, 1), study.head(1, 0), study.sentence(0)]
+    found = [study._repr_html_(), *map(html_of, views)]
+    classes = [ROOT_CLASS.search(html)[1] for html in found]  # type: ignore[index]
+    assert len({*classes}) == len(found)
+    assert ROOT_CLASS.search(html_of(study.head(0, 0)))[1] == classes[1]  # type: ignore[index]
+
+
+@pytest.mark.slow
+def test_two_models_and_checkpoints_show_their_claims_and_the_wall_of_differences(
+    encoder_site: Site, trained_run: Path
+) -> None:
+    study = encoder_site.study
+    training = checkpoints_of(
+        [
+            NamedStudy(name, partial(Study.load, trained_run / "studies" / name))
+            for name in REVISIONS[:2]
+        ]
+    )
+    for view in (compare(study, study), training):
+        html = view._repr_html_()
+        names = [element.tag.rpartition("}")[2] for element in elements(html)]
+        assert not {*names} & LOADING
+        assert names.count("img") == len(study.manifest.stacks)
+        assert all(address.startswith("data:image/") for address in ADDRESS.findall(html))
+        assert "claims" in html
+    assert repr(training).endswith(f"{REVISIONS[0]}, {REVISIONS[1]}")
+
+
+def test_weights_are_the_stored_ones_with_their_tokens(encoder_site: Site) -> None:
+    study, maps = encoder_site.study, encoder_site.study.sentence_data.maps
+    weights, queries, keys = study.attention(0, layer=1, head=2)
+    assert np.array_equal(np.rint(weights * 255), maps["self", 0][1, 2])
+    assert weights.dtype == np.float32
+    assert queries == keys == study.sentence_data.sentences[0].texts[Side.SOURCE].pieces
+    assert np.array_equal(study.attention(0, 1).weights[2], weights)
+    for wrong in ((0, 99, 0), (0, 0, 99), (10**6, 0, 0), ("x", 0, 0), (0, 0, 0, "cross")):
+        with pytest.raises(ConfigError, match=r"^study.attention: got"):
+            study.attention(*wrong)
+
+
+def test_every_listed_figure_can_be_drawn(encoder_site: Site) -> None:
+    names = encoder_site.study.figures
+    assert len({*names}) == len(names) > 20
+    for name in (names[0], names[-1]):
+        assert encoder_site.study.plot(name) is not None
 
 
 def matching_brace(text: str, start: int) -> int:
@@ -93,7 +159,7 @@ def matching_brace(text: str, start: int) -> int:
 
 def test_styles_hold_the_rules_of_their_output_alone() -> None:
     html = '<div class="overview"><p class="small">x</p><a class="n">1</a></div>'
-    style = style_of(html, ("overview",), "", 4)
+    style = style_of(html, "o-1", ("overview",), "", 4)
     assert ".overview .small{" in style
     assert "a.n" not in style.partition("}")[0]
     for absent in (
@@ -109,7 +175,7 @@ def test_styles_hold_the_rules_of_their_output_alone() -> None:
         assert absent not in style.partition("@media (prefers-color-scheme")[0], absent
     h1 = '<div class="overview"><div class="about-model"><h1>x</h1></div></div>'
     assert "@container (max-width:700px){.overview .about-model h1{" in style_of(
-        h1, ("overview",), "", 4
+        h1, "o-1", ("overview",), "", 4
     ).replace(": ", ":")
 
 
@@ -174,6 +240,33 @@ def test_views_are_text_in_terminals(encoder_site: Site) -> None:
     assert next(iter(text.values())).text in repr(study.sentence(0))
 
 
+MANY_WORDS = " ".join(f"word{number}" for number in range(400))
+LONG = {"a paragraph": MANY_WORDS, "lines": MANY_WORDS.replace(" ", "\n"), "wide": "長い文 " * 300}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("kind", ["t5", "xlnet"])
+def test_long_texts_are_a_few_lines_in_terminals(
+    tiny_folder: Callable[[str], Path], kind: str, name: str
+) -> None:
+    study = headbook.collect(
+        [LONG[name]], model=str(tiny_folder(kind)), annotator="none", language="none",
+        importance="off", circuits="off", sentence_pages=1, max_length=400,
+        metrics=["attention_distance", "pattern"],
+    )  # fmt: skip
+    assert study.manifest.count(Side.SOURCE, "tokens") > 300
+    views = [study, study.head(0, 0), study.sentence(0), study.plot("attention_distance")]
+    for view in views:
+        assert 0 < rows_in_terminal(repr(view)) <= 8
+    assert f"{LONG[name].split()[0]} " in repr(study.sentence(0))
+
+
+def rows_in_terminal(text: str, columns: int = 80) -> int:
+    """Lines of a terminal that a text fills, by the width of its characters."""
+    return sum(max(1, -(-cell_len(line) // columns)) for line in text.splitlines())
+
+
 @pytest.mark.slow
 def test_plots_are_altair_charts_of_the_numbers_in_tables(encoder_site: Site) -> None:
     study = encoder_site.study
@@ -234,7 +327,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "no such view": (
         lambda study: study.plot("attention_distance", view="all"),
-        "--view: got 'all', expected a view of attention_distance: raw, nosink, renorm",
+        "view: got 'all', expected a view of attention_distance: raw, nosink, renorm",
     ),
 }
 

@@ -23,7 +23,7 @@ from headbook.run.shards import MAX_TRIES, SHARD_SENTENCES
 from headbook.run.store import Part
 from headbook.site.sites import render
 from headbook.study.corpus_sums import CorpusSums
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
 
 LAST = 60  # tokens of a text that the model can take; at the next position it has no numbers
 OPTIONS: dict[str, Any] = {
@@ -184,7 +184,7 @@ def test_pages_and_the_exit_say_what_is_missing(study: Study, tmp_path: Path) ->
 def test_merged_studies_keep_what_is_missing(study: Study, model: str, tmp_path: Path) -> None:
     file = write(tmp_path / "more.txt", ["the old house", "the dog runs"])
     more = collect(file, model=model, **OPTIONS, control="shuffled")
-    whole = study + more
+    whole = merge([study, more])
     assert whole.manifest.not_measured == study.manifest.not_measured
     assert max(each.index for each in whole.sentence_data.listed) == SENTENCES + 1
 

@@ -11,7 +11,9 @@ from chosen_results import manifest
 from headbook import Study, collect, render
 from headbook.pages.parts.page import coverage, input_names, input_rows
 from headbook.site.archive import anonymise
-from headbook.study.manifest import InputFacts, Manifest
+from headbook.study.input_facts import InputFacts
+from headbook.study.manifest import Manifest
+from headbook.study.study import merge
 from layers import SELF
 
 TEXTS = [f"the old dog number {number} sees a house" for number in range(12)]
@@ -131,7 +133,7 @@ def test_a_site_of_a_sample_says_so(study: Maker, tmp_path: Path) -> None:
 
 
 def test_parts_add_up(study: Maker) -> None:
-    both = study(limit=6) + study(limit=3)
+    both = merge([study(limit=6), study(limit=3)])
     assert [(f.sentences, f.left) for f in both.manifest.inputs] == [
         (4, 0), (2, None), (3, None), (0, None),
     ]  # fmt: skip

@@ -5,7 +5,9 @@ import gc
 import logging
 import os
 import random
+import re
 import signal
+import subprocess
 import sys
 import threading
 import warnings
@@ -25,6 +27,7 @@ import transformers
 import treebank
 from headbook.attention import map_sums
 from headbook.cli import actions
+from headbook.cli.terminal import WAITING_VARIABLES
 from headbook.config import Config
 from headbook.inputs import Sentence
 from headbook.model.devices import isolated_random_state
@@ -146,6 +149,87 @@ def test_collect_leaves_the_process_as_it_was(
     assert 3 in pools
 
 
+LIBRARY = "import headbook; headbook.collect"
+COMMAND = """
+import sys
+from headbook.cli.main import main
+assert "torch" not in sys.modules
+sys.argv = ["headbook", "--version"]
+try:
+    main()
+finally:
+    import torch
+"""
+
+
+def process(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The process of some code that nobody has told how threads wait, and what OpenMP is told."""
+    kept = {name: value for name, value in os.environ.items() if name not in WAITING_VARIABLES}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**kept, "OMP_DISPLAY_ENV": "verbose", **environment},
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="another library says it in other words")
+@pytest.mark.parametrize(
+    ("code", "environment", "spins"),
+    [
+        (COMMAND, {}, 0),
+        (COMMAND, {"GOMP_SPINCOUNT": "77"}, 77),
+        (COMMAND, {"OMP_WAIT_POLICY": "active"}, 30_000_000_000),
+        (LIBRARY, {}, 300_000),
+    ],
+)
+def test_only_the_command_line_lets_waiting_threads_sleep(
+    code: str, environment: dict[str, str], spins: int
+) -> None:
+    settings = process(code, **environment).stderr
+    assert set(re.findall(r"GOMP_SPINCOUNT = '(\d+)'", settings)) == {str(spins)}
+
+
+TORCHAO_WARNS = """
+import logging, sys
+class Finder:
+    def find_spec(name, path, target=None):
+        if name == "torchao":
+            logging.getLogger("torchao").warning("Failed to load _C.so")
+sys.meta_path.insert(0, Finder)
+"""
+AFTER = """
+assert "transformers.modeling_utils" in sys.modules
+logging.getLogger("torchao").warning("later")
+"""
+VERBOSE = """
+import headbook.run.arguments
+from headbook.cli import actions
+from headbook.config import Config
+actions._load_torch(Config(verbose=True))
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "verbose"),
+    [
+        (LIBRARY, False),
+        ("import headbook.run.workers, headbook.run.collect", False),
+        ("import headbook.model.weights, headbook.model.load", False),
+        (VERBOSE, True),
+    ],
+)
+def test_torchao_warns_of_its_libraries_only_if_verbose(code: str, *, verbose: bool) -> None:
+    pytest.importorskip("torchao")
+    lines = process(TORCHAO_WARNS + code + AFTER).stderr.splitlines()
+    assert ("Failed to load _C.so" in lines) == verbose
+    assert lines.count("later") == 1
+    assert verbose or not [line for line in lines if "torchao" in line or "_pytree" in line]
+
+
 @pytest.mark.parametrize("caller", ["library", "command line"])
 def test_only_the_command_line_tunes_the_process(
     given: tuple[Path, Given], caller: str, monkeypatch: pytest.MonkeyPatch
@@ -161,7 +245,7 @@ def test_only_the_command_line_tunes_the_process(
     file, options = given
     config = Config(**options | {"metrics": "sink_share", "verbose": True})
     if caller == "library":
-        collect(file, config)
+        collect(file, config=config)
         assert not asked & TUNING
         return
     actions.collect([str(file)], config, NoProgress())

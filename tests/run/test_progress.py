@@ -3,6 +3,8 @@
 import io
 import re
 from collections.abc import Callable
+from contextlib import closing
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,9 @@ from rich.console import Console
 
 import treebank
 from headbook.ablation.importance import parameters_of
-from headbook.cli.terminal import Display
+from headbook.errors import ConfigError
 from headbook.model.load import load_model
-from headbook.progress import NoProgress
+from headbook.progress import Display, Messages, NoProgress, NotebookBar, reporter
 from headbook.run.collect import collect
 
 
@@ -71,6 +73,60 @@ def test_lines_keep_their_brackets() -> None:
     file = io.StringIO()
     Display(Console(file=file)).message("overview: site[bold]/index.html")
     assert file.getvalue() == "overview: site[bold]/index.html\n"
+
+
+def test_a_call_shows_a_bar_where_one_can_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = NoProgress()
+    for given, kind in ((False, NoProgress), (own, NoProgress), (True, Messages)):
+        with reporter(given) as used:
+            assert type(used) is kind
+    with reporter(own) as used:
+        assert used is own
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stderr", terminal)
+    with reporter(True) as used:
+        assert isinstance(used, Display)
+    with pytest.raises(ConfigError, match="progress: got an object of type str"), reporter("yes"):  # type: ignore[arg-type]
+        pass
+
+
+def test_messages_alone_reach_a_program_without_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with reporter(True) as used:
+        used.stage("corpus", 10)
+        used.advance(10, 10)
+        used.message("resuming: 1 of 2 shards done")
+    assert capsys.readouterr().err == "resuming: 1 of 2 shards done\n"
+
+
+class Cell:
+    """The output of a cell of a notebook."""
+
+    def __init__(self) -> None:
+        self.htmls: list[str] = []
+
+    def __call__(self, html: str, *, display_id: bool) -> "Cell":
+        """Show an output that can be updated."""
+        assert display_id
+        self.htmls.append(html)
+        return self
+
+    update = partialmethod(__call__, display_id=True)
+
+
+def test_a_notebook_has_a_bar_that_leaves_messages_alone() -> None:
+    cell = Cell()
+    with closing(NotebookBar(cell, str)) as bar:
+        bar.message("resuming: <1>")
+        bar.stage("corpus", 400)
+        for _ in range(400):
+            bar.advance(1, 1)
+    values = [int(value) for html in cell.htmls for value in re.findall(r'value="(\d+)"', html)]
+    assert values == [*range(101)]  # once for each per cent
+    assert "corpus" in cell.htmls[-2]
+    assert cell.htmls[-1] == "<div>resuming: &lt;1&gt;</div>"
 
 
 class Recorder(NoProgress):

@@ -24,9 +24,9 @@ from headbook.run.collect import collect
 from headbook.run.shards import SHARD_SENTENCES, canonical_order, sum_shards
 from headbook.run.store import PART_SUFFIX, Part, Store, open_store, remove_store
 from headbook.schema import HeadKey, SinkView
-from headbook.study.buckets import MAX_BUCKETS, HeadBuckets, bucket_of
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.study import Study
+from headbook.study.sums.buckets import MAX_BUCKETS, HeadBuckets, bucket_of
 from machine import Lines, small_files
 
 SMALL = 100  # sentences of a shard where what happens in between is what counts

@@ -1,17 +1,21 @@
 """Tasks of a run: which ones, and what is printed of columns and texts that do not fit."""
 
+import importlib
 import json
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 
 import headbook
 import tiny
 from classifier import MARKERS
-from headbook.errors import ConfigError
+from headbook.errors import ConfigError, HeadbookWarning
 from headbook.model.checkpoint import find_model_files
 from headbook.model.load import load_model
 from headbook.study.ablation.tasks import success
@@ -44,6 +48,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             labels = {"id2label": dict(enumerate(LABELS))} if number == 2 else {}
             made = loader.from_pretrained(path / folder, num_labels=number, **labels)
             made.save_pretrained(path / folder)
+    found["unnamed"] = tiny.write("bert", path / "unnamed")
+    made = classes["texts"].from_pretrained(path / "unnamed", num_labels=2)
+    made.save_pretrained(path / "unnamed")
     return found
 
 
@@ -91,9 +98,9 @@ BOTH = [*pairs("grammatical", "ungrammatical"), *PROMPTS]
 @pytest.mark.parametrize(
     ("model", "rows", "options", "message"),
     [
-        ("causal", BOTH, {"task": "some"}, "--task: got 'some', expected 'auto', 'none' or some"),
-        ("causal", BOTH, {"task": "auto,label"}, "--task: got 'auto,label', expected 'auto'"),
-        ("causal", BOTH, {"task": "answer", "importance": "off"}, "beside --importance off"),
+        ("causal", BOTH, {"task": "some"}, "task: got 'some', expected 'auto', 'none' or some"),
+        ("causal", BOTH, {"task": "auto,label"}, "task: got 'auto,label', expected 'auto'"),
+        ("causal", BOTH, {"task": "answer", "importance": "off"}, "beside importance='off'"),
         ("texts", PROMPTS, {"task": "label"}, "'label', which needs a column 'label' in the input"),
         ("texts", BOTH, {"task": "label", "label_column": "kind"}, "needs a column 'kind'"),
         ("bare", labelled(*LABELS), {"task": "label"}, "a checkpoint with a classification head"),
@@ -103,8 +110,8 @@ BOTH = [*pairs("grammatical", "ungrammatical"), *PROMPTS]
         ("causal", pairs("1", "0"), {"task": "answer"}, "needs a column 'answer' in the input"),
         ("causal", CLEAN, {"task": "patching"}, "needs a column 'corrupt' in the input"),
         ("pairs", BOTH, {"task": "preference"}, "needs a model that is not an encoder-decoder"),
-        ("causal", BOTH, {"task": "answer", "pack": 30}, "single sentences, which --pack joins"),
-        ("causal", BOTH, {"acceptable": "good"}, "--acceptable: got 'good', which no sentence of a "
+        ("causal", BOTH, {"task": "answer", "pack": 30}, "single sentences, which pack= joins"),
+        ("causal", BOTH, {"acceptable": "good"}, "acceptable: got 'good', which no sentence of a "
          "pair has in column 'label'; expected one of grammatical, ungrammatical"),
     ],
 )  # fmt: skip
@@ -160,13 +167,144 @@ def test_labels_that_the_model_does_not_know(collected: Callable[..., Study]) ->
     study = collected("texts", labelled(*("WARM", "1", "hot") * 4))
     task = study.corpus_sums.tasks["label"]
     assert task.notes == (
-        "4 texts left out: column 'label' has 'hot'; the model's labels are warm, cold",
+        "4 texts left out: column 'label' has 'hot'; the model's labels are "
+        "warm, cold (id2label of its configuration)",
     )
     assert {name: counts.sum() for name, counts in task.truth.items()} == {"warm": 4, "cold": 4}
     study = collected("texts", labelled(*("hot", "icy") * 4))
     assert why(study, "label") == (
-        "8 texts left out: column 'label' has 'hot', 'icy'; the model's labels are warm, cold"
+        "8 texts left out: column 'label' has 'hot', 'icy'; the model's labels are "
+        "warm, cold (id2label of its configuration)"
     )
+
+
+NUMBERS = [1.0, 0.0, 1, 0, "1", "0.0", True, False, "True", "false", " 1.00 ", "COLD"]
+
+
+def test_one_label_has_many_spellings(collected: Callable[..., Study]) -> None:
+    rows = [
+        row | {"label": label} for row, label in zip(labelled(*LABELS * 6), NUMBERS, strict=True)
+    ]
+    task = collected("texts", rows).corpus_sums.tasks["label"]
+    assert not task.notes
+    # 1, 1, "1", True, "True", "1.00" and "COLD" are the class of number 1.
+    assert {name: counts.sum() for name, counts in task.truth.items()} == {"warm": 5, "cold": 7}
+
+
+def test_a_missing_label_is_counted_and_left_out(collected: Callable[..., Study]) -> None:
+    rows = labelled(*LABELS * 4)
+    for row, label in zip(rows, ("", "nan", math.nan, None, " "), strict=False):
+        row["label"] = label
+    with pytest.warns(HeadbookWarning, match="task label: 5 texts left out: no label in column"):
+        task = collected("texts", rows).corpus_sums.tasks["label"]
+    assert sum(counts.sum() for counts in task.truth.values()) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"), [("labels-float.jsonl", 0), ("labels-float-missing.csv", 1)]
+)
+def test_labels_that_tables_write_as_numbers(
+    name: str, missing: int, models: dict[str, Path]
+) -> None:
+    file = ROOT / "tests" / "inputs" / "files" / name
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", HeadbookWarning)
+        study = headbook.collect([file], model=str(models["texts"]), **FEW)
+    task = study.corpus_sums.tasks["label"]
+    assert {name: counts.sum() for name, counts in task.truth.items()} == {
+        "warm": 2 - missing,
+        "cold": 2,
+    }
+    found = [str(w.message) for w in caught if w.category is HeadbookWarning]
+    assert found == [f"task label: {note}" for note in task.notes]
+    assert [note.split(" left")[0] for note in task.notes] == ["1 text"] * missing
+
+
+def test_tokens_without_a_label_do_not_count(collected: Callable[..., Study]) -> None:
+    rows = labelled(
+        "[1.0, -100, 0, null, NaN]",
+        "warm cold warm cold cold",
+        "-100 -100 -100 -100 -100",
+        "0 0 0 0 0",
+    )
+    task = collected("tokens", rows).corpus_sums.tasks["label"]
+    assert {name: counts.sum() for name, counts in task.truth.items()} == {"warm": 8, "cold": 4}
+    assert task.notes == ("1 text left out: no label in column 'label'",)
+
+
+@pytest.mark.parametrize("names", [("neg", "pos"), ("LABEL_1", "LABEL_0"), ("neg", "LABEL_0")])
+def test_classes_of_a_dataset_have_numbers_beside_their_names(
+    names: tuple[str, str], models: dict[str, Path]
+) -> None:
+    """Numbers count if the model has no names, and knows none of the dataset's."""
+    rows = labelled(*LABELS * 4)
+    features = datasets.Features(
+        text=datasets.Value("string"), label=datasets.ClassLabel(names=[*names])
+    )
+    classes = [0, 1, 1, 1, -1, 0, 0, 1]
+    data = datasets.Dataset.from_dict(
+        {"text": [row["text"] for row in rows], "label": classes}, features=features
+    )
+    study = headbook.collect(data, model=str(models["unnamed"]), **FEW)
+    task = study.corpus_sums.tasks["label"]
+    found = {name: counts.sum() for name, counts in task.truth.items()}
+    expected = {
+        ("neg", "pos"): {"LABEL_0": 3, "LABEL_1": 4},
+        ("LABEL_1", "LABEL_0"): {"LABEL_0": 4, "LABEL_1": 3},
+        ("neg", "LABEL_0"): {"LABEL_0": 4, "LABEL_1": 0},
+    }
+    assert found == expected[names]
+    stream = data.to_iterable_dataset()  # which is copied to the disk
+    again = headbook.collect(stream, model=str(models["unnamed"]), **FEW)
+    assert {
+        name: counts.sum() for name, counts in again.corpus_sums.tasks["label"].truth.items()
+    } == found
+
+
+def test_classes_by_name_are_not_read_by_number(
+    collected: Callable[..., Study], models: dict[str, Path]
+) -> None:
+    features = datasets.Features(
+        text=datasets.Value("string"), label=datasets.ClassLabel(names=["neg", "pos"])
+    )
+    texts = [row["text"] for row in labelled(*LABELS * 2)]
+    data = datasets.Dataset.from_dict({"text": texts, "label": [0, 1, 0, 1]}, features=features)
+    study = headbook.collect(data, model=str(models["texts"]), **FEW)
+    assert "'neg', 'pos'" in why(study, "label")
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "rows", "reason"),
+    [
+        ("texts", "label", labelled(*("hot", "icy") * 4), "'hot', 'icy'"),
+        ("texts", "label", labelled("warm", "nan", "nan"), "2 texts left out: no label"),
+        ("texts-1", "label", labelled(*LABELS * 4), "does not choose one of several labels"),
+        ("tokens", "label", labelled("warm cold", "warm"), "2 texts left out: not one label"),
+        ("causal", "preference", pairs("1", "1"), "6 pairs left out"),
+        ("masked", "answer", PROMPTS, "4 prompts left out: no [MASK]"),
+        ("causal", "patching", [row | {"corrupt": "the"} for row in PROMPTS], "4 prompts left out"),
+    ],
+)
+@pytest.mark.usefixtures("unmeasured")
+def test_a_named_task_that_measures_nothing_is_one_line(
+    model: str, task: str, rows: list[Row], reason: str, collected: Callable[..., Study]
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        collected(model, rows, task=task)
+    assert str(error.value).startswith(f"task: got '{task}'")
+    assert reason in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let measuring fail, for errors that come before."""
+    monkeypatch.setattr(importlib.import_module("headbook.run.collect"), "measure_study", None)
+
+
+def test_a_task_that_is_not_measured_is_told(collected: Callable[..., Study]) -> None:
+    with pytest.warns(HeadbookWarning, match="task label is not measured: 8 texts left out"):
+        collected("texts", labelled(*("hot", "icy") * 4))
 
 
 def test_a_head_that_does_not_choose(collected: Callable[..., Study]) -> None:
@@ -181,6 +319,39 @@ def test_labels_of_tokens_need_one_for_each_word(collected: Callable[..., Study]
     assert task.notes == ("1 text left out: not one label in column 'label' for each word",)
     assert sum(counts.sum() for counts in task.truth.values()) == 15
     assert {*task.counts["label"]} == {5}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("ner_tags", {}), ("labels", {}), ("Tags", {"label_column": "tags"})],
+)
+def test_lists_of_words_have_lists_of_labels(
+    collected: Callable[..., Study], name: str, options: dict[str, str]
+) -> None:
+    """A word with a blank inside is one word, with one label."""
+    rows = [
+        {"tokens": ["the old", word, "sees", "dogs"], name: [0, 1, 1, 0]}
+        for word in ("cat", "dog", "bird", "house")
+    ]
+    task = collected("tokens", rows, **options).corpus_sums.tasks["label"]
+    assert {*task.counts["label"]} == {4}
+    assert sum(counts.sum() for counts in task.truth.values()) == 16
+
+
+def test_a_target_beside_a_text_is_its_label(collected: Callable[..., Study]) -> None:
+    """And no text of a pair, which a model of one text would leave unread."""
+    rows = [
+        {"text": row["text"], "target": number % 2}
+        for number, row in enumerate(labelled(*LABELS * 4))
+    ]
+    study = collected("texts", rows, label_column="target", facet="target")
+    assert {*study.corpus_sums.tasks["label"].counts["label"]} == {1}
+    assert "unread_targets" not in study.manifest.counts
+    kept = study.sentence_data.sentences.values()
+    assert kept
+    assert all(s.metadata["target"] == str(s.index % 2) for s in kept)
+    written = collected("pairs", rows, facet="target", importance="off")
+    assert written.manifest.counts["target.generated"] == len(rows)
 
 
 def test_pairs_that_are_incomplete(collected: Callable[..., Study]) -> None:

@@ -12,27 +12,25 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from rich.console import Console
 
-from headbook.cli.terminal import Display, LossyStream
 from headbook.config import Config
 from headbook.errors import ConfigError, HeadbookWarning, OutputError
-from headbook.output_folder import OutputKind, check_output_folder, reserve
-from headbook.progress import NoProgress, Progress
-from headbook.run.arguments import ModelCheckpoint, list_checkpoints
+from headbook.output_folder import OutputKind, check_output_folder, has_manifest, reserve
+from headbook.progress import Display, LossyStream, NoProgress, Progress
+from headbook.run.arguments import list_checkpoints
 from headbook.schema import HeadCorrespondence
 from headbook.study.manifest import Manifest
 
 if TYPE_CHECKING:
+    from headbook.comparison.checkpoints import Checkpoints
     from headbook.comparison.comparison import Comparison
-    from headbook.comparison.film import Film
     from headbook.run.models import CollectedPair
-    from headbook.site.writer import Site
     from headbook.study.study import Study
+    from headbook.written_site import Site
 
 
 RESERVED = ExitStack()  # locks of a command's output folders, released at its end
@@ -53,18 +51,19 @@ def checked_out(config: Config, inputs: Sequence[str], kind: OutputKind) -> Path
     return config.out
 
 
-def check_kept(config: Config, inputs: Sequence[str]) -> None:
-    """Check and reserve the folder of ``--keep-study``.
+def check_kept(
+    config: Config, inputs: Sequence[str], option: str, *folders: Path, force: bool
+) -> None:
+    """Check and reserve the folders in which an option keeps studies.
 
     Raises:
-        OutputError: the folder may not be replaced, or lies in the site.
+        OutputError: a folder may not be replaced, or lies in the site.
     """
-    if config.keep_study is None:
-        return
-    _check_apart(config.keep_study, inputs)
-    check_outside("--keep-study", config.keep_study, config.out)
-    RESERVED.enter_context(reserve(config.keep_study))
-    check_output_folder(config.keep_study, OutputKind.STUDY, force=config.force)
+    for folder in folders:
+        _check_apart(folder, inputs)
+        check_outside(option, folder, config.out)
+        RESERVED.enter_context(reserve(folder))
+        check_output_folder(folder, OutputKind.STUDY, force=force)
 
 
 def check_outside(option: str, folder: Path | None, out: Path | None) -> None:
@@ -137,10 +136,18 @@ def _load_torch(config: Config) -> None:
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", HeadbookWarning)
         logging.disable(logging.WARNING)
-    from headbook.memory import gc_frozen, keep_freed_blocks  # noqa: PLC0415 - slow to import
+    else:
+        from headbook.model import restore_import_loggers  # noqa: PLC0415 - with torch
+
+        restore_import_loggers()
+    from headbook.memory import (  # noqa: PLC0415 - slow to import
+        gc_frozen,
+        keep_freed_blocks,
+        libraries_loaded,
+    )
 
     keep_freed_blocks()
-    with gc_frozen():
+    with gc_frozen(), libraries_loaded():
         import headbook.run.collect  # noqa: F401, PLC0415 - slow to import
 
 
@@ -211,61 +218,57 @@ def load(folder: Path) -> "Study":
     return Study.load(folder)
 
 
-def film(studies: "Mapping[str, Callable[[], Study]]") -> "Film":
-    """Return the film of studies that are read, or collected, one after the other."""
+def checkpoints(studies: "Mapping[str, Callable[[], Study]]") -> "Checkpoints":
+    """Return checkpoints from studies that are read, or collected, one after the other."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices are too small for threads
-    from headbook.comparison import film as films  # noqa: PLC0415 - slow to import
+    from headbook.comparison.checkpoints import (  # noqa: PLC0415 - slow to import
+        NamedStudy,
+        checkpoints_of,
+    )
 
-    return films.film([films.FilmedCheckpoint(name, make) for name, make in studies.items()])
+    return checkpoints_of([NamedStudy(name, make) for name, make in studies.items()])
 
 
-def collect_film(
-    model: str,
+def collect_checkpoints(
     revisions: list[str],
     inputs: list[str],
     config: Config,
     *,
     kept: Path | None,
     delete_weights: bool,
-) -> "Film":
-    """Return the film of checkpoints, collected and reduced to steps one after the other."""
-    checkpoints = list_checkpoints(model, revisions)
-    _check(inputs, config, *(checkpoint.model for checkpoint in checkpoints))
+) -> "Checkpoints":
+    """Return checkpoints, collected and reduced to steps one after the other."""
+    sources = list_checkpoints(config.model, revisions)
+    folders = [kept / source.folder for source in sources] if kept else []
+    new = [folder for folder in folders if not has_manifest(folder, OutputKind.STUDY)]
+    check_studies(*(folder for folder in folders if folder not in new))
+    check_kept(config, inputs, "--keep-studies", *new, force=False)
+    _check(inputs, config, *(source.model for source in sources))
     _load_torch(config)
-    from headbook.run.models import study_of_checkpoint  # noqa: PLC0415 - slow to import
+    from headbook.comparison.checkpoints import checkpoints_of  # noqa: PLC0415 - slow to import
+    from headbook.run.models import checkpoint_studies  # noqa: PLC0415 - slow to import
 
-    def collected(checkpoint: ModelCheckpoint, number: int) -> "Study":
-        with progress_of(config) as progress:
-            progress.message(f"{checkpoint.name} ({number} of {len(checkpoints)})")
-            return study_of_checkpoint(
-                checkpoint,
-                inputs,
-                config,
-                studies=kept,
-                delete_weights=delete_weights,
+    with progress_of(config) as progress:
+        return checkpoints_of(
+            checkpoint_studies(
+                sources, inputs, config, studies=kept, delete_weights=delete_weights,
                 progress=progress,
             )
-
-    return film(
-        {
-            checkpoint.name: partial(collected, checkpoint, number)
-            for number, checkpoint in enumerate(checkpoints, 1)
-        }
-    )
+        )  # fmt: skip
 
 
-def render_film(film: "Film", config: Config, title: str) -> "Site":
+def render_checkpoints(checkpoints: "Checkpoints", config: Config, title: str) -> "Site":
     """Write the site of a training.
 
     Args:
         title: title of the site if the configuration has none.
     """
-    from headbook.site.sites import render_film as draw  # noqa: PLC0415 - slow to import
+    from headbook.site.sites import render_checkpoints as draw  # noqa: PLC0415 - slow to import
 
     assert config.out is not None
     with progress_of(config) as progress:
         return draw(
-            film, config.out, title=config.title or title, base_url=config.base_url,
+            checkpoints, config.out, title=config.title or title, base_url=config.base_url,
             force=config.force, progress=progress,
         )  # fmt: skip
 

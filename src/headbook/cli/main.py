@@ -18,37 +18,38 @@ import typer
 from typer.exceptions import TyperException
 
 from headbook import __version__
+from headbook.child_processes import without_current_folder
 from headbook.cli import actions, terminal
 from headbook.cli.options import (
     BUILD_OPTIONS,
+    CHECKPOINTS_OPTIONS,
+    CHECKPOINTS_PARAMETERS,
     COLLECT_OPTIONS,
     COMPARE_OPTIONS,
     COMPARE_PARAMETERS,
     FIGURE_OPTIONS,
     FIGURE_PARAMETERS,
-    FILM_OPTIONS,
-    FILM_PARAMETERS,
     MERGE_OPTIONS,
     PACK_PARAMETERS,
     RENDER_OPTIONS,
     ROUNDED_PARAMETER,
+    CheckpointArguments,
     CompareArguments,
-    FilmArguments,
     InputArguments,
     OneOrTwoStudies,
     SeveralStudies,
     SiteArgument,
     StudyArgument,
     adapters_of,
-    check_film_options,
+    check_checkpoints_options,
     floor_of,
     formats_of,
     requested_revisions,
     stored_studies,
     studies_of,
-    with_options,
 )
-from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
+from headbook.cli.parameters import with_options
+from headbook.config import DEMO_OUT, Config
 from headbook.errors import CheckError, ConfigError, PartialResultError
 from headbook.memory import check_address_space
 from headbook.option_values import correspondence_of, creation_date
@@ -57,9 +58,9 @@ from headbook.resources import folder
 from headbook.schema import HeadCorrespondence
 
 if TYPE_CHECKING:
-    from headbook.comparison.film import Film
-    from headbook.site.writer import Site
+    from headbook.comparison.checkpoints import Checkpoints
     from headbook.study.study import Study
+    from headbook.written_site import Site
 
 EXIT_DONE, EXIT_BUG, EXIT_WRONG_USE, EXIT_INCOMPLETE = 0, 1, 2, 3
 app = typer.Typer(
@@ -125,12 +126,14 @@ def merge_command(studies: list[Path], **options: Any) -> None:
     config = _config(options)
     out = actions.checked_out(config, [*map(str, studies)], OutputKind.STUDY)
     actions.check_studies(*studies)
-    from headbook.study.study import merge_studies  # noqa: PLC0415 - it loads pandas
+    from headbook.study.merging import merge_report  # noqa: PLC0415 - it loads pandas
+    from headbook.study.study import merge  # noqa: PLC0415 - it loads pandas
 
-    study = merge_studies(studies)
+    study = merge(studies)
     study.save(out, force=config.force)
     n_sentences = study.manifest.counts["sentences"]
-    _print(config, f"Study of {n_sentences:,} sentences: {out}")
+    report = "".join(f"\n{line}" for line in merge_report(study.manifest))
+    _print(config, f"Study of {n_sentences:,} sentences: {out}{report}")
     _check_outcome(config, study.manifest.failed, study.manifest.lacking)
 
 
@@ -153,13 +156,12 @@ def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: A
     """Write a site as one archive with checksums, or as one HTML file, for a supplement."""
     config = _config(options)
     is_site(site, anonymous=anonymous)
-    from headbook.site.archive import pack_site  # noqa: PLC0415 - slow to import
+    from headbook.site.archive import pack  # noqa: PLC0415 - slow to import
 
-    out = config.out or Path(REPORT if single_file else SUPPLEMENT)
     with actions.progress_of(config) as progress:
-        packed = pack_site(
-            site, out, anonymous=anonymous, single_file=single_file, processes=config.processes,
-            force=config.force, progress=progress,
+        packed = pack(
+            site, config.out, anonymous=anonymous, single_file=single_file,
+            processes=config.processes, force=config.force, progress=progress,
         )  # fmt: skip
     _print(config, "\n".join(packed.report()))
 
@@ -183,19 +185,18 @@ def figures_command(
     if rounded is not None and len(studies) == 1:
         raise ConfigError("--rounded: got a study beside one study; expected two to compare")
     actions.check_studies(*studies, rounded)
-    from headbook.site import figures  # noqa: PLC0415 - slow to import
+    from headbook.site.figures import figures  # noqa: PLC0415 - slow to import
 
     choices: dict[str, Any] = {
         "only": only or (), "label": label, "view": view, "force": config.force,
     }  # fmt: skip
     with actions.progress_of(config) as progress:
-        if len(studies) == 1:
-            names = figures.write_figures(studies[0], out, progress=progress, **choices)
-        else:
-            comparison = actions.compared(
+        source: Any = studies[0]
+        if len(studies) == 2:
+            source = actions.compared(
                 (*studies, rounded, None, None, None), HeadCorrespondence.AUTO
             )
-            names = figures.write_comparison_figures(comparison, out, progress=progress, **choices)
+        names = figures(source, out, progress=progress, **choices)
     _print(config, f"{out / 'figures.tex'}\nfigures: {len(names)}")
 
 
@@ -227,21 +228,22 @@ def compare_command(
         actions.check_studies(*folders)
         summary = actions.compare((*folders, None, None), correspondence, config, floor=floor)
     else:
+        kept = [] if keep_studies is None else [keep_studies / "a", keep_studies / "b"]
+        actions.check_kept(config, arguments, "--keep-studies", *kept, force=config.force)
         with actions.progress_of(config) as progress:
             pair = actions.collect_pair(
                 arguments, config, models, formats, progress, adapters=attached,
                 trained=trained_from, floor=floor,
             )  # fmt: skip
-        if keep_studies is not None:
-            pair.a.save(keep_studies / "a", force=config.force)
-            pair.b.save(keep_studies / "b", force=config.force)
+        for study, folder in zip((pair.a, pair.b), kept, strict=False):
+            study.save(folder, force=config.force)
         summary = actions.compare(pair, correspondence, config, floor=False)
     _finish(config, summary, start)
 
 
-@app.command(name="film")
-@with_options(FILM_OPTIONS, "arguments", FilmArguments, *FILM_PARAMETERS)
-def film_command(
+@app.command(name="checkpoints")
+@with_options(CHECKPOINTS_OPTIONS, "arguments", CheckpointArguments, *CHECKPOINTS_PARAMETERS)
+def checkpoints_command(
     arguments: list[str],
     *,
     revisions: str | None,
@@ -253,7 +255,7 @@ def film_command(
     """Write the site of a training: checkpoints of one model, in order."""
     start = time.monotonic()
     config = _config(options)
-    check_film_options(
+    check_checkpoints_options(
         arguments, config, revisions=revisions, studies=studies, keep_studies=keep_studies,
         delete_weights=delete_weights,
     )  # fmt: skip
@@ -261,18 +263,19 @@ def film_command(
     if studies:
         studies_by_name = stored_studies(arguments)
         actions.check_studies(*studies_by_name.values())
-        film = actions.film(
+        checkpoints = actions.checkpoints(
             {name: partial(actions.load, folder) for name, folder in studies_by_name.items()}
         )
-        summary = actions.render_film(film, config, "")
+        summary = actions.render_checkpoints(checkpoints, config, "")
     else:
-        checkpoints, (model, *inputs) = requested_revisions(revisions), arguments
-        film = actions.collect_film(
-            model, checkpoints, inputs, config, kept=keep_studies, delete_weights=delete_weights
-        )
-        summary = actions.render_film(film, config, f"Training of {Path(model).name}")
+        checkpoints = actions.collect_checkpoints(
+            requested_revisions(revisions), arguments, config, kept=keep_studies,
+            delete_weights=delete_weights,
+        )  # fmt: skip
+        title = f"Training of {Path(config.model).name}"
+        summary = actions.render_checkpoints(checkpoints, config, title)
     _finish(config, summary, start)
-    _check_film_outcome(config, film)
+    _check_checkpoints_outcome(config, checkpoints)
 
 
 @app.command()
@@ -296,7 +299,8 @@ def _build(inputs: list[str], config: Config) -> None:
     """Collect a study, write its site, and keep the study if ``--keep-study`` is set."""
     started = time.monotonic()
     out = actions.checked_out(config, inputs, OutputKind.SITE)
-    actions.check_kept(config, inputs)
+    kept = [] if config.keep_study is None else [config.keep_study]
+    actions.check_kept(config, inputs, "--keep-study", *kept, force=config.force)
     check_address_space()
     with _resumable(out) as work, actions.progress_of(config) as progress:
         collected = actions.collect(inputs, config, progress, work)
@@ -355,9 +359,9 @@ def _check_self_checks(config: Config, failed: Sequence[str]) -> None:
     )
 
 
-def _check_film_outcome(config: Config, film: "Film") -> None:
+def _check_checkpoints_outcome(config: Config, checkpoints: "Checkpoints") -> None:
     """Report failed self-checks and sentences without numbers of all checkpoints."""
-    manifests = {frame.name: frame.manifest for frame in film.frames}
+    manifests = {frame.name: frame.manifest for frame in checkpoints.frames}
     _check_outcome(
         config,
         [f"{name}: {text}" for name, manifest in manifests.items() for text in manifest.failed],
@@ -404,14 +408,15 @@ def main() -> None:
     """Run a command, and end every error with one line and an exit code."""
     terminal.escape_unprintable()
     terminal.print_warnings()
+    terminal.let_threads_sleep()
     try:
-        with terminal.signals_as_interrupt():
+        with terminal.signals_as_interrupt(), without_current_folder():
             # The code of an interrupt; None or 0 without one.
             signal_code = app(standalone_mode=False)
             if sys.stdout:
                 sys.stdout.flush()
     except (CheckError, PartialResultError) as error:
-        _exit_with(str(error), EXIT_INCOMPLETE)
+        _exit_with(error.with_flags, EXIT_INCOMPLETE)
     except TyperException as error:
         format_message = getattr(error, "format_message", None)  # names the option at fault
         text = str(format_message() if format_message else error).rstrip(".")
@@ -433,7 +438,7 @@ def _exit_after(error: Exception | SystemExit) -> None:
     if isinstance(error, SystemExit):
         raise error
     if (fault := terminal.user_error(error)) is not None:
-        _exit_with(str(fault), EXIT_WRONG_USE)
+        _exit_with(fault.with_flags, EXIT_WRONG_USE)
     if {"-v", "--verbose"} & set(sys.argv):
         traceback.print_exc()
     _exit_with(f"a bug, {type(error).__name__}: {error} (--verbose shows where)", EXIT_BUG)

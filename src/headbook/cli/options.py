@@ -1,18 +1,19 @@
 """Options of every command: fields of `Config`, and options of single commands."""
 
 import dataclasses
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, get_origin
+from typing import Annotated
 
 import typer
 
 from headbook.cli.actions import WORDS, check_outside
+from headbook.cli.parameters import keyword
 from headbook.config import Config
 from headbook.errors import ConfigError, StudyError
-from headbook.option_values import DTYPES, flag
+from headbook.model.checkpoint import DEMO, DEMO_CAUSAL
+from headbook.option_values import DTYPES, OptionGroup
 from headbook.output_folder import MANIFEST
 
 # Fields of `Config` that are options of a command; FIGURE_OPTIONS also those of pack.
@@ -30,8 +31,9 @@ InputArguments = Annotated[
     list[str],
     typer.Argument(
         metavar="INPUT...",
-        help="Sentences: .txt, .jsonl, .csv, .tsv or .conllu, also with .gz or .zst; .parquet; the "
-        "folder or hub id of a dataset; or - for standard input.",
+        help="Sentences: .txt, .jsonl, .json, .csv, .tsv, .conllu or .conll, also with .gz, .bz2 "
+        "or .zst; .parquet or .xlsx; two parallel files such as a.en a.de; the folder or hub id of "
+        "a dataset; or - for standard input.",
     ),
 ]
 StudyArgument = Annotated[
@@ -51,116 +53,54 @@ SeveralStudies = Annotated[
 SiteArgument = Annotated[
     Path, typer.Argument(metavar="SITE", help="Folder of a site, or one that collect has written.")
 ]
-AnonymousOption = Annotated[
-    bool,
-    typer.Option(
-        "--anonymous",
-        help="Leave out title, notes, date, links and names of files and folders. Pages are "
-        "rendered again, so SITE is the folder that collect has written.",
-    ),
-]
-SingleFileOption = Annotated[
-    bool,
-    typer.Option(
-        "--single-file",
-        help="Write one HTML file with every page, which opens from disk, instead of an archive.",
-    ),
-]
-OnlyOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--only",
-        metavar="NAME",
-        help="A figure's name, as in its file on the site, or a pattern with * and ?; may be "
-        "repeated. Default: all figures. The id of a metric stands for all of its figures.",
-    ),
-]
-LabelOption = Annotated[
-    str,
-    typer.Option(
-        "--label",
-        metavar="LABEL",
-        help="Label that figures of heads show, such as case:to_head; those without it are left "
-        "out. [dim]\\[default: that of the site][/dim]",
-        show_default=False,
-    ),
-]
-ViewOption = Annotated[
-    str,
-    typer.Option(
-        "--view",
-        metavar="VIEW",
-        help="Keys that figures of heads count, by their name in the column view of heads.csv.",
-        show_default=False,
-    ),
-]
-
-
-def with_options(
-    names: Sequence[str], argument: str = "", annotation: Any = None, *more: inspect.Parameter
-) -> Callable[..., Any]:
-    """Return a decorator that gives a command its options, as a signature that Typer reads.
-
-    Args:
-        names: names of the options, fields of `Config`.
-        argument: name of the argument before the options; empty for none.
-        annotation: annotation of that argument.
-        more: options that are not fields of `Config`.
-    """
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        parameters = (
-            [inspect.Parameter(argument, positional, annotation=annotation)] if argument else []
-        )
-        command.__signature__ = inspect.Signature([*parameters, *more, *_parameters(names)])  # type: ignore[attr-defined]
-        return command
-
-    return decorate
-
-
-def _parameters(names: Sequence[str]) -> list[inspect.Parameter]:
-    """Return fields of `Config`, and the option ``--config``, as parameters of a command."""
-    fields = {f.name: f for f in dataclasses.fields(Config)}
-    parameters = [_parameter(fields[name]) for name in names]
-    text = "TOML file with any of these options; options on the command line take precedence."
-    file = typer.Option("--config", "-c", help=text)
-    parameters.append(keyword("config", Annotated[Path | None, file], None))
-    return parameters
-
-
-def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
-    """Return the option of a field of `Config`.
-
-    The default is None, so that a configuration file can set options that were not given.
-    """
-    unset = field.default is None or field.default is False or field.default == ()
-    default = "" if unset else str(field.default)
-    names = [flag(field.name), *field.metadata["flags"]]
-    text = field.metadata["help"] + (f" [dim]\\[default: {default}][/dim]" if default else "")
-    several = get_origin(field.type) is tuple
-    metavar = "<path>" if several else None  # the name of the list's type is too wide
-    option = typer.Option(*names, help=text, show_default=False, metavar=metavar)
-    if field.type is bool:
-        return keyword(field.name, Annotated[bool, option], False)
-    kind: Any = list[Path] if several else field.type
-    return keyword(field.name, Annotated[kind | None, option], None)
-
-
-def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    """Return an option of a command that is not a field of `Config`."""
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
 PACK_PARAMETERS = (
-    keyword("anonymous", AnonymousOption, False),
-    keyword("single_file", SingleFileOption, False),
+    keyword(
+        "anonymous",
+        bool,
+        OptionGroup.PAGES,
+        "Leave out title, notes, date, links and names of files and folders. Pages are rendered "
+        "again, so SITE is the folder that collect has written.",
+        common=True,
+    ),
+    keyword(
+        "single_file",
+        bool,
+        OptionGroup.OUTPUT,
+        "Write one HTML file with every page, which opens from disk, instead of an archive.",
+        common=True,
+    ),
 )
 FIGURE_PARAMETERS = (
-    keyword("only", OnlyOption, None),
-    keyword("label", LabelOption, ""),
-    keyword("view", ViewOption, ""),
+    keyword(
+        "only",
+        list[str] | None,
+        OptionGroup.PAGES,
+        "A figure's name, as in its file on the site, or a pattern with * and ?; may be repeated. "
+        "Default: all figures. The id of a metric stands for all of its figures.",
+        common=True,
+        metavar="NAME",
+    ),
+    keyword(
+        "label",
+        str,
+        OptionGroup.PAGES,
+        "Label that figures of heads show, such as case:to_head; those without it are left out.",
+        default="",
+        default_text="that of the site",
+        common=True,
+        metavar="LABEL",
+    ),
+    keyword(
+        "view",
+        str,
+        OptionGroup.PAGES,
+        "Keys that figures of heads count, by their name in the column view of heads.csv.",
+        default="",
+        common=True,
+        metavar="VIEW",
+    ),
 )
 
 
@@ -176,85 +116,80 @@ CompareArguments = Annotated[
         help="Two folders that collect has written; with --models, the sentences that both read.",
     ),
 ]
-ModelsOption = Annotated[
-    tuple[str, str] | None,
-    typer.Option(
-        "--models",
-        metavar="A B",
-        help="Models to collect and compare: hub ids, folders or files. 'untrained' for B is A "
-        "with random weights.",
-    ),
-]
-DtypesOption = Annotated[
-    tuple[str, str] | None,
-    typer.Option("--dtypes", metavar="A B", help="Number format of the weights of each model."),
-]
-AdaptersOption = Annotated[
-    tuple[str, str] | None,
-    typer.Option(
-        "--adapters",
-        metavar="A B",
-        help="Adapter of each model: a folder, a hub id, or none.",
-    ),
-]
-HeadsOption = Annotated[
-    str,
-    typer.Option(
-        "--heads",
-        help="Heads to compare: same (heads with equal numbers), matched (heads that attend most "
-        "alike), or auto (same if sizes and vocabulary agree).",
-    ),
-]
-RoundedOption = Annotated[
+ROUNDED_PARAMETER = keyword(
+    "rounded",
     Path | None,
-    typer.Option(
-        "--rounded",
-        metavar="STUDY",
-        help="The first model's study in bfloat16, for the effect of rounding alone.",
-    ),
-]
-FloorOption = Annotated[
-    str,
-    typer.Option(
-        "--rounding-floor",
-        metavar="on|off",
-        help="Count a head as different only if its interval lies beyond the effect of rounding "
-        "alone. With --models, on runs the first model twice more on up to 64 sentences.",
-    ),
-]
-UntrainedOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--untrained",
-        metavar="STUDY",
-        help="The second model's study with random weights: the similarity of untrained heads "
-        "decides whether a head has a counterpart.",
-    ),
-]
-TrainedFromOption = Annotated[
-    bool,
-    typer.Option(
-        "--trained-from",
-        help="Compare head outputs, too, because B was trained from A (with --models).",
-    ),
-]
-KeepPairOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--keep-studies", metavar="DIR", help="Folder to keep both studies in, as a and b."
-    ),
-]
-ROUNDED_PARAMETER = keyword("rounded", RoundedOption, None)
+    OptionGroup.MEASURED,
+    "The first model's study in bfloat16, for the effect of rounding alone.",
+    metavar="STUDY",
+)
+TWO_NAMES = tuple[str, str] | None
 COMPARE_PARAMETERS: tuple[Parameter, ...] = (
-    keyword("models", ModelsOption, None),
-    keyword("dtypes", DtypesOption, None),
-    keyword("adapters", AdaptersOption, None),
-    keyword("heads", HeadsOption, "auto"),
+    keyword(
+        "models",
+        TWO_NAMES,
+        OptionGroup.MODEL,
+        "Models to collect and compare: hub ids, folders or files. 'untrained' for B is A with "
+        "random weights.",
+        common=True,
+        metavar="A B",
+    ),
+    keyword(
+        "dtypes",
+        TWO_NAMES,
+        OptionGroup.MODEL,
+        "Number format of the weights of each model.",
+        metavar="A B",
+    ),
+    keyword(
+        "adapters",
+        TWO_NAMES,
+        OptionGroup.MODEL,
+        "Adapter of each model: a folder, a hub id, or none.",
+        metavar="A B",
+    ),
+    keyword(
+        "heads",
+        str,
+        OptionGroup.MEASURED,
+        "Heads to compare: same (heads with equal numbers), matched (heads that attend most "
+        "alike), or auto (same if sizes and vocabulary agree).",
+        default="auto",
+        default_text="auto",
+        common=True,
+    ),
     ROUNDED_PARAMETER,
-    keyword("rounding_floor", FloorOption, "on"),
-    keyword("untrained", UntrainedOption, None),
-    keyword("trained_from", TrainedFromOption, False),
-    keyword("keep_studies", KeepPairOption, None),
+    keyword(
+        "rounding_floor",
+        str,
+        OptionGroup.MEASURED,
+        "Count a head as different only if its interval lies beyond the effect of rounding alone. "
+        "With --models, on runs the first model twice more on up to 64 sentences.",
+        default="on",
+        default_text="on",
+        metavar="on|off",
+    ),
+    keyword(
+        "untrained",
+        Path | None,
+        OptionGroup.MEASURED,
+        "The second model's study with random weights: the similarity of untrained heads decides "
+        "whether a head has a counterpart.",
+        metavar="STUDY",
+    ),
+    keyword(
+        "trained_from",
+        bool,
+        OptionGroup.MEASURED,
+        "Compare head outputs, too, because B was trained from A (with --models).",
+    ),
+    keyword(
+        "keep_studies",
+        Path | None,
+        OptionGroup.OUTPUT,
+        "Folder to keep both studies in, as a and b.",
+        metavar="DIR",
+    ),
 )
 
 
@@ -312,57 +247,56 @@ def floor_of(name: str) -> bool:
     return name == "on"
 
 
-NOT_FOR_FILM = {
-    "model", "revision", "adapter", "merge_adapter", "keep_study", "processes", "section",
+NOT_FOR_CHECKPOINTS = {
+    "revision", "adapter", "merge_adapter", "keep_study", "processes", "section",
 } | RESUME_OPTIONS  # fmt: skip
-FILM_OPTIONS = tuple(name for name in BUILD_OPTIONS if name not in NOT_FOR_FILM)
+CHECKPOINTS_OPTIONS = tuple(name for name in BUILD_OPTIONS if name not in NOT_FOR_CHECKPOINTS)
 
-FilmArguments = Annotated[
+CheckpointArguments = Annotated[
     list[str],
     typer.Argument(
-        metavar="MODEL INPUT... | STUDY...",
-        help="A model and the sentences that its checkpoints read; with --studies, folders that "
-        "collect has written, one for each checkpoint, or the folder of --keep-studies.",
+        metavar="INPUT... | STUDY...",
+        help="Sentences that the checkpoints of --model read; with --studies, folders that collect "
+        "has written, one for each checkpoint, or the folder of --keep-studies.",
     ),
 ]
-RevisionsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--revisions",
+CHECKPOINTS_PARAMETERS: tuple[Parameter, ...] = (
+    keyword(
+        "revisions",
+        str | None,
+        OptionGroup.MODEL,
+        "Checkpoints in order, separated by commas: revisions of a hub model, or folders inside a "
+        "local one (default: all).",
+        common=True,
         metavar="R1,R2,…",
-        help="Checkpoints in order, separated by commas: revisions of a hub model, or folders "
-        "inside a local one (default: all).",
     ),
-]
-StudiesOption = Annotated[
-    bool, typer.Option("--studies", help="Film stored studies, without running a model.")
-]
-KeepCheckpointsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--keep-studies",
+    keyword(
+        "studies",
+        bool,
+        OptionGroup.INPUT,
+        "Read stored studies, without running a model.",
+        common=True,
+    ),
+    keyword(
+        "keep_studies",
+        Path | None,
+        OptionGroup.OUTPUT,
+        "Folder to keep the study of each checkpoint in. Studies in the folder are not collected "
+        "again, so that a run can be continued.",
+        common=True,
         metavar="DIR",
-        help="Folder to keep the study of each checkpoint in. Studies in the folder are not "
-        "collected again, so that a film can be continued.",
     ),
-]
-DeleteWeightsOption = Annotated[
-    bool,
-    typer.Option(
-        "--delete-weights",
-        help="Delete from the hub's cache the weights that this run has downloaded for a "
-        "checkpoint, before the next checkpoint is downloaded.",
+    keyword(
+        "delete_weights",
+        bool,
+        OptionGroup.SPEED,
+        "Delete from the hub's cache the weights that this run has downloaded for a checkpoint, "
+        "before the next checkpoint is downloaded.",
     ),
-]
-FILM_PARAMETERS: tuple[Parameter, ...] = (
-    keyword("revisions", RevisionsOption, None),
-    keyword("studies", StudiesOption, False),
-    keyword("keep_studies", KeepCheckpointsOption, None),
-    keyword("delete_weights", DeleteWeightsOption, False),
 )
 
 
-def check_film_options(
+def check_checkpoints_options(
     arguments: Sequence[str],
     config: Config,
     *,
@@ -371,7 +305,7 @@ def check_film_options(
     keep_studies: Path | None,
     delete_weights: bool,
 ) -> None:
-    """Check that the options of a film go together, before anything slow begins.
+    """Check that the options of ``headbook checkpoints`` go together, before anything slow begins.
 
     Raises:
         ConfigError: an option has no effect, or no sentences were given.
@@ -386,10 +320,10 @@ def check_film_options(
         for name, value in unused.items():
             if value:
                 raise ConfigError(f"{name}: has no effect with --studies; expected one of both")
-    elif len(arguments) < 2:
+    elif config.model in {DEMO, DEMO_CAUSAL}:
         raise ConfigError(
-            "film: got no sentences; expected a model and the sentences that its checkpoints "
-            "read, or --studies and their studies"
+            f"--model: got {config.model!r}, which has one checkpoint; expected a folder that "
+            "holds checkpoints, or a hub id"
         )
     check_outside("--keep-studies", keep_studies, config.out)
 

@@ -1,4 +1,4 @@
-"""Terminal behaviour of the process: progress with its time left, interrupts, and closed pipes.
+"""Terminal behaviour of the process: waiting threads, interrupts, warnings, and closed pipes.
 
 All of this concerns the whole process, so only the command line uses it, never the library.
 """
@@ -10,12 +10,8 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
-from types import FrameType, TracebackType
-from typing import Any, NoReturn, Self, TextIO
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from types import FrameType
+from typing import Any, NoReturn
 
 from headbook.errors import (
     HeadbookError,
@@ -24,86 +20,22 @@ from headbook.errors import (
     ResourceError,
     is_out_of_memory,
 )
+from headbook.progress import LossyStream
 from headbook.safe_files import DISK_ERRORS
 
-LINE_INTERVAL = 10.0  # seconds between two lines of progress without a terminal
-SPEED_PERIOD = 600.0  # seconds over which the speed is averaged, since workers report whole shards
+# Variables that decide how threads of OpenMP wait: of all its libraries, GNU's, LLVM's and Intel's.
+WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
-class Display:
-    """Progress of the current stage of a run, with the time left in the stage.
+def let_threads_sleep() -> None:
+    """Let threads of OpenMP sleep while they wait, here and in processes that this one starts.
 
-    Args:
-        console: where to print.
-        verbose: whether to show the speed in tokens per second.
+    Otherwise they spin between two products of matrices, which takes processors from other
+    programs, and from the thread that they wait for (`benchmarks/waiting.py`). OpenMP reads the
+    variables when torch is imported. If the user has set one of them, all stay as they are.
     """
-
-    def __init__(self, console: Console, *, verbose: bool = False) -> None:
-        self._console, self._verbose = console, verbose
-        self._progress = Progress(
-            TextColumn("{task.description:>16}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[read]}"),
-            console=console,
-            speed_estimate_period=SPEED_PERIOD,
-            disable=not console.is_terminal,
-        )
-        self._id = self._progress.add_task("", visible=False, read="")
-        self._tokens, self._printed = 0, 0.0
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
-    def stage(self, name: str, amount: int) -> None:
-        """Begin a stage."""
-        self._tokens = 0
-        self._progress.reset(
-            self._id, total=max(amount, 1), description=name, visible=True, read=""
-        )
-        self._print_line()
-
-    def advance(self, amount: int, tokens: int) -> None:
-        """Advance the bar; without a terminal, print a line every `LINE_INTERVAL` seconds."""
-        self._tokens += tokens
-        finished = self._progress.finished
-        self._progress.update(self._id, advance=amount, read=self._read())
-        seconds = self._progress.get_time() - self._printed
-        if self._progress.finished > finished or seconds >= LINE_INTERVAL:
-            self._print_line()
-
-    def message(self, text: str) -> None:
-        """Print a line above the progress bar."""
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def _read(self) -> str:
-        """Return the tokens that the stage has read, with their speed if verbose."""
-        if not self._tokens:
-            return ""
-        (task,) = self._progress.tasks
-        speed = self._tokens / max(task.elapsed or 0.0, 1e-9)
-        tokens = f"{self._tokens:,} tokens"
-        return f"{tokens}, {speed:,.0f} tokens/s" if self._verbose else tokens
-
-    def _print_line(self) -> None:
-        """Print the state of the stage if no bar shows it."""
-        self._printed = self._progress.get_time()
-        if self._progress.disable:
-            (task,) = self._progress.tasks
-            remaining = task.time_remaining
-            time_left = f"{timedelta(seconds=round(remaining))} left" if remaining else ""
-            state = [f"{task.percentage:.0f} %", self._read(), time_left]
-            self.message(f"{task.description}: {', '.join(text for text in state if text)}")
+    if not os.environ.keys() & set(WAITING_VARIABLES):
+        os.environ["OMP_WAIT_POLICY"] = "passive"
 
 
 STOPPED = "stopped; no partial output is left"  # true even if all output was written
@@ -151,35 +83,12 @@ def print_warnings() -> None:
     show_others = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, HeadbookWarning):
-            LossyStream(sys.stderr).write(f"warning: {message}\n")
+        if isinstance(message, HeadbookWarning):
+            LossyStream(sys.stderr).write(f"warning: {message.with_flags}\n")
         else:
             show_others(message, category, *place, **more)
 
     warnings.showwarning = show
-
-
-class LossyStream:
-    """A stream that ignores errors of writing, so that progress cannot stop a run."""
-
-    def __init__(self, stream: TextIO | None) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        """Write a text, and ignore errors."""
-        with suppress(OSError, ValueError):
-            if self._stream is not None:
-                self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Flush the stream, and ignore errors."""
-        with suppress(OSError, ValueError):
-            if self._stream is not None:
-                self._stream.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 def is_closed_pipe(error: BaseException) -> bool:

@@ -13,8 +13,6 @@ from html.parser import HTMLParser
 from headbook.resources import folder as resource_folder
 from headbook.site.assets import colour_rules, compact, size_rules
 
-# Twice, so that rules of tags outweigh those of notebooks, as `.jp-RenderedHTMLCommon tr:hover`.
-ROOT = ".headbook.headbook"
 RULE = re.compile(r"([^{}]+)\{((?:[^{}]|\{[^{}]*\})*)\}")
 OF_PAGE = {":root", "body"}  # selectors of a page's frame that concern the root of an output
 FUNCTION = re.compile(r":(is|where|has|not)\(((?:[^()]|\([^()]*\))*)\)")
@@ -26,11 +24,12 @@ WINDOW_WIDTH = re.compile(r"(?<=\d)vw\b")
 MEDIA_WIDTH = re.compile(r"^@media (?=\((?:min|max)-width)")
 
 
-def style_of(html: str, names: Iterable[str], maps: str, max_tiles: int) -> str:
+def style_of(html: str, root: str, names: Iterable[str], maps: str, max_tiles: int) -> str:
     """Return a style sheet for an output, nested in the selector of the output's root.
 
     Args:
         html: the output without its style.
+        root: class of the output's root element, which no other output of a notebook has.
         names: names of the style sheets in ``templates/assets`` to take rules from, in order.
         maps: rules with the mean maps of heads.
         max_tiles: largest number of layers of a model, or of heads of a layer.
@@ -40,7 +39,9 @@ def style_of(html: str, names: Iterable[str], maps: str, max_tiles: int) -> str:
     sheets = [_sheet(f"assets/{name}.css") for name in ("site", *names)]
     rules = (_sheet("notebook/reset.css"), *sheets, *colour_rules(), *size_rules(max_tiles), maps)
     nested = "".join(_used_rules("".join(rules), parser.names))
-    return f"{ROOT}{{{nested}}}\n{_sheet('notebook/themes.css')}"
+    # Two classes, so that rules of tags outweigh those of notebooks, as
+    # `.jp-RenderedHTMLCommon tr:hover`.
+    return f".headbook.{root}{{{nested}}}\n{_sheet('notebook/themes.css')}"
 
 
 @cache

@@ -8,10 +8,19 @@ from pathlib import Path
 from headbook.author import read_words
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError
+from headbook.inputs.parallel import with_pairs
 from headbook.inputs.sources import STDIN, InputSource, input_file
 from headbook.metrics import chosen_metrics
-from headbook.model.checkpoint import ADAPTER, check_name, is_local
+from headbook.model.checkpoint import (
+    ADAPTER,
+    TOKENIZER,
+    check_folder,
+    check_name,
+    find_adapter_files,
+    is_local,
+)
 from headbook.option_values import creation_date
+from headbook.text.annotate import check_annotator
 
 
 def check_revision(revision: str | None, models: Sequence[str]) -> None:
@@ -38,7 +47,9 @@ def check_arguments(inputs: Sequence[str | InputSource], config: Config, *models
     Raises:
         ConfigError: an option has a wrong value.
         InputError: an input cannot be read.
-        ModelError: a name of a model or adapter is neither a folder, a file nor a hub id.
+        ModelError: a name of a model or adapter is neither a folder, a file nor a hub id, or a
+            folder holds none.
+        AnnotatorError: a pipeline is not installed.
     """
     chosen_metrics(config.metrics)
     piped = config.notes is not None and config.notes.is_fifo()  # is read once, by the run
@@ -49,13 +60,20 @@ def check_arguments(inputs: Sequence[str | InputSource], config: Config, *models
             "--workers: got standard input, which can be read only once; expected files"
         )
     check_revision(config.revision, models)
-    for name in inputs:
+    for name in with_pairs(inputs):
         if isinstance(name, str):
             input_file(name)
     for name in models:
         check_name(name)
+        check_folder(name)
+    if config.tokenizer is not None:
+        check_name(config.tokenizer, TOKENIZER)
+    for name in (config.annotator, config.target_annotator):
+        check_annotator(name)
     if config.adapter is not None:
         check_name(config.adapter, ADAPTER)
+        if is_local(config.adapter):
+            find_adapter_files(config.adapter)
     elif config.merge_adapter:
         raise ConfigError("--merge-adapter: got no adapter to merge; expected --adapter, too")
 

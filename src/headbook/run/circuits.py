@@ -10,20 +10,22 @@ import numpy as np
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.costs import costs_of
 from headbook.ablation.importance import parameters_of
-from headbook.ablation.logit_targets import target_functions
+from headbook.ablation.logit_targets import LogitTargets, target_functions
 from headbook.ablation.sample import AblationSample, ablation_sample
+from headbook.ablation.targets import StateTargets
 from headbook.analysis.arrays import Floats
 from headbook.circuits.composition import composition_table
 from headbook.circuits.copying import copying_numbers, scored_types
 from headbook.circuits.outputs import measure_outputs, top_key_tokens
 from headbook.circuits.paths import with_interventions
 from headbook.circuits.sample_outputs import SampleOutputs
+from headbook.circuits.token_directions import sum_tolerance
 from headbook.circuits.towards import measure_towards, towards_cost, why_no_towards
 from headbook.circuits.weights import NoCircuitWeights, find_circuit_weights
 from headbook.errors import ModelError
 from headbook.metrics import ids
 from headbook.model.devices import isolated_random_state
-from headbook.model.intervention import make_patchable
+from headbook.model.intervention import PatchableModel, make_patchable
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.model.tokenizer import random_sequences
 from headbook.progress import Progress
@@ -42,7 +44,6 @@ OFF = "off"  # value of --circuits
 WHAT = "what heads read and write"
 NO_INTERVENTIONS = "Composition was not checked by interventions"
 SELF_CHECK = "direct contributions of embedding, heads and feed-forward blocks add up to the logits"
-TOLERANCE = 1e-2  # of the self-check; contributions of all layers are added in single precision
 
 
 def measure_circuits(run: Run, study: "Study") -> "Study":
@@ -58,7 +59,7 @@ def measure_circuits(run: Run, study: "Study") -> "Study":
     manifest, checks = study.manifest, study.manifest.checks
     gaps = (NotAvailable(WHAT, stack, why) for stack, why in results.missing.items())
     if np.isfinite(results.error):
-        checks = (*checks, Check(SELF_CHECK, "", results.error, TOLERANCE))
+        checks = (*checks, Check(SELF_CHECK, "", results.error, sum_tolerance(run.model)))
     manifest = replace(manifest, gaps=(*manifest.gaps, *gaps), checks=checks)
     return replace(study, manifest=manifest, circuits=results)
 
@@ -88,10 +89,8 @@ def _outputs(run: Run, study: "Study", lens: LogitLens | None) -> CircuitResults
     """Return the tokens that heads promote on the sample."""
     sample = sample_of(run, study, run.config.sample_sentences)
     architecture = run.architecture
-    read = "decoder" if "decoder" in architecture.layers else "self"
-    functions = target_functions(
-        lens, architecture.stacks[read].queries, run.model.tokenizer.mask_token_id
-    )
+    read = "decoder" if "decoder" in architecture.stacks else "self"
+    functions = target_functions(lens, architecture.stacks[read].queries, run.model.mask_id)
     outputs = SampleOutputs(
         run.model, architecture, lens, functions, top_key_tokens(study.corpus_sums.affinities)
     )
@@ -172,7 +171,11 @@ def sample_of(run: Run, study: "Study", size: int) -> AblationSample:
     """
     items = [*run.sentences.reread(run.long.smallest(study.corpus_sums, size))]
     return ablation_sample(
-        items, run.config.batch_tokens, run.sentences.batch, alike=not run.architecture.padded
+        items,
+        run.config.batch_tokens,
+        run.sentences.batch,
+        alike=not run.architecture.padded,
+        shared_length=run.architecture.shared_length,
     )
 
 
@@ -184,14 +187,22 @@ def head_ablator(run: Run, sample: AblationSample, lens: LogitLens | None) -> He
     """
     trial = run.sentences.batch(sample.small[0].items[:TRIAL_SENTENCES])
     heads = make_patchable(run.model, run.architecture, trial)
-    functions = target_functions(
-        lens,
-        run.architecture.stacks[heads.read].queries,
-        run.model.tokenizer.mask_token_id,
-        logits=True,
-        pooling=run.model.pooling,
-    )
-    return HeadAblator(heads, functions)
+    return HeadAblator(heads, own_targets(run, heads, lens, logits=True))
+
+
+def own_targets(
+    run: Run, heads: PatchableModel, lens: LogitLens | None, *, logits: bool = False
+) -> LogitTargets | StateTargets:
+    """Return the targets of a model itself, beside those of tasks.
+
+    Args:
+        run: the run.
+        heads: model whose head outputs can be replaced.
+        lens: map from states to logits; None for a model without a language-model head.
+        logits: whether the logit of the true token is a target, too.
+    """
+    side = run.architecture.stacks[heads.read].queries
+    return target_functions(lens, side, run.model.mask_id, logits=logits, pooling=run.model.pooling)
 
 
 def advance_each(progress: Progress, batches: Iterable[Batch]) -> Iterator[Batch]:

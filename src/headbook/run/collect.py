@@ -10,13 +10,13 @@ from dataclasses import replace
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from headbook.ablation.costs import costs_of
 from headbook.ablation.importance import FAST, AblationPlan, NotEnoughMemory, parameters_of
 from headbook.author import known_heads, read_words
-from headbook.config import Config
-from headbook.errors import ModelError
+from headbook.config import Config, lists_options
+from headbook.errors import ModelError, warn
 from headbook.inputs import InputLayout, InputSource, input_sources
 from headbook.memory import trim_memory
 from headbook.metrics import (
@@ -30,12 +30,15 @@ from headbook.metrics.base import Source
 from headbook.model.devices import isolated_random_state
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.model.tokenizer import MAX_RANDOM_TOKENS, random_sequences
+from headbook.options import Options
 from headbook.passes.batch_sums import bucket_sums
 from headbook.passes.corpus_pass import CorpusPass
-from headbook.passes.self_checks import roundings, self_checks
-from headbook.passes.sentence_maps import stacks_without_queries_keys
-from headbook.progress import NoProgress, Progress
+from headbook.passes.queries_and_keys import stacks_without_queries_keys
+from headbook.passes.self_checks import roundings, self_checks, worst_checks
+from headbook.progress import NoProgress, Progress, reporter
+from headbook.python_options import names_arguments
 from headbook.report.ablation import head_groups, layers_and_sinks
+from headbook.report.answers.text_notes import text_notes
 from headbook.report.results import stack_results
 from headbook.report.tables import Study
 from headbook.run.arguments import check_arguments
@@ -52,7 +55,7 @@ from headbook.run.reread import (
     read_embeddings,
 )
 from headbook.run.retries import measure_part, shard_error
-from headbook.run.sentences import baseline_runs, choose_sentences
+from headbook.run.sentences import baseline_runs, choose_sentences, warn_of_cut_texts
 from headbook.run.shards import MAX_TRIES, sum_shards
 from headbook.run.store import Part, Store, check_same_plan
 from headbook.run.tasks import CannotMeasure, chosen_tasks, task_plans
@@ -67,43 +70,51 @@ NO_IMPORTANCE = "off"  # value of --importance
 TRIAL_SENTENCES = 2  # sentences on which it is tested whether a pass can begin at a later layer
 
 
+@lists_options
+@names_arguments
 def collect(
     inputs: Any,
-    config: Any = None,
-    *,
     model: Any = None,
     tokenizer: Any = None,
-    progress: Progress | None = None,
-    work: Path | None = None,
-    **options: Any,
+    *,
+    config: Config | None = None,
+    name: str | None = None,
+    work: str | Path | None = None,
+    progress: Progress | bool = True,
+    **options: Unpack[Options],
 ) -> Study:
     """Run a model over sentences and return what pages and tables need.
 
     ```python
-    study = headbook.collect(["The cat sees a dog."], model=model, tokenizer=tokenizer)
+    study = headbook.collect(["The cat sees a dog."], model, tokenizer)
     ```
 
-    The state of the process is restored, except that transformers has an attention function of this
-    package registered. A model object is read through a copy that shares its weights.
+    The state of the process is restored. A model object is read through a copy that shares its
+    weights.
 
     Args:
         inputs: a list of texts, of (source, target) pairs or of dicts; a `pandas.DataFrame`; a
             dataset of Hugging Face; or files, folders and ids of datasets, where ``-`` is standard
             input. See `headbook.inputs.input_sources` for a list of `str`.
-        config: options as one `headbook.config.Config`; or give them by name.
-        model: a `transformers.PreTrainedModel`, a `peft.PeftModel`, or a name.
+        model: a `transformers.PreTrainedModel`, a `peft.PeftModel`, a `SentenceTransformer`, or a
+            name: hub id, folder or file, ``demo`` or ``demo-causal``.
         tokenizer: the tokenizer of a model object; a name replaces the tokenizer of a name.
-        progress: reporter of the run's progress.
-        work: folder for finished parts, from which the same call continues after it was stopped;
-            for at most `MAX_UNSTORED_SENTENCES` sentences in one process no part is stored.
+        config: all options as one `headbook.Config`, in place of options by name.
+        name: name of a model object on pages; by default its checkpoint, or its class and size.
+        work: folder for finished parts, from which the same call continues after it was stopped,
+            and says so; for at most `MAX_UNSTORED_SENTENCES` sentences in one process no part is
+            stored.
+        progress: whether to show a bar in terminals and notebooks; or a `headbook.Progress`.
         options: options by name. ``dtype`` and ``device`` of a model object are its own by default.
 
     Raises:
         HeadbookError: options, input or model do not fit; in one line.
     """
-    source, config = model_and_options(model, tokenizer, options, config)
+    source, config = model_and_options(model, tokenizer, options, config, name)
     sources = input_sources(inputs, InputLayout.of(config))
-    return collect_study(sources, config, source=source, progress=progress, work=work)
+    folder = None if work is None else Path(work)
+    with reporter(progress) as bar:
+        return collect_study(sources, config, source=source, progress=bar, work=folder)
 
 
 def collect_study(
@@ -132,7 +143,9 @@ def collect_study(
         tasks = chosen_tasks(run)
         # No variable holds the study, so that its sums can leave memory while heads are ablated.
         words = known_heads(words, run.architecture.stacks.values(), config.notes)
-        study = measure_circuits(run, measure_study(run, words))
+        study = measure_study(run, words)
+        warn_of_cut_texts(run.model, study.manifest.counts, study.manifest.model.limit)
+        study = measure_circuits(run, study)
         return measure_importance(run, study, tasks)
 
 
@@ -162,7 +175,13 @@ def measure_study(run: Run, words: Mapping[str, Any]) -> Study:
     ).value
     sums = read_back() + measures.sums
     batch = run.sentences.check_batch(list(tokenized.values()), run.long.texts)
-    checks = self_checks(run.model, run.architecture, batch, embeddings, lens)
+    check_batches = [batch]
+    longest = run.sentences.longest(run.corpus, run.long.most)
+    if longest is not None:
+        check_batches.append(run.sentences.batch([*run.sentences.reread([longest])]))
+    checks = worst_checks(
+        self_checks(run.model, run.architecture, each, embeddings, lens) for each in check_batches
+    )
     rank_changes = roundings(run.model, run.architecture, batch, embeddings)
     baselines, logs = measure_baselines(run)
     gaps = find_gaps(
@@ -183,11 +202,13 @@ def measure_study(run: Run, words: Mapping[str, Any]) -> Study:
         words=words,
         counts=sums.counts,
         checks=checks,
-        n_checked=len(batch.items),
+        n_checked=len({i.sentence.index for each in check_batches for i in each.items}),
         gaps=(*gaps, *long_gaps, *trace_gaps),
         rounded=rank_changes,
         baselines=logs,
     )
+    for note in text_notes(manifest):
+        warn(f"{note.text}; {note.advice}")
     return Study(manifest, sums, measures.sentence_data, baselines, map_sample=measures.map_sample)
 
 

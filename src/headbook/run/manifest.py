@@ -3,28 +3,32 @@
 import importlib.metadata
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from headbook import __version__
-from headbook.inputs import Sentence
+from headbook.inputs import InputFile, Sentence
 from headbook.inputs.sources import other_readers
-from headbook.model.tokenizer import special_pattern
+from headbook.languages import NO_LANGUAGE
+from headbook.model.tokens.special import special_pattern
 from headbook.option_values import creation_date
+from headbook.report.answers.text_notes import N_EXAMPLES, is_unknown
 from headbook.run.prepare import LIBRARIES, Run, RunLog
-from headbook.schema import MAX_OWN_NAMES, OTHER, ModelKind, Side
+from headbook.schema import MAX_OWN_NAMES, OTHER, UNKNOWN, ModelKind, Side
+from headbook.study.input_facts import InputFacts
 from headbook.study.manifest import (
     SCHEMA,
     Check,
-    InputFacts,
     Manifest,
     ModelFacts,
     NotAvailable,
     Rounding,
     UnmeasuredSentences,
 )
-from headbook.text.annotate import NO_FREQUENCIES
 
+MAX_UNKNOWN_PIECES = 200  # that are searched for different ones
 FOREIGN_TAGS_REASON = (
     "not among the 17 parts of speech of Universal Dependencies: each is counted under its own "
     "name, but is neither a content nor a function word"
@@ -69,11 +73,8 @@ def make_manifest(
         model=_model_facts(run),
         stacks=tuple(run.architecture.stacks.values()),
         annotators=annotators,
-        inputs=tuple(
-            InputFacts(file.name, file.sha256, file.sentences, file.blank, file.left)
-            for file in run.corpus.files
-        ),
-        counts=dict(counts),
+        inputs=tuple(map(facts_of, run.corpus.files)),
+        counts={**counts, **_unknown_examples(run, counts)},
         versions={name: importlib.metadata.version(name) for name in LIBRARIES},
         checks=checks,
         checked_sentences=n_checked,
@@ -95,6 +96,12 @@ def make_manifest(
     )
 
 
+def facts_of(file: InputFile) -> InputFacts:
+    """Return what a manifest says of an input."""
+    remarks = {str(remark): number for remark, number in file.remarks.items()}
+    return InputFacts(file.name, file.sha256, file.sentences, file.blank, file.left, remarks)
+
+
 def _resolved_options(run: Run) -> dict[str, str | None]:
     """Return the values that options were resolved to; a path is replaced by its last part."""
     encoder = run.sentences.encoder
@@ -106,11 +113,28 @@ def _resolved_options(run: Run) -> dict[str, str | None]:
         "target_annotator": encoder.targets.name,
         "device": run.model.device.type,
         "language": rarities[Side.SOURCE],
-        "target_language": rarities.get(Side.TARGET, NO_FREQUENCIES),
+        "target_language": rarities.get(Side.TARGET, NO_LANGUAGE),
     }
     if run.config.tokenizer is not None and Path(run.config.tokenizer).is_dir():
         resolved["tokenizer"] = Path(run.config.tokenizer).resolve().name
     return resolved
+
+
+def _unknown_examples(run: Run, counts: Mapping[str, int]) -> Counter[str]:
+    """Count a few pieces that the vocabulary lacks in the first texts that have some.
+
+    The names end with a quotation mark, so that no piece can be taken for the name of a count.
+    """
+    examples = Counter[str]()
+    for side in filter(partial(is_unknown, counts), Side):
+        target = side is Side.TARGET
+        texts = (s.target if target else s.text for s in run.corpus)
+        pieces = run.sentences.encoder.unknown_pieces(filter(None, texts), target=target)
+        for piece in islice(pieces, MAX_UNKNOWN_PIECES):
+            examples[f"{side}.{UNKNOWN}.{piece!r}"] += 1
+            if len(examples) == N_EXAMPLES:
+                break
+    return examples
 
 
 def _smaller_batches(run: Run, logs: Mapping[str, RunLog]) -> Iterator[str]:
@@ -174,7 +198,7 @@ def _model_facts(run: Run) -> ModelFacts:
         limit=run.sentences.encoder.limit,
         tokenizer=type(model.tokenizer).__name__,
         tokenizer_sha256=model.tokenizer_hash,
-        special_tokens=special_pattern(model.tokenizer),
+        special_tokens=special_pattern(model),
         attention=attention,
         missing=model.weights.missing,
         unexpected=model.weights.unexpected,

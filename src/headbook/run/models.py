@@ -6,14 +6,17 @@ compared only if one was trained from the other.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from headbook.analysis.arrays import Floats
 from headbook.analysis.paired import ClusterSums
+from headbook.circuits.weight_drift import weight_drift
+from headbook.comparison.checkpoints import NamedStudy
 from headbook.comparison.drift import QUERY_KEY, VALUE_OUTPUT, ModelDrift
 from headbook.comparison.study_pair import pair_studies, same_ids
 from headbook.config import Config
@@ -24,7 +27,6 @@ from headbook.model import attention_hook, checkpoint
 from headbook.model.architecture import Architecture, AttentionPlace, probe_architecture
 from headbook.model.checkpoint import is_local
 from headbook.model.forward import run_forward
-from headbook.model.head_weights import weight_drift
 from headbook.model.load import Model, untrained_copy
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts
 from headbook.output_folder import MANIFEST
@@ -43,7 +45,7 @@ from headbook.text.tokens import TokenizedSentence
 
 def study_of_checkpoint(
     source: ModelCheckpoint,
-    inputs: Sequence[str],
+    inputs: Sequence[str | InputSource],
     config: Config,
     *,
     studies: Path | None = None,
@@ -54,7 +56,7 @@ def study_of_checkpoint(
 
     Args:
         source: checkpoint whose study is returned.
-        inputs: files, folders and ids of datasets.
+        inputs: files, folders and ids of datasets, or sources in memory.
         config: options.
         studies: folder with a study for each checkpoint, to which a new study is added; None to
             store none.
@@ -83,6 +85,34 @@ def study_of_checkpoint(
     if study_folder is not None:
         study.save(study_folder)
     return study
+
+
+def checkpoint_studies(
+    sources: Sequence[ModelCheckpoint],
+    inputs: Sequence[str | InputSource],
+    config: Config,
+    *,
+    progress: Progress,
+    **choices: Any,
+) -> list[NamedStudy]:
+    """Return the studies of checkpoints, each yet to be read or collected.
+
+    Args:
+        sources: checkpoints, in order.
+        inputs: files, folders and ids of datasets, or sources in memory.
+        config: options.
+        progress: reporter of the runs' progress.
+        choices: ``studies`` and ``delete_weights`` of `study_of_checkpoint`.
+    """
+
+    def study(source: ModelCheckpoint, number: int) -> Study:
+        progress.message(f"{source.name} ({number} of {len(sources)})")
+        return study_of_checkpoint(source, inputs, config, progress=progress, **choices)
+
+    return [
+        NamedStudy(source.name, partial(study, source, number))
+        for number, source in enumerate(sources, 1)
+    ]
 
 
 def _check_weights(source: ModelCheckpoint, study: Study, study_folder: Path) -> None:
@@ -218,6 +248,11 @@ def collect_pair(
         second = _untrained(first, dtypes[1], folder)
     else:
         second = _loading(config, models[1], dtypes[1], adapters[1])
+    for source, own in (first, second):
+        if source is None and not is_local(own.model):  # found missing before the first is measured
+            checkpoint.find_model_files(own.model, own.revision, code=own.trust_remote_code)
+        if own.adapter is not None:
+            checkpoint.find_adapter_files(own.adapter)
     study_a, study_b = (_collect(inputs, each, progress) for each in (first, second))
     rounded = null = twice = None
     if dtypes[0] != ROUNDED_DTYPE:
@@ -251,6 +286,7 @@ def collect_twice(
     return exact, rounded
 
 
+@attention_hook.hooks_removed()
 def model_drift(
     study_a: Study, study_b: Study, loadings: tuple[Loading, Loading], *, trained: bool
 ) -> ModelDrift:
@@ -348,6 +384,7 @@ def collect_maps(
     return _collect(inputs, (source, few_metrics), progress)
 
 
+@attention_hook.hooks_removed()
 def _untrained(loading: Loading, dtype: str, folder: Path) -> Loading:
     """Return how a model with the architecture of another and random weights is loaded.
 
@@ -365,7 +402,7 @@ def _untrained(loading: Loading, dtype: str, folder: Path) -> Loading:
     untrained = untrained_copy(model, config.seed).network
     if source is not None:
         untrained.config.name_or_path = name
-        return _loading(config, replace(source, network=untrained), dtype)
+        return _loading(config, replace(source, network=untrained, name=name), dtype)
     untrained.save_pretrained(folder / name)
     model.tokenizer.save_pretrained(folder / name)
     return _loading(config, str(folder / name), dtype)

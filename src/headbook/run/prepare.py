@@ -13,20 +13,25 @@ import torch
 
 from headbook import __version__
 from headbook.config import Config
-from headbook.errors import ModelError
+from headbook.errors import ModelError, warn
 from headbook.inputs import Corpus, InputLayout, InputSource, Selection, open_corpus
 from headbook.memory import longest_text, map_memory
 from headbook.metrics import chosen_metrics, head_metrics
 from headbook.metrics.base import Metric
+from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, probe_architecture
+from headbook.model.checkpoint import TOKENIZER_FILE, tokenizer_folder
 from headbook.model.devices import isolated_random_state, offload_place
 from headbook.model.load import Model, untrained_copy
 from headbook.model.packing import Passages, pack_sentences
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts, sequence_limit, shorten_text
+from headbook.model.tokens.files import differences_from_file
 from headbook.option_values import flag
 from headbook.output_folder import temporary_folder
 from headbook.passes.model_checks import verify_attention
+from headbook.passes.padding import check_padding
 from headbook.progress import NestedProgress, Progress
+from headbook.run.languages import TextLanguages
 from headbook.run.missing import LongTexts
 from headbook.run.objects import ModelObject, open_model
 from headbook.run.sentences import RunSentences
@@ -35,10 +40,11 @@ from headbook.run.store import Part, Store, open_store
 from headbook.schema import Baseline, BaselineRun, Side
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.groups import Facets, find_facets
-from headbook.text.annotate import Annotator, WordFrequencies, shuffle_words
+from headbook.text.annotate import shuffle_words
 
 MAX_UNSTORED_SENTENCES = 256  # sentences; measuring so few again is faster than storing parts
 DEFAULT_SENTENCE_TOKENS = 32  # estimate for progress, if no sentence is read before the run
+COMPARED_TEXTS = 64  # first texts whose tokens are compared with the tokenizer's file
 MAX_FAILED_SHARDS = 3  # failed shards that end a run in which no shard was measured
 # Libraries whose versions change numbers: manifests and plans of runs record them.
 LIBRARIES = ("torch", "transformers", "tokenizers", "spacy", "numpy", "pandas", "wordfreq")
@@ -168,10 +174,11 @@ def prepare(
         source: a caller's model; None for the one that the options name.
 
     Raises:
-        HeadbookError: the inputs, the model or the folder cannot be used.
+        HeadbookError: the inputs, the model, a metric or the folder cannot be used.
     """
     with ExitStack() as stack:
         run = stack.enter_context(open_run(inputs, config, progress, source))
+        _check_metrics(run)
         is_small = len(run.corpus) <= MAX_UNSTORED_SENTENCES and config.engine == "local"
         if work is None and config.shared and not is_small:
             work = stack.enter_context(temporary_folder("work")) / "parts"
@@ -200,6 +207,7 @@ def open_run(
     with ExitStack() as stack:
         unopened = open_corpus(inputs, Selection.of(config), InputLayout.of(config))
         stack.enter_context(isolated_random_state(config.seed, _gpu(device)))
+        stack.enter_context(attention_hook.hooks_removed())
         corpus = stack.enter_context(unopened)
         facets = find_facets(corpus, config.facet, config.pair_member)
         model = open_model(
@@ -217,12 +225,14 @@ def open_run(
         if config.pack is not None:
             texts = pack_sentences(corpus, model, config.pack, limit)
             facets = find_facets(texts, config.facet, config.pair_member)
+        languages = TextLanguages.of(config, corpus, model, limit)
         encoder = SentenceTokenizer(
             model,
             limit=limit,
-            targets=Annotator.load(config.target_annotator),
-            rarities=_word_frequencies(config, corpus, model),
+            targets=languages.annotators[Side.TARGET],
+            rarities=languages.rarities,
         )
+        _compare_with_file(texts, model)
         mean_length = _mean_length(texts, encoder, config.n_sentence_pages)
         architecture = verify_attention(model, probe_architecture(model), probe_texts(encoder))
         max_map_tokens = longest_text(architecture.stacks.values(), map_memory(config.memory_bytes))
@@ -239,9 +249,10 @@ def open_run(
             metrics=tuple(metric.with_scheme(corpus.scheme) for metric in metrics),
             sentences=RunSentences(
                 stack.enter_context(split_into_shards(texts, len(texts), paired=paired)),
-                Annotator.load(config.annotator),
+                languages.annotators[Side.SOURCE],
                 encoder,
                 architecture.padded,
+                architecture.shared_length,
                 corpus.scheme,
                 torch.float64 if config.dtype == "float64" else torch.float32,
                 progress,
@@ -252,6 +263,23 @@ def open_run(
         )
 
 
+def _check_metrics(run: Run) -> None:
+    """Check that no metric of a run reads the padding of batches.
+
+    Raises:
+        ModelError: a metric does.
+    """
+    sentences = run.sentences
+    check_padding(
+        run.model,
+        run.architecture,
+        run.metrics,
+        probe_texts(sentences.encoder),
+        dtype=sentences.dtype,
+        scheme=sentences.scheme,
+    )
+
+
 def _mean_length(texts: Corpus | Passages, encoder: SentenceTokenizer, max_texts: float) -> float:
     """Estimate the mean tokens of a text, on all sides, from the first texts of the corpus."""
     first_texts = islice(texts, int(min(max_texts, len(texts))))
@@ -259,19 +287,25 @@ def _mean_length(texts: Corpus | Passages, encoder: SentenceTokenizer, max_texts
     return sum(lengths) / len(lengths) if lengths else DEFAULT_SENTENCE_TOKENS
 
 
+def _compare_with_file(texts: Corpus | Passages, model: Model) -> None:
+    """Warn if the tokenizer makes other tokens of the first texts than its file describes."""
+    folder = tokenizer_folder(str(getattr(model.tokenizer, "name_or_path", "")))
+    if folder is None:
+        return
+    first = islice(texts, COMPARED_TEXTS)
+    message = differences_from_file(
+        model.tokenizer,
+        folder / TOKENIZER_FILE,
+        [text for sentence in first for text in (sentence.text, sentence.target) if text],
+    )
+    if message:
+        warn(f"model '{model.name}': {message}")
+
+
 def _gpu(device: str) -> torch.device | None:
     """Return the GPU that a device option means, or None for other devices."""
     use_gpu = device.startswith(("auto", "cuda")) and torch.cuda.is_available()
     return torch.device("cuda" if device == "auto" else device) if use_gpu else None
-
-
-def _word_frequencies(config: Config, corpus: Corpus, model: Model) -> dict[Side, WordFrequencies]:
-    """Load the word frequencies of each side that the model reads."""
-    frequencies = {Side.SOURCE: WordFrequencies.load(config.language, (s.text for s in corpus))}
-    if model.config.is_encoder_decoder:
-        targets = (s.target for s in corpus if s.target is not None)
-        frequencies[Side.TARGET] = WordFrequencies.load(config.target_language, targets)
-    return frequencies
 
 
 def baseline_of(run: Run, baseline: BaselineRun) -> Run:
@@ -289,7 +323,8 @@ def baseline_of(run: Run, baseline: BaselineRun) -> Run:
         is_baseline=True,
     )
     if baseline.baseline is Baseline.SHUFFLED:
-        arrange = partial(shuffle_words, seed=baseline.seed)
+        split = run.sentences.encoder.targets.split
+        arrange = partial(shuffle_words, seed=baseline.seed, split=split)
         return replace(baseline_run, sentences=replace(baseline_run.sentences, arrange=arrange))
     model, trained = untrained_copy(run.model, baseline.seed), run.architecture
     architecture = probe_architecture(model, why_not_hook=trained.unhooked)

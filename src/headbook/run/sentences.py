@@ -3,16 +3,18 @@
 Sentences are chosen after the corpus pass, from the sums of all sentences.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, tee
 
 import torch
 
 from headbook.config import Config
+from headbook.errors import warn
 from headbook.inputs import Sentence
 from headbook.metrics import token_metrics
 from headbook.metrics.base import Metric
+from headbook.model.load import Model
 from headbook.model.tokenizer import SentenceTokenizer
 from headbook.progress import Progress
 from headbook.run.missing import LongTexts
@@ -20,6 +22,7 @@ from headbook.run.shards import Shards
 from headbook.schema import AnnotationScheme, Baseline, BaselineRun
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.exemplars import ExemplarChoice, choose_exemplars, most_cited
+from headbook.study.input_facts import cut_texts
 from headbook.study.sentence_data import MAX_MAPPED_SENTENCES
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, batches_by_tokens
@@ -122,6 +125,7 @@ class RunSentences:
         annotator: annotator of source texts without words.
         encoder: tokenizer of the model, with the annotator of targets.
         padded: whether a batch may hold sentences of several lengths.
+        shared_length: tokens of the longest sentence that may share a batch.
         scheme: tags and relations of the corpus.
         dtype: number format of the tables of a batch.
         progress: reporter that is advanced when the batch after the reported one is requested.
@@ -132,6 +136,7 @@ class RunSentences:
     annotator: Annotator
     encoder: SentenceTokenizer
     padded: bool
+    shared_length: float
     scheme: AnnotationScheme
     dtype: torch.dtype
     progress: Progress
@@ -173,16 +178,24 @@ class RunSentences:
         return self.encoder.tokenize(map(self.arrange, self.annotator.annotate(sentences)))
 
     def batches(self, items: Iterable[TokenizedSentence], budget: int) -> Iterator[Batch]:
-        """Yield batches of sentences and report progress.
+        """Yield batches of sentences and report progress; see `groups`."""
+        for group in self.groups(items, budget):
+            yield self.batch(group)
+            tokens = count_tokens(group)
+            self.progress.advance(tokens, tokens)
+
+    def groups(
+        self, items: Iterable[TokenizedSentence], budget: int
+    ) -> Iterator[list[TokenizedSentence]]:
+        """Yield the sentences of each batch.
 
         Args:
             items: sentences.
             budget: most tokens of a batch, padding included.
         """
-        for group in batches_by_tokens(items, budget, alike=not self.padded):
-            yield self.batch(group)
-            tokens = count_tokens(group)
-            self.progress.advance(tokens, tokens)
+        return batches_by_tokens(
+            items, budget, alike=not self.padded, shared_length=self.shared_length
+        )
 
     def batch(self, group: Sequence[TokenizedSentence]) -> Batch:
         """Return sentences as one batch on the device of the model."""
@@ -207,9 +220,29 @@ class RunSentences:
             longest = max(item.length, *(other.length for other in batch_items))
             if longest * (len(batch_items) + 1) > MAX_CHECK_TOKENS:
                 break
+            if longest > self.shared_length:
+                break
             if self.padded or item.lengths == batch_items[0].lengths:
                 batch_items.append(item)
         return self.batch(batch_items)
+
+    def longest(self, texts: Iterable[Sentence], most: int) -> int | None:
+        """Return the index of the longest text that cannot share a batch, or None without one.
+
+        Args:
+            texts: texts of the corpus; they are read only if some model could need it.
+            most: tokens of the longest text whose attention maps fit into the memory.
+        """
+        if self.encoder.limit <= self.shared_length:
+            return None
+        texts, lengths = tee(texts)
+        sizes = (max(length.values()) for length in self.encoder.lengths(lengths))
+        found = [
+            (size, text.index)
+            for text, size in zip(texts, sizes, strict=True)
+            if self.shared_length < size <= most
+        ]
+        return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
 def count_tokens(items: Iterable[TokenizedSentence]) -> int:
@@ -228,3 +261,16 @@ def baseline_runs(baseline: str, seeds: int) -> Iterator[BaselineRun]:
         if kind in baseline.split(","):
             for seed in range(seeds if kind is Baseline.UNTRAINED else 1):
                 yield BaselineRun(kind, seed)
+
+
+def warn_of_cut_texts(model: Model, counts: Mapping[str, int], limit: int) -> None:
+    """Warn of texts that were cut at the longest sequence of a run, with their number.
+
+    Args:
+        model: the model, which may take longer sequences.
+        counts: numbers of texts and tokens, as in a manifest.
+        limit: length of the longest sequence, in tokens.
+    """
+    takes_longer = model.positions is None or model.positions > limit
+    for text in cut_texts(counts, limit):
+        warn(f"{text}; --max-length takes longer ones" if takes_longer else text)

@@ -19,9 +19,9 @@ from headbook.analysis.arrays import Ints
 from headbook.inputs import Sentence
 from headbook.inputs.sources import disk_full_error
 from headbook.output_folder import temporary_folder
-from headbook.study.buckets import MAX_BUCKETS, bucket_of
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.storage import PackedArrays, from_layout, to_layout
+from headbook.study.sums.buckets import MAX_BUCKETS, bucket_of
 from headbook.text.batch import SORT_WINDOW, text_hash
 
 SHARD_SENTENCES = SORT_WINDOW  # sentences of a shard; with fewer, batches have more padding

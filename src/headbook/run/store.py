@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import BinaryIO, Generic, TypeVar
 
 from headbook.errors import OutputError
+from headbook.file_list import OTHERS, walk_entries
 from headbook.memory import trim_memory
-from headbook.output_folder import clear_folder, is_own_folder, walk_entries
+from headbook.output_folder import clear_folder, is_own_folder
 from headbook.safe_files import (
     DISK_ERRORS,
     NOTE,
@@ -262,7 +263,7 @@ def _reason_against(folder: Path) -> str:
     has_lock = is_file(folder / LOCK_FILE) and (folder / LOCK_FILE).read_bytes() == NOTE
     is_ours = has_lock and is_file(folder / PLAN_FILE) and bool(read_object(folder / PLAN_FILE))
     for name, kind in walk_entries(folder):
-        if kind == "others":
+        if kind == OTHERS:
             return f"holds {name}, a link or no plain file"
         if not is_ours and not START_FILES.fullmatch(name):
             return f"holds {name} without the lock and the plan of a run"

@@ -5,11 +5,12 @@ The sample of a task holds the texts with its columns that have the smallest has
 """
 
 import json
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from headbook.ablation.task_targets import NO_CLASS
 from headbook.analysis.arrays import Ints
 from headbook.config import Config
 from headbook.inputs import Sentence
+from headbook.inputs.rows import LABEL_COLUMNS, matching_column
 from headbook.model.weights import classifier_kind
 from headbook.option_values import ACCEPTABLE
 from headbook.report.wording import count_text
@@ -31,6 +33,15 @@ ACCEPTABLE_COLUMN, ANSWER_COLUMN, WRONG_COLUMN, CORRUPT_COLUMN = (
 )  # fmt: skip
 MAX_PAIRS = 200  # minimal pairs of a sample
 MAX_NAMED_LABELS = 4  # labels that a message names
+TRUTH = {"true": "1", "false": "0"}  # labels that stand for numbers
+WHOLE_NUMBER = re.compile(r"(-?\d+)\.0*")  # as tables write numbers of a column with gaps
+NO_LABELS = {
+    "",
+    "nan",
+    "none",
+    "-100",
+}  # in place of a label; the last is that of token classifiers
+GENERIC_NAME = re.compile(r"label_\d+")  # names of classes that nobody has named
 FULL_WIDTH = {"W", "F"}  # widths of characters that are written without spaces between words
 
 
@@ -50,44 +61,118 @@ class TaskTexts(NamedTuple):
 
 def acceptable_column(config: Config, columns: Collection[str]) -> str:
     """Return the column that says which member of a pair is acceptable."""
-    return ACCEPTABLE_COLUMN if ACCEPTABLE_COLUMN in columns else config.label_column
+    return ACCEPTABLE_COLUMN if ACCEPTABLE_COLUMN in columns else label_column(config, columns)
+
+
+def label_column(config: Config, columns: Collection[str]) -> str:
+    """Return the column with the labels of texts, or by default of words, if there is one."""
+    name = config.label_column
+    names = LABEL_COLUMNS if name == LABEL_COLUMNS[0] else (name,)
+    found = (matching_column(each, columns) for each in names)
+    return next(filter(None, found), name)
 
 
 def is_acceptable(config: Config, value: str) -> bool:
     """Whether a value of the column is that of acceptable sentences."""
-    accepted = ACCEPTABLE if config.acceptable is None else (config.acceptable.strip().casefold(),)
-    return value.casefold() in accepted
+    accepted = ACCEPTABLE if config.acceptable is None else (config.acceptable,)
+    return plain_label(value) in map(plain_label, accepted)
 
 
-def labelled_texts(run: Run) -> TaskTexts:
-    """Return texts with the classes of their labels, or of the labels of their tokens."""
-    column, id2label = run.config.label_column, run.model.config.id2label
+def plain_label(label: str) -> str:
+    """Return a label in lower case, with ``1.0`` and ``True`` as ``1``."""
+    folded = label.strip().casefold()
+    whole = WHOLE_NUMBER.fullmatch(folded)
+    return whole[1] if whole else TRUTH.get(folded, folded)
+
+
+@dataclass(frozen=True)
+class LabelNames:
+    """Labels of a classification head.
+
+    Attributes:
+        names: classes by name, in lower case.
+        numbers: all classes.
+    """
+
+    names: Mapping[str, int]
+    numbers: frozenset[int]
+
+    @classmethod
+    def of(cls, id2label: Mapping[int, str]) -> Self:
+        """Return the labels of a configuration of transformers."""
+        names = {str(name).casefold(): int(number) for number, name in id2label.items()}
+        return cls(names, frozenset(map(int, id2label)))
+
+    @property
+    def generic(self) -> bool:
+        """Whether all classes have the names that transformers gives by default."""
+        return all(map(GENERIC_NAME.fullmatch, self.names))
+
+    def class_of(self, label: str) -> int | None:
+        """Return the class with a name or number; `NO_CLASS` for no label; None if unknown."""
+        if label.strip().casefold() in self.names:
+            return self.names[label.strip().casefold()]
+        plain = plain_label(label)
+        if plain in NO_LABELS:
+            return NO_CLASS
+        number = int(plain) if plain.isdecimal() else NO_CLASS
+        return number if number in self.numbers else None
+
+
+def labelled_texts(run: Run, column: str) -> TaskTexts:
+    """Return texts with the classes of their labels in a column, or of those of their tokens."""
+    known = LabelNames.of(run.model.config.id2label)
     by_token = classifier_kind(run.model.network) == TOKEN_CLASSIFIER
-    numbers = {str(number): int(number) for number in id2label}
-    numbers |= {str(name).casefold(): int(number) for number, name in id2label.items()}
-    unknown: Counter[str] = Counter()
-    classes: dict[int, Ints] = {}
-    items, n_misaligned = [], 0
-    for item in _smallest(run, lambda sentence: bool(value_of(sentence, column))):
-        text, value = item.tokens[Side.SOURCE], value_of(item.sentence, column)
+
+    def has_label(sentence: Sentence) -> bool:
+        value = value_of(sentence, column)
         labels = _token_labels(value) if by_token else [value]
+        # A list that cannot be read is told as one of another length.
+        return bool(value) and (
+            not labels or any(known.class_of(label) != NO_CLASS for label in labels)
+        )
+
+    chosen = _smallest(run, has_label)
+    by_number = not by_token and known.generic and _have_unknown_names(chosen, column, known)
+    unknown: Counter[str] = Counter()
+    data: dict[int, Ints] = {}
+    items, n_misaligned = [], 0
+    for item in chosen:
+        text, value = item.tokens[Side.SOURCE], value_of(item.sentence, column)
+        if by_number:
+            value = str(item.sentence.class_numbers[column])
+        labels = _token_labels(value) if by_token else [value]
+        classes = [*map(known.class_of, labels)]
         places = _labelled_tokens(text, len(labels)) if by_token else [0]
-        not_known = [label for label in labels if label.casefold() not in numbers]
-        unknown.update(not_known[:1])
+        unknown.update([label for label, k in zip(labels, classes, strict=True) if k is None][:1])
         n_misaligned += not places
-        if not_known or not places:
+        if None in classes or not places:
             continue
         of_text = np.full(len(text) if by_token else 1, NO_CLASS)
-        for place, label in zip(places, labels, strict=True):
+        for place, number in zip(places, classes, strict=True):
             if place >= 0:
-                of_text[place] = numbers[label.casefold()]
-        classes[item.sentence.index] = of_text
+                of_text[place] = number
+        data[item.sentence.index] = of_text
         items.append(item)
-    notes = [*_unknown_labels(unknown, column, id2label)]
+    notes = [*_unknown_labels(unknown, column, run.model.config.id2label)]
     if n_misaligned:
         texts = count_text(n_misaligned, "text")
         notes.append(f"{texts} left out: not one label in column '{column}' for each word")
-    return TaskTexts(items, classes, tuple(notes))
+    if n_missing := sum(not has_label(sentence) for sentence in run.corpus):
+        notes.append(f"{count_text(n_missing, 'text')} left out: no label in column '{column}'")
+    if by_number:
+        notes.append(f"column '{column}' is read by the numbers of its classes, as the model's "
+                     "have no names of their own")  # fmt: skip
+    return TaskTexts(items, data, tuple(notes))
+
+
+def _have_unknown_names(items: Sequence[TokenizedSentence], column: str, known: LabelNames) -> bool:
+    """Whether all labels are names of numbered classes, none of which a model knows by name."""
+    return bool(items) and all(
+        column in item.sentence.class_numbers
+        and known.class_of(value_of(item.sentence, column)) is None
+        for item in items
+    )
 
 
 def minimal_pairs(run: Run, columns: Collection[str]) -> TaskTexts:
@@ -120,7 +205,7 @@ def minimal_pairs(run: Run, columns: Collection[str]) -> TaskTexts:
 
 def prompts(run: Run) -> TaskTexts:
     """Return prompts with the tokens of the answer and of the wrong answer."""
-    mask = None if run.architecture.stacks["self"].causal else run.model.tokenizer.mask_token_id
+    mask = None if run.architecture.stacks["self"].causal else run.model.mask_id
     answers: dict[int, tuple[int, int]] = {}
     items, n_long, n_unusable, n_unmasked = [], 0, 0, 0
     for item in _smallest(
@@ -150,7 +235,7 @@ def prompts(run: Run) -> TaskTexts:
         texts = count_text(n_unusable, "prompt")
         notes.append(f"{texts} left out: both answers begin with one token")
     if n_unmasked:
-        name = run.model.tokenizer.mask_token
+        name = run.model.mask_token
         notes.append(f"{count_text(n_unmasked, 'prompt')} left out: no {name} in the text")
     return TaskTexts(items, answers, tuple(notes))
 
@@ -163,7 +248,7 @@ def corrupted(run: Run, clean: TaskTexts) -> TaskTexts:
         for item in with_corrupt
     ]
     items, n_unequal = [], 0
-    mask = run.model.tokenizer.mask_token_id
+    mask = run.model.mask_id
     for item, other in zip(with_corrupt, run.sentences.encoder.tokenize(sentences), strict=True):
         text, corrupt = item.tokens[Side.SOURCE], other.tokens[Side.SOURCE]
         is_masked = [ids == mask for ids in (text.ids, corrupt.ids)]
@@ -201,7 +286,8 @@ def _unknown_labels(
         names = ", ".join(f"'{name:.40}'" for name, _ in unknown.most_common(MAX_NAMED_LABELS))
         yield (
             f"{count_text(unknown.total(), 'text')} left out: column '{column}' has {names}; the "
-            f"model's labels are {', '.join(known[:MAX_NAMED_LABELS])}{more}"
+            f"model's labels are {', '.join(known[:MAX_NAMED_LABELS])}{more} (id2label of its "
+            "configuration)"
         )
 
 

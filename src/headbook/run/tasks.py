@@ -6,6 +6,7 @@ with the reason in one sentence.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from headbook.ablation.importance import AblationPlan, parameters_of
 from headbook.ablation.patching import PatchingPlan
 from headbook.ablation.sample import AblationSample, ablation_sample
 from headbook.analysis.arrays import Floats
-from headbook.errors import ConfigError
-from headbook.model.intervention import layer_slots
+from headbook.errors import ConfigError, warn
+from headbook.model.intervention import PatchableModel, layer_slots, make_patchable
 from headbook.model.logit_lens import LogitLens, NoLogitLens, make_logit_lens
 from headbook.model.weights import classifier_kind
 from headbook.option_values import AUTO_TASKS, NO_TASKS, TASKS, named_tasks
@@ -113,7 +114,32 @@ def chosen_tasks(run: Run) -> tuple[str, ...]:
         _check_acceptable(run, task_texts.acceptable_column(config, columns))
     if tasks:
         run.progress.message(f"tasks: {', '.join(tasks)}")
+    if config.task != AUTO_TASKS:
+        _check_named(run, tasks)
     return tuple(tasks)
+
+
+def _check_named(run: Run, tasks: Sequence[str]) -> None:
+    """Check named tasks on their texts, before hours of measuring.
+
+    Raises:
+        ConfigError: a task cannot be measured.
+        ModelError: outputs of the model's heads cannot be replaced.
+    """
+    # With sentences of its own: what is parsed here in other groups does not stay for the run.
+    trial = replace(run, sentences=replace(run.sentences))
+    for name in tasks:
+        try:
+            texts = TEXTS[name](trial)
+            batch = run.sentences.batch([*trial.sentences.reread([texts.items[0].sentence.index])])
+            heads = make_patchable(run.model, run.architecture, batch)
+            if name == LABEL:
+                _check_head(run, _label_targets(run, texts), heads, batch)
+        except CannotMeasure as error:
+            raise ConfigError(
+                f"--task: got '{run.config.task}', and the task '{name}' measures nothing: "
+                f"{error}; expected texts and a model that go together, or another task"
+            ) from None
 
 
 def task_plans(
@@ -129,9 +155,12 @@ def task_plans(
     plans, gaps = [], []
     for name in tasks:
         try:
-            plans.append(PLANS[name](run, own))
+            plans.append(_plan(run, name, own))
+            for note in plans[-1].texts.notes:
+                warn(f"task {name}: {note}")
         except CannotMeasure as error:
             gaps.append(NotAvailable(f"task {name}", "", str(error)))
+            warn(f"task {name} is not measured: {error}")
     return plans, gaps
 
 
@@ -149,7 +178,7 @@ def _missing(name: str, run: Run, columns: Collection[str]) -> Iterator[str]:
         yield "single sentences, which --pack joins"
     answers = (task_texts.ANSWER_COLUMN, task_texts.WRONG_COLUMN)
     needed = {
-        LABEL: (run.config.label_column,),
+        LABEL: (task_texts.label_column(run.config, columns),),
         PREFERENCE: (PAIR_COLUMN, task_texts.acceptable_column(run.config, columns)),
         ANSWER: answers,
         PATCHING: (*answers, task_texts.CORRUPT_COLUMN),
@@ -177,77 +206,155 @@ def _check_acceptable(run: Run, column: str) -> None:
         )
 
 
-def _label_plan(run: Run, own: AblationPlan) -> TaskPlan:
-    """Return the plan of the task `LABEL`."""
-    config, model = run.model.config, run.model
+def _label_texts(run: Run) -> task_texts.TaskTexts:
+    """Return the texts of the task `LABEL`."""
+    config = run.model.config
     if config.num_labels < MIN_TEXTS or config.problem_type in OTHER_PROBLEMS:
         raise CannotMeasure("the classification head does not choose one of several labels")
-    texts = _checked(task_texts.labelled_texts(run), f"column '{run.config.label_column}'")
+    column = task_texts.label_column(run.config, filled_columns(run))
+    return _checked(task_texts.labelled_texts(run, column), f"column '{column}'")
+
+
+def _label_targets(run: Run, texts: task_texts.TaskTexts) -> task_targets.LabelTargets:
+    """Return the targets of the task `LABEL`."""
+    config, model = run.model.config, run.model
     causal = run.architecture.stacks["self"].causal
     if causal and config.pad_token_id is None:  # the head finds the last token before the padding
         config.pad_token_id = model.tokenizer.eos_token_id or 0
     by_token = classifier_kind(model.network) == TOKEN_CLASSIFIER
     slots = layer_slots(model, run.architecture)["self"]
-    functions = task_targets.LabelTargets(model, slots, texts.data, by_token, causal)
-    plan = _ablation_plan(run, own, LABEL, functions, _sample(run, texts.items))
-    if not task_targets.reads_last_layer(functions, plan.ablator.heads, plan.sample.small[0]):
-        raise CannotMeasure(f"the head of '{config.model_type}' reads more than its last layer")
-    items = _in_order(plan.sample.batches)
-    truth = {
+    return task_targets.LabelTargets(model, slots, texts.data, by_token, causal)
+
+
+def _check_head(
+    run: Run, functions: task_targets.LabelTargets, heads: PatchableModel, batch: Batch
+) -> None:
+    """Check that the classification head depends on the states of the last layer alone."""
+    if not task_targets.reads_last_layer(functions, heads, batch):
+        kind = run.model.config.model_type
+        raise CannotMeasure(f"the head of '{kind}' reads more than its last layer")
+
+
+def _preference_texts(run: Run) -> task_texts.TaskTexts:
+    """Return the texts of the task `PREFERENCE`."""
+    if not run.architecture.padded:
+        raise CannotMeasure("this model reads texts of equal length only, and pairs differ")
+    if not _lens(run).causal and run.model.mask_id is None:
+        raise CannotMeasure("the tokenizer has no mask token")
+    return _checked(task_texts.minimal_pairs(run, filled_columns(run)), f"columns '{PAIR_COLUMN}'")
+
+
+def _preference_targets(run: Run, texts: task_texts.TaskTexts) -> task_targets.PreferenceTargets:
+    """Return the targets of the task `PREFERENCE`."""
+    del texts
+    lens = _lens(run)
+    mask = None if lens.causal else run.model.mask_id
+    return task_targets.PreferenceTargets(lens, mask)
+
+
+def _answer_texts(run: Run) -> task_texts.TaskTexts:
+    """Return the prompts of the task `ANSWER`."""
+    columns = f"columns '{task_texts.ANSWER_COLUMN}' and '{task_texts.WRONG_COLUMN}'"
+    return _checked(task_texts.prompts(run), columns)
+
+
+def _answer_targets(run: Run, texts: task_texts.TaskTexts) -> task_targets.AnswerTargets:
+    """Return the targets of the task `ANSWER`."""
+    lens = _lens(run)
+    mask = None if lens.causal else run.model.mask_id
+    return task_targets.AnswerTargets(lens, texts.data, mask)
+
+
+def _patching_texts(run: Run) -> task_texts.TaskTexts:
+    """Return the prompts of the task `PATCHING`, each with its corrupt text."""
+    texts = task_texts.corrupted(run, task_texts.prompts(run))
+    return _checked(texts, f"column '{task_texts.CORRUPT_COLUMN}'")
+
+
+TEXTS: dict[str, Callable[[Run], task_texts.TaskTexts]] = {
+    LABEL: _label_texts,
+    PREFERENCE: _preference_texts,
+    ANSWER: _answer_texts,
+    PATCHING: _patching_texts,
+}
+TARGETS: dict[str, Callable[[Run, task_texts.TaskTexts], task_targets.TaskTargets]] = {
+    LABEL: _label_targets,
+    PREFERENCE: _preference_targets,
+    ANSWER: _answer_targets,
+    PATCHING: _answer_targets,
+}
+
+
+class TaskParts(NamedTuple):
+    """Texts of a task with its targets.
+
+    Attributes:
+        texts: the texts with the notes on them.
+        functions: targets of the task.
+        sample: the texts in batches.
+    """
+
+    texts: task_texts.TaskTexts
+    functions: task_targets.TaskTargets
+    sample: AblationSample
+
+    @classmethod
+    def of(cls, run: Run, name: str, heads: PatchableModel) -> Self:
+        """Read the texts of a task.
+
+        Args:
+            run: the run.
+            name: name of the task.
+            heads: model whose head outputs can be replaced.
+
+        Raises:
+            CannotMeasure: the texts and the model do not go together.
+        """
+        texts = TEXTS[name](run)
+        functions = TARGETS[name](run, texts)
+        rows = 1
+        if isinstance(functions, task_targets.PreferenceTargets):
+            rows = _rows_of_pairs(texts, masked=functions.mask is not None)
+        sample = _sample(run, texts.items, rows)
+        if isinstance(functions, task_targets.LabelTargets):
+            _check_head(run, functions, heads, sample.small[0])
+        return cls(texts, functions, sample)
+
+
+def _rows_of_pairs(texts: task_texts.TaskTexts, *, masked: bool) -> int:
+    """Return the number of rows in which the model reads a pair."""
+    if not masked:
+        return 2
+    sides = [text for item in texts.items for text in item.tokens.values()]
+    return 2 * max(len(task_targets.masked_words(text)) for text in sides)
+
+
+def _plan(run: Run, name: str, own: AblationPlan) -> TaskPlan:
+    """Return the plan of a task."""
+    heads = own.ablator.heads
+    texts, functions, sample = TaskParts.of(run, name, heads)
+    items = _in_order(sample.batches)
+    truth = _truth(run, texts, items) if name == LABEL else {}
+    plan: AblationPlan | PatchingPlan
+    if isinstance(functions, task_targets.AnswerTargets) and name == PATCHING:
+        plan = PatchingPlan(
+            heads, functions, own.costs, own.level, sample.batches, own.heads, own.n_single
+        )
+    else:
+        plan = _ablation_plan(run, own, name, functions, sample)
+    return TaskPlan(name, plan, items, texts, run.facets.columns, truth)
+
+
+def _truth(
+    run: Run, texts: task_texts.TaskTexts, items: Sequence[TokenizedSentence]
+) -> dict[str, Floats]:
+    """Return the number of observations of each text by their true label."""
+    return {
         str(name): np.array(
             [float((texts.data[item.sentence.index] == int(number)).sum()) for item in items]
         )
-        for number, name in config.id2label.items()
+        for number, name in run.model.config.id2label.items()
     }
-    return TaskPlan(LABEL, plan, items, texts, run.facets.columns, truth)
-
-
-def _preference_plan(run: Run, own: AblationPlan) -> TaskPlan:
-    """Return the plan of the task `PREFERENCE`."""
-    texts = _checked(task_texts.minimal_pairs(run, filled_columns(run)), f"columns '{PAIR_COLUMN}'")
-    if not run.architecture.padded:
-        raise CannotMeasure("this model reads texts of equal length only, and pairs differ")
-    lens = _lens(run)
-    mask = None if lens.causal else run.model.tokenizer.mask_token_id
-    if not lens.causal and mask is None:
-        raise CannotMeasure("the tokenizer has no mask token")
-    rows = 2
-    if mask is not None:
-        sides = [text for item in texts.items for text in item.tokens.values()]
-        rows = 2 * max(len(task_targets.masked_words(text)) for text in sides)
-    functions = task_targets.PreferenceTargets(lens, mask)
-    plan = _ablation_plan(run, own, PREFERENCE, functions, _sample(run, texts.items, rows))
-    return TaskPlan(PREFERENCE, plan, _in_order(plan.sample.batches), texts, run.facets.columns)
-
-
-def _answer_plan(run: Run, own: AblationPlan) -> TaskPlan:
-    """Return the plan of the task `ANSWER`."""
-    texts = _checked(
-        task_texts.prompts(run),
-        f"columns '{task_texts.ANSWER_COLUMN}' and '{task_texts.WRONG_COLUMN}'",
-    )
-    functions = _answer_targets(run, texts)
-    plan = _ablation_plan(run, own, ANSWER, functions, _sample(run, texts.items))
-    return TaskPlan(ANSWER, plan, _in_order(plan.sample.batches), texts, run.facets.columns)
-
-
-def _patching_plan(run: Run, own: AblationPlan) -> TaskPlan:
-    """Return the plan of the task `PATCHING`."""
-    texts = _checked(
-        task_texts.corrupted(run, task_texts.prompts(run)), f"column '{task_texts.CORRUPT_COLUMN}'"
-    )
-    functions, heads = _answer_targets(run, texts), own.ablator.heads
-    batches = _sample(run, texts.items).batches
-    plan = PatchingPlan(heads, functions, own.costs, own.level, batches, own.heads, own.n_single)
-    return TaskPlan(PATCHING, plan, _in_order(batches), texts, run.facets.columns)
-
-
-PLANS: dict[str, Callable[[Run, AblationPlan], TaskPlan]] = {
-    LABEL: _label_plan,
-    PREFERENCE: _preference_plan,
-    ANSWER: _answer_plan,
-    PATCHING: _patching_plan,
-}
 
 
 def _checked(texts: task_texts.TaskTexts, columns: str) -> task_texts.TaskTexts:
@@ -269,12 +376,6 @@ def _lens(run: Run) -> LogitLens:
     return lens
 
 
-def _answer_targets(run: Run, texts: task_texts.TaskTexts) -> task_targets.AnswerTargets:
-    lens = _lens(run)
-    mask = None if lens.causal else run.model.tokenizer.mask_token_id
-    return task_targets.AnswerTargets(lens, texts.data, mask)
-
-
 def _ablation_plan(
     run: Run,
     own: AblationPlan,
@@ -292,8 +393,10 @@ def _ablation_plan(
 def _sample(run: Run, items: Sequence[TokenizedSentence], rows: int = 1) -> AblationSample:
     """Return the texts of a task in batches; the model reads each of them in a number of rows."""
     budget = max(1, run.config.batch_tokens // rows)
-    alike = not run.architecture.padded
-    return ablation_sample(items, budget, run.sentences.batch, alike=alike)
+    alike, shared_length = not run.architecture.padded, run.architecture.shared_length
+    return ablation_sample(
+        items, budget, run.sentences.batch, alike=alike, shared_length=shared_length
+    )
 
 
 def _in_order(batches: Sequence[Batch]) -> list[TokenizedSentence]:

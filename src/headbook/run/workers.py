@@ -18,7 +18,7 @@ import signal
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, chdir, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 
+from headbook.child_processes import without_current_folder
 from headbook.config import Config
 from headbook.errors import ConfigError, HeadbookError, ResourceError
 from headbook.inputs import InputSource
@@ -130,7 +131,8 @@ class _WorkerPool:
             process = self._context.Process(
                 target=_serve, args=(worker_end, self._job, device, dict(os.environ)), daemon=True
             )
-            process.start()
+            with without_current_folder():
+                process.start()
             worker_end.close()  # else `recv` would not notice the end of the process
             self._processes[pool_end], self._measuring[pool_end] = process, READY_MESSAGE
             self._devices[pool_end] = device
@@ -253,6 +255,7 @@ def limit_threads(workers: int) -> None:
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
 
 
+PYTHON_LIBRARY = Path(os.__file__).parent
 RAY_MISSING = "--engine ray: the package ray is missing; install it: pip install 'headbook[ray]'"
 
 
@@ -320,16 +323,18 @@ def _cluster(job: WorkerJob, size: int) -> Iterator[Any]:
         address = job.config.address or "local"
         local = address == "local"  # a cluster of this run alone: as many CPUs as actors, no page
         try:
-            ray.init(
-                address,
-                num_cpus=size if local else None,
-                include_dashboard=False if local else None,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
+            # Actors import from the folder that is the current one here, before Python's library.
+            with without_current_folder(), chdir(PYTHON_LIBRARY):
+                ray.init(
+                    address,
+                    num_cpus=size if local else None,
+                    include_dashboard=False if local else None,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                )
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise ConfigError(
-                f"--address {address}: {' '.join(str(error).split())}; expected a Ray cluster"
+                f"--address={address}: {' '.join(str(error).split())}; expected a Ray cluster"
             ) from error
     try:
         yield ray
