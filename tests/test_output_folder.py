@@ -1,6 +1,7 @@
 """An output folder is written whole or not at all, and never over what is not ours."""
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,10 @@ def test_every_file_is_listed_and_the_list_too(tmp_path: Path) -> None:
     found = [p.relative_to(tmp_path / "site").as_posix() for p in (tmp_path / "site").rglob("*")
              if p.is_file()]  # fmt: skip
     assert sorted(table["files"]) == sorted(found)
+    listed = {name: digest for name, digest in table["files"].items() if digest}
+    assert table["files"].keys() - listed.keys() == {"data/files.json"}
+    for name, digest in listed.items():
+        assert digest == hashlib.sha256((tmp_path / "site" / name).read_bytes()).hexdigest()
     assert sorted(table["folders"]) == ["data", "data/heads", "empty", "groups", "heads"]
 
 
@@ -99,6 +105,56 @@ def test_a_folder_with_a_foreign_file_is_refused_and_stays_as_it_is(
         replaced(out)
     assert disk(out) == before
     assert left_in(tmp_path) == ["site"]
+
+
+@pytest.mark.parametrize("name", ["page.html", "data/manifest.json", "heads/1.html"])
+def test_a_file_that_somebody_has_changed_is_theirs(tmp_path: Path, name: str) -> None:
+    out = ours(tmp_path / "site")
+    (out / name).write_text((out / name).read_text().replace("0.1", "0.2") + " ")
+    before = disk(out)
+    message = refusal(out)
+    assert message.startswith(f"{out}: holds {name}, changed since Headbook wrote it; ")
+    with pytest.raises(OutputError, match="changed since"):
+        replaced(out)
+    assert disk(out) == before
+    assert left_in(tmp_path) == ["site"]
+
+
+def test_a_file_of_the_same_size_that_is_changed_between_two_looks_is_theirs(
+    tmp_path: Path,
+) -> None:
+    """The sum of a file is remembered, with its times."""
+    out = ours(tmp_path / "site")
+    check_output_folder(out, OutputKind.SITE, force=True)
+    (out / "page.html").write_text("own")
+    assert "holds page.html, changed since" in refusal(out)
+
+
+def test_a_data_folder_that_was_copied_makes_no_other_file_ours(tmp_path: Path) -> None:
+    """Beside it lie somebody's own pages, with names that its list has."""
+    site, mine = ours(tmp_path / "site"), tmp_path / "mine"
+    mine.mkdir()
+    shutil.copytree(site / "data", mine / "data")
+    (mine / "page.html").write_text("years of work")
+    before = disk(mine)
+    assert "holds page.html, changed since" in refusal(mine)
+    with pytest.raises(OutputError, match="changed since"):
+        replaced(mine)
+    assert disk(mine) == before
+
+
+@pytest.mark.parametrize("sum_of", [None, "", "0" * 64])
+def test_a_list_that_names_files_of_somebody_makes_them_not_ours(
+    tmp_path: Path, sum_of: str | None
+) -> None:
+    out = ours(tmp_path / "site")
+    (out / "thesis.txt").write_text("years of work")
+    table = json.loads((out / "data/files.json").read_text())
+    table["files"]["thesis.txt"] = sum_of
+    (out / "data/files.json").write_text(json.dumps(table))
+    before = disk(out)
+    assert ("list of files" if sum_of is None else "holds thesis.txt, changed") in refusal(out)
+    assert disk(out) == before
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "empty folder", "pipe"])
@@ -215,7 +271,7 @@ def test_a_link_is_refused_wherever_it_leads(tmp_path: Path, target: str) -> Non
     assert "a symbolic link" in refusal(tmp_path / "link")
     with (
         pytest.raises(OutputError, match="a symbolic link"),
-        replace_file(tmp_path / "link"),
+        replace_file(tmp_path / "link", lambda: None),
     ):
         pass
     assert disk(tmp_path) == before
@@ -449,6 +505,59 @@ def test_a_lock_is_not_written_through_a_link(tmp_path: Path) -> None:
     before = disk(tmp_path)
     assert "no lock of Headbook's" in refusal(tmp_path / "site")
     assert disk(tmp_path) == before
+
+
+@pytest.mark.parametrize("content", [b"", NOTE[:9], NOTE])
+def test_a_lock_is_not_written_into_a_file_that_has_another_name(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "mine").write_bytes(content)
+    (tmp_path / ".site.headbook-lock").hardlink_to(tmp_path / "mine")
+    before = disk(tmp_path)
+    assert "no lock of Headbook's" in refusal(tmp_path / "site")
+    assert disk(tmp_path) == before
+
+
+def test_a_draft_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """The name of the draft of a file is known before."""
+    for mine, link in (("a", os.symlink), ("b", os.link)):
+        (tmp_path / mine).write_bytes(b"years of work")
+        link(tmp_path / mine, tmp_path / f"plan.json.{os.getpid()}.new")
+        safe_files.write_atomic(tmp_path / "plan.json", b"new")
+        assert (tmp_path / mine).read_bytes() == b"years of work"
+        assert not (tmp_path / "plan.json").is_symlink()
+        assert (tmp_path / "plan.json").read_bytes() == b"new"
+
+
+def allowed(_: Path) -> None:
+    """Let a file be replaced."""
+
+
+def not_mine(out: Path) -> None:
+    raise OutputError(f"{out}: mine")
+
+
+@pytest.mark.parametrize("hard_links", [True, False])
+def test_a_file_that_appears_meanwhile_is_replaced_only_if_it_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hard_links: bool
+) -> None:
+    def no_links(_: Path, __: Path) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if not hard_links:
+        monkeypatch.setattr(Path, "hardlink_to", no_links)
+    out = tmp_path / "s.zip"
+    with replace_file(out, lambda: not_mine(out)) as draft:
+        draft.write_text("first")
+    assert out.read_text() == "first"
+    for check, content in ((not_mine, "mine"), (allowed, "second")):
+        out.unlink()
+        with suppress(OutputError), replace_file(out, partial(check, out)) as draft:
+            draft.write_text("second")
+            out.write_text("mine")
+        assert out.read_text() == content
+        assert left_in(tmp_path) == ["s.zip"]
+        assert out.stat().st_nlink == 1
 
 
 def test_a_disk_without_locks_is_written_and_nothing_on_it_taken_for_left(

@@ -13,6 +13,7 @@ from typing import Any
 
 from headbook.errors import ConfigError
 from headbook.option_values import read_failure
+from headbook.safe_files import is_endless
 from headbook.schema import AttentionStack
 
 MAX_NAME = 60  # characters of the name of a head, which labels and titles repeat
@@ -22,6 +23,13 @@ HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")
 UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")  # below a heading
 FENCE = re.compile(r" {0,3}(```|~~~)")  # begins and ends code, in which ``#`` is no heading
 MARKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|<[^>]*>|[*_`|]+|^ *(?:>|#+|[-+]\s)", re.MULTILINE)
+
+
+BLANK_LINES = re.compile(r"\n[ \t]*\n")  # between blocks of Markdown
+INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
+MAX_SEARCHES = 10**7  # brackets times characters of their blocks, of a whole text: ten seconds
+MAX_BLOCK_LINES = 4000
+MAX_INDENT = 200  # blanks before a line: lists are nested up to fifty times
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,24 @@ class HeadNote:
     def __bool__(self) -> bool:
         """Whether there are any words."""
         return bool(self.name or self.text)
+
+
+def costly_markdown(text: str) -> str:
+    """Return what makes Markdown take minutes to convert, or an empty text.
+
+    The converter searches from each bracket to the end of its block, and passes a block once more
+    for each of its lines.
+    """
+    searches = 0
+    for block in BLANK_LINES.split(text):
+        n_brackets, n_lines = block.count("[") + block.count("<"), block.count("\n") + 1
+        searches += n_brackets * len(block)
+        if searches > MAX_SEARCHES:
+            return f"{n_brackets:,} brackets in a block of {len(block):,} characters"
+        if n_lines > MAX_BLOCK_LINES:
+            return f"a block of {n_lines:,} lines without a blank one"
+    deepest = max((len(match[0].expandtabs(4)) for match in INDENT.finditer(text)), default=0)
+    return f"a line that begins with {deepest:,} blanks" if deepest > MAX_INDENT else ""
 
 
 def read_words(notes: Path | None, sections: Sequence[str | Path] | str | Path) -> dict[str, Any]:
@@ -74,6 +100,7 @@ def read_notes(file: Path) -> dict[str, Any]:
     """
     text = _text(file, "--notes", "a Markdown or TOML file in UTF-8")
     if file.suffix.lower() != ".toml":
+        _check_cost(file, "", text)
         return {"notes": text, "page_notes": {}, "head_notes": {}}
     try:
         table = tomllib.loads(text)
@@ -153,6 +180,7 @@ def _section(file: Path) -> str:
         ConfigError: the file cannot be read, or has no heading.
     """
     text = _text(file, "--section", "a Markdown file in UTF-8")
+    _check_cost(file, "", text)
     if not section_parts(text)[0]:
         raise ConfigError(
             f"--section: {file}: no heading; expected Markdown with a line '# Title', which names "
@@ -196,6 +224,8 @@ def section_paths(titles: Iterable[str]) -> list[str]:
 
 
 def _text(file: Path, option: str, expected: str) -> str:
+    if is_endless(file, pipes=False):
+        raise ConfigError(f"{option}: {file}: a device; expected {expected}")
     try:
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -220,6 +250,15 @@ def _check_keys(file: Path, place: str, table: Any, keys: tuple[str, ...]) -> No
 def _check_text(file: Path, place: str, value: Any) -> None:
     if not isinstance(value, str):
         raise _fault(file, place, value, "Markdown as a text")
+    _check_cost(file, place, value)
+
+
+def _check_cost(file: Path, place: str, text: str) -> None:
+    if costly := costly_markdown(text):
+        raise ConfigError(
+            f"{': '.join(filter(None, (str(file), place)))}: got {costly}, expected Markdown that "
+            "is converted within seconds: shorter blocks with blank lines between them"
+        )
 
 
 def _fault(file: Path | None, place: str, found: Any, expected: str) -> ConfigError:

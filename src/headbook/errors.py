@@ -23,7 +23,7 @@ Any other exception that reaches the command line is a bug; exit code 1.
 import errno
 import multiprocessing
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,27 @@ OUT_OF_MEMORY_PHRASES = (
 
 
 class HeadbookError(Exception):
-    """A fault that the user can mend. The message is one line, ready to print."""
+    """A fault that the user can mend. The message is one line, ready to print.
+
+    Attributes:
+        python_text: the message with options as arguments, once the error has left a function that
+            `headbook.python_options.names_arguments` decorates; otherwise None.
+    """
+
+    python_text: str | None = None
+
+    def __str__(self) -> str:
+        """Return the message: with arguments in Python, otherwise with flags."""
+        return self.python_text or self.with_flags
+
+    @property
+    def with_flags(self) -> str:
+        """The message with options as flags of the command line."""
+        return super().__str__()
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython prints in place of a traceback."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 class ConfigError(HeadbookError):
@@ -115,6 +135,18 @@ class ResourceError(HeadbookError):
 
 class HeadbookWarning(UserWarning):
     """A fault that leaves something out of the output. The message is one line, ready to print."""
+
+    # `headbook.python_options` sets it, which imports this module.
+    in_python: Callable[[str], str] = staticmethod(str)
+
+    def __str__(self) -> str:
+        """Return the message with options as arguments of Python functions."""
+        return self.in_python(self.with_flags)
+
+    @property
+    def with_flags(self) -> str:
+        """The message with options as flags of the command line."""
+        return super().__str__()
 
 
 def warn(text: str) -> None:

@@ -11,19 +11,19 @@ it. Reading an output changes no file.
 """
 
 import errno
-import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
 
-from headbook import __version__, safe_files
+from headbook import safe_files
 from headbook.errors import OutputError, StudyError
+from headbook.file_list import FileList, first_foreign, read_file_list, write_file_list
 from headbook.safe_files import DISK_ERRORS, DISK_FULL, NOTE, is_file, read_object
 
 MANIFEST, FILE_LIST = "manifest.json", "files.json"
@@ -78,7 +78,7 @@ def replace_folder(out: Path, kind: OutputKind, *, force: bool) -> Iterator[Path
                 raise
             raise _not_writable(out, error) from error
         try:
-            _write_file_list(new, kind)
+            write_file_list(new, kind.file_list, kind)
             # Checked again, because somebody may have added a file meanwhile.
             _check_replaceable(out, path, kind, force=force)
             try:
@@ -92,8 +92,12 @@ def replace_folder(out: Path, kind: OutputKind, *, force: bool) -> Iterator[Path
 
 
 @contextmanager
-def replace_file(out: Path) -> Iterator[Path]:
+def replace_file(out: Path, check: Callable[[], None]) -> Iterator[Path]:
     """Yield a file to write, which takes the place of ``out`` when the block ends well.
+
+    Args:
+        out: the file.
+        check: raises an error if the file that is in this place at the end may not be replaced.
 
     Raises:
         OutputError: ``out`` cannot be written.
@@ -104,9 +108,26 @@ def replace_file(out: Path) -> Iterator[Path]:
             new = workspace / NEW
             yield new
             new.chmod(0o644)
-            new.replace(path)
+            if not _appears(new, path):
+                check()
+                new.replace(path)
     except OSError as error:
         raise OutputError(f"{out}: {error.strerror}; expected a file to write") from error
+
+
+def _appears(new: Path, path: Path) -> bool:
+    """Give a file another name, and return False if a file has the name already."""
+    try:
+        path.hardlink_to(new)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without two names of one file
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        new.replace(path)
+    return True
 
 
 @contextmanager
@@ -156,17 +177,6 @@ def check_output_folder(out: Path, kind: OutputKind, *, force: bool) -> None:
             raise _not_writable(out, error) from error
 
 
-def _write_file_list(folder: Path, kind: OutputKind) -> None:
-    """Write the list of all files in a new output folder, the list itself included."""
-    (folder / kind.file_list).touch()
-    names: dict[str, list[str]] = {"files": [], "folders": []}
-    for name, entry in walk_entries(folder):
-        if entry in names:
-            names[entry].append(name)
-    text = json.dumps({"headbook": __version__, "kind": kind} | names, indent=1)
-    (folder / kind.file_list).write_text(text + "\n", encoding="utf-8", newline="\n")
-
-
 def has_manifest(folder: Path, kind: OutputKind) -> bool:
     """Whether a folder holds a manifest of this kind that Headbook wrote."""
     return "headbook" in read_object(folder / kind.manifest)
@@ -186,7 +196,7 @@ def _check_place(out: Path) -> Path:
     if path in {current, Path.home().resolve(), *current.parents} or path == path.parent:
         raise OutputError(
             f"{out}: the current folder, one above it or the home folder; "
-            "expected a folder of its own, for example --out site"
+            "expected a folder of its own, for example --out=site"
         )
     if os.path.ismount(path):
         raise OutputError(f"{out}: mounted, so it cannot be renamed; expected a folder inside it")
@@ -228,15 +238,15 @@ def _check_replaceable(out: Path, path: Path, kind: OutputKind, *, force: bool) 
         )
     if not force:
         raise OutputError(f"{out}: exists already; pass --force to replace it")
-    if _file_list(path, kind) is None or not has_manifest(path, kind):
+    if file_list(path, kind) is None or not has_manifest(path, kind):
         raise OutputError(
             f"{out}: without a manifest or list of files that this Headbook can read; expected a "
             "new folder; or move what is yours out of it and delete it"
         )
-    foreign = _first_foreign(path)
+    foreign = first_foreign(path, file_list(path, kind))
     if foreign is not None:
         raise OutputError(
-            f"{out}: holds {foreign}, which Headbook did not write; expected nothing else in a "
+            f"{out}: holds {foreign}; expected nothing of your own in a "
             "folder that --force replaces; move it elsewhere, or choose another --out; nothing was "
             "changed"
         )
@@ -257,7 +267,7 @@ def _finish_replacement(workspace: Path, path: Path) -> None:
     is_folder = old.is_dir() and not old.is_symlink()
     if unfinished and is_folder and not os.path.lexists(path):
         old.rename(path)
-    elif unfinished or not is_folder or _first_foreign(old) is not None:
+    elif unfinished or not is_folder or _holds_foreign(old):
         raise OutputError(
             f"{path}: a run was stopped while it replaced this folder; the folder from before is "
             f"kept in {old}; move it elsewhere or delete it, then run the command again"
@@ -269,51 +279,19 @@ def _finish_replacement(workspace: Path, path: Path) -> None:
 def _output_kind(folder: Path) -> OutputKind | None:
     """Return the kind of an output folder, or None if Headbook did not write the folder."""
     for kind in OutputKind:
-        if _file_list(folder, kind) is not None:
+        if file_list(folder, kind) is not None:
             return kind
     return next((kind for kind in OutputKind if has_manifest(folder, kind)), None)
 
 
-def _first_foreign(folder: Path) -> str | None:
-    """Return the first path in an output folder that is not in the folder's list, or None.
+def file_list(folder: Path, kind: OutputKind) -> FileList | None:
+    """Return the list of files of an output folder, or None if it has no such list."""
+    return read_file_list(folder, kind.file_list, kind)
 
-    A listed name is foreign if it is a link now, or a folder instead of a file.
 
-    Raises:
-        OSError: a folder cannot be read.
-    """
+def _holds_foreign(folder: Path) -> bool:
     kind = _output_kind(folder)
-    names = (_file_list(folder, kind) if kind else None) or {}
-    listed = {(name, entry) for entry, names_of_type in names.items() for name in names_of_type}
-    return next((name for name, entry in walk_entries(folder) if (name, entry) not in listed), None)
-
-
-def walk_entries(folder: Path, subfolder: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the paths in a folder in order, each with ``files``, ``folders`` or ``others``.
-
-    A folder precedes its content. Symbolic links are of type ``others`` and are not followed.
-    """
-    with os.scandir(folder / subfolder) as entries:
-        ordered = sorted(entries, key=lambda entry: entry.name)
-    for entry in ordered:
-        name = f"{subfolder}/{entry.name}" if subfolder else entry.name
-        if entry.is_dir(follow_symlinks=False):
-            yield name, "folders"
-            yield from walk_entries(folder, name)
-        else:
-            yield name, "files" if entry.is_file(follow_symlinks=False) else "others"
-
-
-def _file_list(folder: Path, kind: OutputKind) -> dict[str, list[str]] | None:
-    """Return the names in a folder's list of files, or None if it has no such list."""
-    content = read_object(folder / kind.file_list)
-    names = {entry: content.get(entry) for entry in ("files", "folders")}
-    if content.get("kind") != kind or "headbook" not in content:
-        return None
-    for listed in names.values():
-        if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-            return None
-    return names  # type: ignore[return-value]
+    return first_foreign(folder, file_list(folder, kind) if kind else None) is not None
 
 
 def _not_writable(out: Path, error: Exception) -> OutputError:

@@ -48,7 +48,7 @@ def lock_file(file: Path) -> BinaryIO | None:
 
     Raises:
         OSError: the file cannot be created.
-        OutputError: the file is a link, or was not written by Headbook.
+        OutputError: the file is a link or has another name, or was not written by Headbook.
     """
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     while _is_file_or_missing(file):
@@ -60,7 +60,8 @@ def lock_file(file: Path) -> BinaryIO | None:
                 lock.close()
                 return None
         content = lock.read(len(NOTE) + 1)
-        if not NOTE.startswith(content):
+        # With two names, an empty file may be somebody's own.
+        if not NOTE.startswith(content) or os.fstat(lock.fileno()).st_nlink > 1:
             lock.close()
             break
         if _is_open(lock, file):
@@ -106,8 +107,23 @@ def is_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
+def is_endless(path: Path, *, pipes: bool = True) -> bool:
+    """Whether reading may never end: a device such as ``/dev/zero``, a socket, or a pipe.
+
+    Args:
+        pipes: whether pipes count; a pipe that the user names is read to its end.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (stat.S_ISFIFO(mode) and not pipes))
+
+
 def read_object(file: Path) -> dict[str, Any]:
     """Return the object in a JSON file, or an empty one if there is none."""
+    if is_endless(file):
+        return {}
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -117,6 +133,8 @@ def read_object(file: Path) -> dict[str, Any]:
 
 def read_checked(file: Path, label: str = "") -> bytes | None:
     """Return the content of a checked file, or None if missing, damaged or of another label."""
+    if is_endless(file):
+        return None
     try:
         data = file.read_bytes()
     except OSError:
@@ -145,7 +163,8 @@ def write_atomic(file: Path, *parts: bytes) -> None:
     """
     draft = file.with_name(f"{file.name}.{os.getpid()}.new")
     try:
-        with draft.open("wb") as stream:
+        draft.unlink(missing_ok=True)  # of a killed process of this number, or a link
+        with draft.open("xb") as stream:
             stream.writelines(parts)
             stream.flush()
             os.fsync(stream.fileno())

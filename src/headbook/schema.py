@@ -4,6 +4,7 @@ Columns hold stacks, states, replacements, ablation targets, sides and Universal
 number is identified by metric, view and label.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -26,6 +27,7 @@ RELATIONS = (
 # Parts of speech of content words and of function words.
 CONTENT = frozenset({"ADJ", "ADV", "INTJ", "NOUN", "NUM", "PROPN", "VERB"})
 FUNCTION = frozenset({"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"})
+UNICODE_WORDS = "none (words by Unicode UAX #29)"  # name of the annotator without a pipeline
 # Thresholds of high similarity of two tokens: a top share of all pairs of a head, or a cosine.
 TOP_PAIR_SHARES = {"top 1 %": 0.01, "top 5 %": 0.05}
 SIMILARITY_LABELS = (*TOP_PAIR_SHARES, "0.9")
@@ -38,6 +40,9 @@ MAIN_METRICS = (
 )  # fmt: skip
 MAX_SINK_MASS = 0.9  # Vig & Belinkov, footnote 4: a row with more than this on the sink is noise
 MILLION = 1_000_000  # attention on a learned sink is stored in whole millionths of a row
+# In keys of counts: texts that begin or end with what the tokenizer adds there; tokens for text
+# that the vocabulary lacks; texts that consist mostly of them.
+DOUBLED, UNKNOWN, UNREADABLE = "doubled", "unknown", "unreadable"
 MAX_DISTANCE = 32  # tokens; larger distances are counted together
 DISTANCES = ("all", *map(str, range(1, MAX_DISTANCE)), f"{MAX_DISTANCE}+")
 # Classes of tokens over which token metrics are averaged.
@@ -280,6 +285,9 @@ class HeadCorrespondence(StrEnum):
     """Heads whose attention is most similar."""
 
 
+STACK_NAMES = ("self", "encoder", "decoder", "cross")
+
+
 @dataclass(frozen=True)
 class AttentionStack:
     """One kind of attention in a model: ``self``, or ``encoder``, ``decoder`` and ``cross``.
@@ -333,6 +341,16 @@ class HeadName(NamedTuple):
     stack: str
     layer: int
     head: int
+
+
+# Names of heads: stack (optional), layer and head, as in ``decoder-L3-H5``.
+HEAD_PATTERN = re.compile(r"(?:([a-z]+)-)?L?(\d+)\W*H?(\d+)")
+
+
+def parse_head(name: str) -> tuple[str | None, int, int] | None:
+    """Return stack, layer and head of the name of a head, as on pages; None for another text."""
+    match = HEAD_PATTERN.fullmatch(name)
+    return None if match is None else (match[1], int(match[2]), int(match[3]))
 
 
 def heads_of(stack: AttentionStack) -> list[HeadName]:

@@ -22,7 +22,7 @@ from headbook.site.archive import (
     LOCAL_ADAPTER_NAME,
     LOCAL_MODEL_NAME,
     anonymise,
-    pack_site,
+    pack,
 )
 from headbook.site.markup import values
 from headbook.study.study import Study
@@ -73,8 +73,8 @@ def write_telling(place: Path) -> None:
         metrics="attention_distance,offset_profile,cosine_to_input,nearest_tokens",
     )  # fmt: skip
     study.save(place / "study")
-    pack_site(place / "study", place / "named.zip")
-    pack_site(place / "study", place / "nameless.zip", anonymous=True)
+    pack(place / "study", place / "named.zip")
+    pack(place / "study", place / "nameless.zip", anonymous=True)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_an_anonymous_archive_is_otherwise_the_same(telling: Path, tmp_path: Pat
 
 @pytest.mark.slow
 def test_what_is_left_to_judge_is_told(telling: Path, tmp_path: Path) -> None:
-    report = "\n".join(pack_site(telling / "study", tmp_path / "s.zip", anonymous=True).report())
+    report = "\n".join(pack(telling / "study", tmp_path / "s.zip", anonymous=True).report())
     assert f"still there: the model's name, {LOCAL_MODEL_NAME}\n" in report
     assert "and columns label" in report
     assert (tmp_path / "s.zip").read_bytes() == (telling / "nameless.zip").read_bytes()

@@ -9,9 +9,10 @@ import pytest
 import headbook
 from command_line import FEW, Run
 from headbook.author import HeadNote, plain_words, read_words, section_parts, section_paths
-from headbook.errors import ConfigError, HeadbookWarning
+from headbook.errors import ConfigError, HeadbookWarning, StudyError
 from headbook.site.archive import anonymise
 from headbook.site.registry import MenuPlace, study_pages
+from headbook.study.manifest import Manifest
 from headbook.study.study import Study
 from html_pages import data_file, elements, html_of, is_moved, text_of
 from sites import Site
@@ -67,25 +68,25 @@ def _note(path: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def own(encoder_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def own(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site with other words than its study has, drawn in two processes."""
     place = tmp_path_factory.mktemp("own")
-    text = NOTES.replace("[pages]", "\n".join(["[pages]", *map(_note, _noted(encoder_site))]))
+    text = NOTES.replace("[pages]", "\n".join(["[pages]", *map(_note, _noted(small_site))]))
     (place / "notes.toml").write_text(text, encoding="utf-8")
     (place / "left.md").write_text(SECTION, encoding="utf-8")
     (place / "more.md").write_text("# Größe & 模型\n\nEuro.", encoding="utf-8")
     headbook.render(
-        encoder_site.stored, place / "site", title="Another title", notes=place / "notes.toml",
+        small_site.stored, place / "site", title="Another title", notes=place / "notes.toml",
         section=[place / "left.md", str(place / "more.md")], processes=2,
     )  # fmt: skip
     return place / "site"
 
 
-def test_notes_stand_on_their_pages_and_on_no_other(own: Path, encoder_site: Site) -> None:
+def test_notes_stand_on_their_pages_and_on_no_other(own: Path, small_site: Site) -> None:
     at = {
         "index.html": "wombat", "syntax.html": "Quokka", "heads/L01-H00.html": "dunnart",
         "metrics/attention_distance.html": "Numbat of this metric.",
-    } | {path: f"Numbat on {path}." for path in _noted(encoder_site)}  # fmt: skip
+    } | {path: f"Numbat on {path}." for path in _noted(small_site)}  # fmt: skip
     assert {"methods.html", "sentences/0001.html", "metrics/index.html", "data.html"} <= at.keys()
     for page in own.rglob("*.html"):
         path, text = page.relative_to(own).as_posix(), text_of(html_of(page))
@@ -131,22 +132,22 @@ def test_several_sections_are_the_last_pages_below_the_analyses(own: Path) -> No
     assert menu[-3:] == ["section-what-we-left-out.html", "section-grosse.html", "methods.html"]
 
 
-def test_another_title_is_printed_everywhere(own: Path, encoder_site: Site) -> None:
-    old = encoder_site.study.manifest.title
+def test_another_title_is_printed_everywhere(own: Path, small_site: Site) -> None:
+    old = small_site.study.manifest.title
     for page in own.rglob("*.html"):
         html = html_of(page)
         assert old not in html, page
         assert "Another title</title>" in html, page
-    assert Study.load(encoder_site.stored).manifest.title == old
+    assert Study.load(small_site.stored).manifest.title == old
 
 
-def test_words_of_the_study_stay_if_none_are_given(encoder_site: Site, tmp_path: Path) -> None:
-    study = encoder_site.study
+def test_words_of_the_study_stay_if_none_are_given(small_site: Site, tmp_path: Path) -> None:
+    study = small_site.study
     words = {"page_notes": {"syntax.html": "Quokka."}, "sections": ("# Own\n\nText.",)}
     study = replace(study, manifest=study.manifest.with_words(words))
     study.save(tmp_path / "study")
     manifest = Study.load(tmp_path / "study").manifest
-    assert manifest.words == {**encoder_site.study.manifest.words, **words}
+    assert manifest.words == {**small_site.study.manifest.words, **words}
     entries = study_pages(_results(study))
     assert (entries[-1].path, entries[-1].place) == ("section-own.html", MenuPlace.END)
     nothing = anonymise(study).manifest.words
@@ -160,9 +161,9 @@ def _results(study: Study) -> Any:
 
 
 def test_notes_on_pages_that_a_stored_study_does_not_have_are_told(
-    encoder_site: Site, tmp_path: Path
+    small_site: Site, tmp_path: Path
 ) -> None:
-    study = encoder_site.study
+    study = small_site.study
     words = {"page_notes": {"no.html": "Quokka."}}
     study = replace(study, manifest=study.manifest.with_words(words))
     with pytest.warns(HeadbookWarning, match=r"pages: got 'no\.html', expected the address"):
@@ -195,7 +196,7 @@ def test_notes_on_pages_that_a_stored_study_does_not_have_are_told(
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_file_of_notes_is_one_line(
-    encoder_site: Site, tmp_path: Path, text: str, fault: str | None
+    small_site: Site, tmp_path: Path, text: str, fault: str | None
 ) -> None:
     file = tmp_path / "notes.toml"
     file.write_text(text)
@@ -203,9 +204,47 @@ def test_what_is_wrong_in_a_file_of_notes_is_one_line(
         assert read_words(file, ())["head_notes"] == {"L0-H1": HeadNote("a\\nb")}
         return
     with pytest.raises(ConfigError) as error:
-        headbook.render(encoder_site.stored, tmp_path / "site", notes=file)
-    assert str(error.value) == f"--notes: {file}: {fault}"
+        headbook.render(small_site.stored, tmp_path / "site", notes=file)
+    assert str(error.value) == f"notes: {file}: {fault}"
     assert not (tmp_path / "site").exists()
+
+
+COSTLY = {
+    "brackets": "[" * 20_000,
+    "pictures": "![" * 20_000,
+    "elements": "<a " * 20_000,
+    "headings": "# [\n" * 20_000,
+    "brackets of many blocks": ("[" * 2_000 + "\n\n") * 10,
+    "lines": "---\n" * 20_000,
+    "lists": "\n".join("    " * depth + "- a" for depth in range(300)),
+}
+LONG = "\n\n".join(
+    ["A [link](https://a.example) and `code[0]`, in a paragraph of a few words."] * 2000
+)
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_markdown_that_takes_minutes_is_refused_before_it_is_converted(
+    small_site: Site, tmp_path: Path, name: str
+) -> None:
+    notes, section, table = (tmp_path / each for each in ("notes.md", "own.md", "notes.toml"))
+    notes.write_text(COSTLY[name])
+    section.write_text(f"# Title\n\n{COSTLY[name]}")
+    table.write_text(f"[pages]\nsyntax = {COSTLY[name]!r}\n".replace("'", '"'))
+    for words in ((notes, ()), (None, (section,)), (table, ())):
+        with pytest.raises(ConfigError, match="expected Markdown that is converted within"):
+            read_words(*words)
+    manifest = small_site.study.manifest
+    for field in ({"notes": COSTLY[name]}, {"sections": (COSTLY[name],)},
+                  {"page_notes": {"a.html": COSTLY[name]}},
+                  {"head_notes": {"self-L0-H1": HeadNote("", COSTLY[name])}}):  # fmt: skip
+        with pytest.raises(StudyError, match="notes: got"):
+            Manifest.from_json(manifest.with_words(field).to_json())
+
+
+def test_long_notes_of_short_blocks_are_accepted(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text(LONG)
+    assert read_words(tmp_path / "notes.md", ())["notes"] == LONG
 
 
 def test_faults_of_files_are_one_line(tmp_path: Path) -> None:
@@ -213,9 +252,9 @@ def test_faults_of_files_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"notes\.toml: .*expected TOML with tables pages and"):
         read_words(tmp_path / "notes.toml", ())
     (tmp_path / "plain.md").write_text("Text without a heading.\n\n```\n# code\n```\n")
-    with pytest.raises(ConfigError, match=r"--section: .*plain\.md: no heading; expected"):
+    with pytest.raises(ConfigError, match=r"section: .*plain\.md: no heading; expected"):
         read_words(None, [tmp_path / "plain.md"])
-    with pytest.raises(ConfigError, match=r"--section: .*none\.md: No such file"):
+    with pytest.raises(ConfigError, match=r"section: .*none\.md: No such file"):
         read_words(None, [tmp_path / "none.md"])
 
 
@@ -247,7 +286,7 @@ def test_words_of_markdown_are_plain() -> None:
 
 
 def test_the_commands_take_the_words_of_the_author(
-    run: Run, encoder_site: Site, notes: Path, tmp_path: Path
+    run: Run, small_site: Site, notes: Path, tmp_path: Path
 ) -> None:
     section, study = tmp_path / "left.md", tmp_path / "study"
     section.write_text(SECTION)
@@ -255,14 +294,14 @@ def test_the_commands_take_the_words_of_the_author(
     texts.write_text("The cat sat on the mat.\n")
     words = ("--notes", notes, "--section", section, "--section", section)
     code, _, err = run(
-        "collect", texts, *FEW, "--model", encoder_site.model, *words, "--out", study, "-q"
+        "collect", texts, *FEW, "--model", small_site.model, *words, "--out", study, "-q"
     )
     assert (code, err) == (0, "")
     stored = Study.load(study).manifest
     assert stored.sections == (SECTION, SECTION)
     assert stored.head_notes["self-L1-H0"].name == "comma <b>finder</b>"
     notes.write_text("[heads.L9-H9]\nname = 'x'\n")
-    for command in (("render", study), ("collect", texts, *FEW, "--model", encoder_site.model)):
+    for command in (("render", study), ("collect", texts, *FEW, "--model", small_site.model)):
         code, _, err = run(*command, "--notes", notes, "--out", tmp_path / "new", "-q")
         assert code == 2
         assert f"--notes: {notes}: heads: got 'L9-H9', expected a head of the model" in err

@@ -16,10 +16,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from headbook.metrics.patterns.type_shares import LABELS
 from headbook.output_folder import FILE_LIST
 from headbook.report.tables import STUDY_TABLES
 from headbook.site import export
 from headbook.site.markup import MAX_PLAIN_CHARACTERS, script
+from headbook.site.rows import KeptTable
 from headbook.study.manifest import SCHEMA
 from headbook.study.study import Study
 from headbook.study.tables import Table
@@ -28,7 +30,12 @@ from sites import Site
 
 TABLES = (*STUDY_TABLES,)
 ALWAYS = [name for name in TABLES if not STUDY_TABLES[name].optional]
-TEXTS = ("token", "neighbour")
+
+
+def safe(text: str) -> str:
+    """A text as a CSV has it: one that begins like a formula and is no number has an apostrophe."""
+    is_number = text[1:].replace(".", "", 1).isdecimal() and not text.startswith(("=", "@"))
+    return "'" * (text[:1] in {*"=+-@\t\r"} and not is_number) + text.replace("\r", "␍")
 
 
 def rows_of(file: Path) -> list[dict[str, str]]:
@@ -39,9 +46,10 @@ def rows_of(file: Path) -> list[dict[str, str]]:
 
 
 @cache
-def study_of(site: Site) -> Study:
-    """A site's study, read once for all tests that only look at it."""
-    return site.study
+def frame_of(site: Site, name: str) -> pd.DataFrame:
+    """A table of a site's study, built once for all tests that only look at it."""
+    frame: pd.DataFrame = STUDY_TABLES[name].build(site.study)
+    return frame
 
 
 def written(site: Site) -> set[str]:
@@ -56,7 +64,7 @@ def test_a_table_that_every_site_has_is_written(any_site: Site, name: str) -> No
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_parquet_file_is_the_frame_of_the_study(any_site: Site, name: str) -> None:
-    frame = STUDY_TABLES[name].build(study_of(any_site))
+    frame = frame_of(any_site, name)
     if name not in written(any_site):
         assert frame.empty
         return
@@ -71,7 +79,7 @@ def test_the_csv_file_has_the_same_cells_and_empty_ones_for_missing_numbers(
     any_site: Site, name: str
 ) -> None:
     """To six significant digits; an interval is a hundredth wider at most, and never smaller."""
-    frame = STUDY_TABLES[name].build(study_of(any_site))
+    frame = frame_of(any_site, name)
     if name not in written(any_site):
         assert frame.empty
         return
@@ -94,8 +102,7 @@ def test_the_csv_file_has_the_same_cells_and_empty_ones_for_missing_numbers(
                 expected = [float(f"{value:.6g}") for value in exact]
                 np.testing.assert_array_equal(found, expected)
         else:
-            cells = [c.removeprefix("'") for c in cells] if column in TEXTS else cells
-            assert cells == ["" if v is pd.NA else str(v).removeprefix("'") for v in frame[column]]
+            assert cells == ["" if v is pd.NA else safe(str(v)) for v in frame[column]]
 
 
 def test_many_exemplars_are_compressed(
@@ -116,7 +123,7 @@ def test_missing_numbers_are_there_to_be_empty(encoder_site: Site) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_column_is_documented_in_order(any_site: Site, name: str) -> None:
-    assert list(STUDY_TABLES[name].build(study_of(any_site))) == list(STUDY_TABLES[name].columns)
+    assert list(frame_of(any_site, name)) == list(STUDY_TABLES[name].columns)
 
 
 def test_the_data_page_explains_every_file_of_numbers(any_site: Site) -> None:
@@ -130,7 +137,7 @@ def test_the_data_page_explains_every_file_of_numbers(any_site: Site) -> None:
 
 
 def test_exemplars_are_one_object_a_line(any_site: Site) -> None:
-    study = study_of(any_site)
+    study = any_site.study
     lines = (any_site.folder / "data/exemplars.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     assert len(records) == len(study.sentence_data.exemplars) > 0
@@ -166,7 +173,7 @@ def test_the_manifest_says_how_the_site_was_made(any_site: Site) -> None:
 
 
 def test_maps_of_heads_are_the_bytes_of_the_study(any_site: Site) -> None:
-    study = study_of(any_site)
+    study = any_site.study
     for exemplar in study.sentence_data.exemplars:
         stack, layer, head = exemplar.head
         prefix = "" if stack == "self" else f"{stack}-"
@@ -274,15 +281,46 @@ def test_a_data_file_gives_back_what_it_holds(value: Any, tmp_path: Path) -> Non
     assert data_file(tmp_path / "name.js") == ("name", value)
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
+@pytest.mark.parametrize("text", ["=1+1", "+1-1", "-A1", "@SUM(A1)", "\t=1", "\r=1", "-"])
 def test_a_cell_that_a_spreadsheet_would_run_is_quoted(
     small_site: Site, tmp_path: Path, text: str
 ) -> None:
     displayed = "'" + text.replace("\r", "␍")  # as pages show it; a bare one would end a row
-    study = small_site.study
+    study = Study.load(small_site.stored)
     study.tokens["token"] = text
     study.nearest["neighbour"] = text
     export.write_tables(STUDY_TABLES.values(), study, tmp_path)
     assert {row["token"] for row in rows_of(tmp_path / "tokens.csv")} == {displayed}
     assert {row["neighbour"] for row in rows_of(tmp_path / "nearest.csv")} == {displayed}
     assert set(pq.read_table(tmp_path / "tokens.parquet")["token"].to_pylist()) == {text}
+
+
+CELLS = ["=1+1", "+x", "-LRB-", "@", "-2", "+3", "-0.5", "even_-2", "a\nb", "", None]
+SAFE = ["'=1+1", "'+x", "'-LRB-", "'@", "-2", "+3", "-0.5", "even_-2", "a\nb", "", ""]
+NUMBERS = np.linspace(-5, 5, len(CELLS))
+
+
+@pytest.mark.parametrize("column", ["label", "facet", "metric", "class", "a column of a plug-in"])
+@pytest.mark.parametrize("categories", [False, True])
+def test_texts_of_any_column_are_no_formulas_and_numbers_stay(
+    tmp_path: Path, column: str, categories: bool
+) -> None:
+    """Tags of a treebank are labels: "-LRB-" is a formula to a spreadsheet, and "-2" a number."""
+    frame = pd.DataFrame({column: CELLS, "value": NUMBERS, "n": range(-5, 6)})
+    if categories:
+        frame = frame.astype({column: "category"})
+    table: Table[None] = Table("small", "", dict.fromkeys([*frame], ""), lambda _: frame)
+    export.write_table(frame, table, tmp_path)
+    rows = rows_of(tmp_path / "small.csv")
+    assert [row[column] for row in rows] == SAFE
+    assert [float(row["value"]) for row in rows] == pytest.approx(NUMBERS.tolist(), rel=1e-5)
+    assert [int(row["n"]) for row in rows] == [*range(-5, 6)]
+    kept = KeptTable(frame)
+    assert kept.n_lines == len((tmp_path / "small.csv").read_text().splitlines())
+    assert kept.find((("n", 5),)).line == kept.n_lines
+
+
+def test_no_label_of_a_metric_is_a_formula() -> None:
+    """Labels of shares begin with offsets such as -2; only a whole number may have a sign."""
+    frame = pd.DataFrame({"label": LABELS})
+    assert export._csv_rows(frame, header=False).decode().split() == [*LABELS]

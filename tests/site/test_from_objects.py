@@ -16,10 +16,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import headbook
 import tiny
 from headbook.errors import ConfigError, OutputError, StudyError
-from headbook.site.writer import Site
+from headbook.written_site import Site
 
 TEXTS = ["the cat sees a small bird .", "the dog runs near the house .", "a fisher sings ."]
-QUICK: dict[str, Any] = {"annotator": "none", "importance": "off", "sentence_pages": 1}
+QUICK: dict[str, Any] = {
+    "annotator": "none", "importance": "off", "sentence_pages": 1,
+    "metrics": "attention_distance,sink_share,cosine_to_input",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,8 @@ def pages(site: Site) -> set[str]:
 
 def test_from_a_model_and_a_table_to_a_site(model: Any, tokenizer: Any) -> None:
     table = pd.DataFrame({"words": TEXTS, "label": ["x", "y", "x"]})
-    study = headbook.collect(table, model=model, tokenizer=tokenizer, text_column="words", **QUICK)
+    given = QUICK | {"metrics": "all"}  # the overview draws a sentence by the types of heads
+    study = headbook.collect(table, model=model, tokenizer=tokenizer, text_column="words", **given)
     assert [file.name for file in study.manifest.inputs] == ["in-memory table"]
     assert set(study.groups["group"]) >= {"x", "y"}
     assert not [*Path().iterdir()]
@@ -70,14 +74,13 @@ def test_from_a_model_and_a_table_to_a_site(model: Any, tokenizer: Any) -> None:
 
 def test_a_site_in_one_call_and_what_it_keeps(model: Any, tokenizer: Any) -> None:
     site = headbook.build(
-        TEXTS, "site", model=model, tokenizer=tokenizer, keep_study="study", title="Mine", **QUICK
+        TEXTS, model, tokenizer, out="site", keep_study="study", title="Mine", **QUICK
     )
     assert "<title>Mine" in site.index.read_text(encoding="utf-8")
     assert headbook.Study.load("study").manifest.title == "Mine"
     with pytest.raises(OutputError, match=r"^site: "):
-        headbook.build(TEXTS, "site", model=model, tokenizer=tokenizer, **QUICK)
-    again = headbook.build(
-        TEXTS, "site", model=model, tokenizer=tokenizer, keep_study="study", force=True,
+        headbook.build(TEXTS, model, tokenizer, out="site", **QUICK)
+    again = headbook.build(TEXTS, model, tokenizer, out="site", keep_study="study", force=True,
         title="Mine", **QUICK,
     )  # fmt: skip
     assert (again.pages, again.size) == (site.pages, site.size)
@@ -98,8 +101,12 @@ def test_two_objects_are_compared(model: Any, tokenizer: Any, folder: Path) -> N
     other: Any = AutoModelForCausalLM.from_pretrained(folder)
     with torch.no_grad():
         other.transformer.h[1].attn.c_attn.weight.mul_(1.5)
-    both = {"tokenizers": (tokenizer, tokenizer), "rounding_floor": False, **QUICK}
-    site = headbook.compare(TEXTS, models=(model, other), out="site", trained_from=True, **both)
+    comparison = headbook.compare(
+        TEXTS, (model, other), tokenizer, out="site", trained_from=True, rounding_floor=False,
+        **QUICK,
+    )  # fmt: skip
+    site = comparison.site
+    assert site is not None
     assert "comparing.html" in pages(site)
     differences = pd.read_csv(site.path / "data" / "differences.csv")
     distance = differences[differences["metric"] == "attention_distance"]
@@ -107,10 +114,12 @@ def test_two_objects_are_compared(model: Any, tokenizer: Any, folder: Path) -> N
     assert (distance.query("layer == 1")["difference"] != 0).any()
     shutil.rmtree("site")
     untrained = headbook.compare(
-        TEXTS, models=(model, "untrained"), tokenizers=(tokenizer, None), out="site",
-        rounding_floor=False, **QUICK,
-    )  # fmt: skip
-    assert "gpt2-untrained" in untrained.index.read_text(encoding="utf-8")
+        TEXTS, (model, "untrained"), tokenizer, rounding_floor=False, **QUICK
+    )
+    assert untrained.sides.names[1] == "gpt2-untrained"
+    assert not Path("site").exists()
+    with pytest.raises(ConfigError, match="show: got no site"):
+        untrained.show()
 
 
 def test_two_studies_are_compared(model: Any, tokenizer: Any, folder: Path) -> None:
@@ -118,17 +127,19 @@ def test_two_studies_are_compared(model: Any, tokenizer: Any, folder: Path) -> N
     b = headbook.collect(TEXTS, model=str(folder), dtype="bfloat16", **QUICK)
     a.save("a")
     b.save("b")
-    site = headbook.compare((a, b), out="site")
-    stored = headbook.compare(("a", Path("b")), out="site", force=True)
+    site = headbook.compare((a, b), out="site").site
+    stored = headbook.compare(("a", Path("b")), out="site", force=True).site
+    assert site is not None
+    assert stored is not None
     assert pages(site) == pages(stored)
     assert site.size == stored.size
 
 
 def test_ablation_takes_objects_and_texts(model: Any, tokenizer: Any, folder: Path) -> None:
     heads: Any = ["L0-H1", (1, 3)]
-    by_object = headbook.ablate(model, TEXTS, heads, "zero", tokenizer=tokenizer)
+    by_object = headbook.ablate(TEXTS, model, heads=heads, replacement="zero", tokenizer=tokenizer)
     Path("texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
-    by_name = headbook.ablate(str(folder), "texts.txt", heads, "zero")
+    by_name = headbook.ablate("texts.txt", str(folder), heads=heads, replacement="zero")
     pd.testing.assert_frame_equal(by_object, by_name)
 
 
@@ -137,7 +148,7 @@ def test_a_site_is_shown_in_the_browser(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
-    site = headbook.build(TEXTS, "site", model=model, tokenizer=tokenizer, **QUICK)
+    site = headbook.build(TEXTS, model, tokenizer, out="site", **QUICK)
     site.show()
     assert opened == [Path("site/index.html").resolve().as_uri()]
 
@@ -151,7 +162,7 @@ def test_a_site_is_shown_in_a_frame_of_a_notebook(
     monkeypatch.setattr(shell, "kernel", object(), raising=False)
     frames: list[Any] = []
     monkeypatch.setattr(ipython.display, "display", frames.append)
-    site = headbook.build(TEXTS, "site", model=model, tokenizer=tokenizer, **QUICK)
+    site = headbook.build(TEXTS, model, tokenizer, out="site", progress=False, **QUICK)
     site.show()
     assert [frame.src for frame in frames] == ["site/index.html"]
     assert "IPython" in sys.modules
@@ -163,12 +174,16 @@ def test_what_does_not_fit_a_comparison_is_told_in_one_line(model: Any, tokenize
     with pytest.raises(StudyError, match="the cat"):
         headbook.compare(TEXTS[:2], out="site")
     with pytest.raises(ConfigError, match="models: got 1 in a tuple, expected a tuple of two"):
-        headbook.compare(TEXTS, models=(model,), out="site")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="tokenizers: got TokenizersBackend, expected a"):
-        headbook.compare(TEXTS, models=(model, model), tokenizers=tokenizer, out="site")
-    with pytest.raises(ConfigError, match="tokenizers: got one with the model's name 'demo'"):
-        headbook.compare(TEXTS, models=("demo", model), tokenizers=(tokenizer, tokenizer), out="a")
-    with pytest.raises(ConfigError, match="config: got a GPT2LMHeadModel, expected options by"):
-        headbook.collect(TEXTS, model)
-    with pytest.raises(ConfigError, match="--heads: got 'all', expected one of"):
-        headbook.compare(TEXTS, models=("demo", "demo"), heads="all", out="site")
+        headbook.compare(TEXTS, (model,), out="site")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="tokenizer: got 1 in a tuple, expected a tuple of two"):
+        headbook.compare(TEXTS, (model, model), (tokenizer,), out="site")
+    with pytest.raises(ConfigError, match="tokenizer: got one with the model's name 'demo'"):
+        headbook.compare(TEXTS, ("demo", model), (tokenizer, tokenizer), out="a")
+    with pytest.raises(ConfigError, match="tokenizer: got one with the names of two models"):
+        headbook.compare(TEXTS, ("demo", "demo"), tokenizer, out="a")
+    with pytest.raises(ConfigError, match="tokenizer: got a name with a model object, or an"):
+        headbook.checkpoints(TEXTS, "run", tokenizer)
+    with pytest.raises(ConfigError, match="config: got a GPT2LMHeadModel, expected a headbook"):
+        headbook.collect(TEXTS, config=model)
+    with pytest.raises(ConfigError, match=r"heads.*: got 'all', expected one of"):
+        headbook.compare(TEXTS, ("demo", "demo"), heads="all", out="site")

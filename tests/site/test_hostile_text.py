@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -144,6 +145,25 @@ def test_no_page_holds_a_character_that_html_forbids(two: Two) -> None:
     for page in two.hostile.rglob("*.html"):
         html = html_of(page)
         assert visible(html) == html
+
+
+ORDER = "".join(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x2070))))
+
+
+@pytest.mark.parametrize("letter", ORDER)
+def test_characters_that_change_the_order_of_a_page_are_escapes(letter: str) -> None:
+    assert visible(f"a{letter}b") == f"a\\u{ord(letter):04x}b"
+    assert visible("a\u200fb\u200dc") == "a\u200fb\u200dc"  # these act on their neighbours alone
+
+
+@pytest.mark.slow
+def test_no_text_changes_the_order_of_a_page(two: Two) -> None:
+    for page in two.hostile.rglob("*.html"):
+        html = html_of(page)
+        assert not set(ORDER) & set(unescape(html))
+    assert "right \\u202e to left \\u2066 isolate" in text_of(
+        html_of(two.hostile / "sentences/0007.html")
+    )
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """A run that ends badly leaves the site that stood there."""
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -25,6 +26,9 @@ def copied(site: Site, place: Path) -> Path:
     """A site of somebody's own, with a mark of its age."""
     shutil.copytree(site.folder, place / "site")
     (place / "site/index.html").write_text("the old site")
+    table = json.loads((place / "site/data/files.json").read_text())
+    table["files"]["index.html"] = hashlib.sha256(b"the old site").hexdigest()
+    (place / "site/data/files.json").write_text(json.dumps(table))
     return place / "site"
 
 
@@ -122,7 +126,7 @@ def test_the_overview_is_there_before_tables_and_figures_are_made(
 
 def test_a_site_is_not_replaced_without_force(small_site: Site, tmp_path: Path) -> None:
     out = copied(small_site, tmp_path)
-    with pytest.raises(OutputError, match="pass --force to replace it"):
+    with pytest.raises(OutputError, match="pass force=True to replace it"):
         headbook.render(small_site.stored, out)
     assert (out / "index.html").read_text() == "the old site"
 
@@ -140,7 +144,7 @@ def test_a_site_with_a_foreign_file_is_refused_before_it_is_drawn(
     """Whatever the file is called, names that other sites have of us included."""
     out = copied(small_site, tmp_path)
     listed = json.loads((out / "data/files.json").read_text())
-    listed["files"] = [each for each in listed["files"] if each != name]
+    listed["files"].pop(name, None)
     (out / "data/files.json").write_text(json.dumps(listed))
     (out / name).parent.mkdir(exist_ok=True)
     (out / name).write_text(MINE.get(name, "mine"))

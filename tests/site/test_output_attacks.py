@@ -17,7 +17,7 @@ from headbook.cli import main as cli
 from headbook.cli.actions import check_studies
 from headbook.errors import HeadbookError, OutputError
 from headbook.run.store import open_store
-from headbook.site.archive import pack_site
+from headbook.site.archive import pack
 from html_pages import tree
 from machine import disk
 from sites import Site
@@ -95,7 +95,7 @@ def test_packing_a_site_changes_nothing_beside_it(packed: Path, small_site: Site
     (left / "owner").write_bytes(NOTES[1])
     (left / "swap.json").write_text('{"out": "site", "pieces": [["../victim", false, true]]}')
     before = disk(packed)
-    pack_site(packed / "site", packed.parent / "site.zip")
+    pack(packed / "site", packed.parent / "site.zip")
     assert disk(packed) == before
 
 

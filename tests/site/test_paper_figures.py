@@ -15,7 +15,7 @@ from headbook.charts import layers
 from headbook.errors import ConfigError, OutputError
 from headbook.pages.parts.page import SiteFacts
 from headbook.site import latex
-from headbook.site.figures import study_figures, write_figures
+from headbook.site.figures import figures, study_figures
 from html_pages import differing, tree
 from sites import Site
 
@@ -36,7 +36,7 @@ HOSTILE = '100 % of a_b & #1 {x} \\end{figure} ~ ^ $\n" “q” 3 × √2 → �
 @pytest.mark.slow
 def test_figures_alone_are_the_files_of_the_site(small_site: Site, tmp_path: Path) -> None:
     out = tmp_path / "figures"
-    assert write_figures(small_site.stored, out, ONLY) == CHOSEN
+    assert figures(small_site.stored, out, ONLY) == CHOSEN
     found = tree(out)
     texts = {"figures.tex", "figures.bib", "manifest.json", "files.json"}
     assert set(found) == texts | {f"{name}{kind}" for name in CHOSEN for kind in KINDS}
@@ -45,13 +45,13 @@ def test_figures_alone_are_the_files_of_the_site(small_site: Site, tmp_path: Pat
             continue
         assert found[name] == (small_site.folder / "figures" / name).read_bytes(), name
     again = tmp_path / "again"
-    write_figures(small_site.study, again, ONLY)
+    figures(small_site.study, again, ONLY)
     assert differing(out, again) == []
 
 
 @pytest.mark.slow
 def test_without_names_all_figures_are_written(small_site: Site, tmp_path: Path) -> None:
-    names = write_figures(small_site.stored, tmp_path / "all")
+    names = figures(small_site.stored, tmp_path / "all")
     there = {file.stem for file in (small_site.folder / "figures").glob("*.csv")}
     assert set(names) == there
     assert len(names) == len(there) > len(CHOSEN)
@@ -59,7 +59,7 @@ def test_without_names_all_figures_are_written(small_site: Site, tmp_path: Path)
 
 def test_every_figure_has_an_environment_and_an_entry(small_site: Site, tmp_path: Path) -> None:
     out = tmp_path / "figures"
-    write_figures(small_site.stored, out, ONLY)
+    figures(small_site.stored, out, ONLY)
     tex, bib = ((out / f"figures.{kind}").read_text(encoding="utf-8") for kind in ("tex", "bib"))
     pattern = re.compile(
         r"\\begin\{figure(\*?)\}\s+\\centering\s+\\includegraphics\{(.*?)(-column)?\.pdf\}"
@@ -89,34 +89,34 @@ def test_a_name_that_no_figure_has_is_refused_with_names_near_it(
     small_site: Site, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match="'atention_distance-self' is the name of no figure") as e:
-        write_figures(small_site.stored, tmp_path / "out", ["atention_distance-self"])
+        figures(small_site.stored, tmp_path / "out", ["atention_distance-self"])
     assert "such as attention_distance-self, " in str(e.value)
     assert "\n" not in str(e.value)
     with pytest.raises(ConfigError, match="'zz\\*'"):
-        write_figures(small_site.stored, tmp_path / "out", [*ONLY, "zz*"])
+        figures(small_site.stored, tmp_path / "out", [*ONLY, "zz*"])
     assert not (tmp_path / "out").exists()
 
 
 def test_what_was_not_measured_is_not_offered(small_site: Site, tmp_path: Path) -> None:
     message = "'profile-L00-H01' is the name of no figure; the study has no offset_profile"
     with pytest.raises(ConfigError, match=message) as e:
-        write_figures(small_site.stored, tmp_path / "out", ["profile-L00-H01"])
+        figures(small_site.stored, tmp_path / "out", ["profile-L00-H01"])
     assert "profile-L00" not in str(e.value).partition(";")[2]
 
 
 @pytest.mark.slow
 def test_only_a_folder_of_headbook_is_replaced(small_site: Site, tmp_path: Path) -> None:
     out = tmp_path / "figures"
-    write_figures(small_site.stored, out, ONLY)
+    figures(small_site.stored, out, ONLY)
     assert "headbook" in json.loads((out / "manifest.json").read_text())
-    with pytest.raises(OutputError, match="--force"):
-        write_figures(small_site.stored, out, ONLY[1:])
-    assert write_figures(small_site.stored, out, ONLY[1:], force=True) == CHOSEN[3:]
+    with pytest.raises(OutputError, match="pass force=True to"):
+        figures(small_site.stored, out, ONLY[1:])
+    assert figures(small_site.stored, out, ONLY[1:], force=True) == CHOSEN[3:]
     assert not (out / f"{CHOSEN[0]}.pdf").exists()
     (foreign := tmp_path / "foreign").mkdir()
     (foreign / "mine.txt").write_text("mine")
     with pytest.raises(OutputError, match="did not write"):
-        write_figures(small_site.stored, foreign, force=True)
+        figures(small_site.stored, foreign, force=True)
 
 
 @given(st.text())
@@ -148,7 +148,7 @@ def test_attention_by_offset_of_a_head_is_drawn_where_it_is_asked_for(
     decoder_site: Site, tmp_path: Path
 ) -> None:
     out = tmp_path / "figures"
-    assert write_figures(decoder_site.stored, out, ["profile-L01-*"])[0] == "profile-L01-H00"
+    assert figures(decoder_site.stored, out, ["profile-L01-*"])[0] == "profile-L01-H00"
     heads = decoder_site.study.heads
     of_head = heads[(heads.metric == "offset_profile") & (heads.layer == 1) & (heads["head"] == 2)]
     view = decoder_site.study.manifest.stacks[0].default_view
@@ -171,17 +171,17 @@ def test_attention_by_offset_of_a_head_is_drawn_where_it_is_asked_for(
 
 
 def test_a_figure_shows_the_label_and_the_view_that_are_asked_for(
-    encoder_site: Site, tmp_path: Path
+    small_site: Site, tmp_path: Path
 ) -> None:
-    out, heads = tmp_path / "figures", encoder_site.study.heads
-    (usual,) = {*pd.read_csv(encoder_site.folder / "figures" / "attention_to-self.csv")["view"]}
+    out, heads = tmp_path / "figures", small_site.study.heads
+    (usual,) = {*pd.read_csv(small_site.folder / "figures" / "attention_to-self.csv")["view"]}
     for label, asked in (
         ("self", "self"),
         ("same_token", "other occurrences of the token"),
     ):
         for view in ("", "raw", "renorm"):
-            names = write_figures(
-                encoder_site.stored, out, ["attention_to"], label=asked, view=view, force=True
+            names = figures(
+                small_site.stored, out, ["attention_to"], label=asked, view=view, force=True
             )
             ending = f"-{view}" if view and view != usual else ""
             assert names[0] == f"attention_to-self-{label}{ending}"
@@ -198,11 +198,32 @@ def test_a_figure_shows_the_label_and_the_view_that_are_asked_for(
             )
 
 
+def test_a_lone_name_is_one_name(small_site: Site, tmp_path: Path) -> None:
+    for only in ("attention_distance", "attention_distance-*"):
+        names = figures(small_site.stored, tmp_path / "lone", only, force=True)
+        assert names == figures(small_site.stored, tmp_path / "list", [only], force=True)
+        assert names
+        assert all(name.startswith("attention_distance-") for name in names)
+    for label in ("self", "same_token"):
+        (name, *_) = figures(
+            small_site.stored, tmp_path / "lone", "attention_to", label=label, force=True
+        )
+        assert name == f"attention_to-self-{label}"
+
+
+def test_what_is_no_name_is_refused(small_site: Site, tmp_path: Path) -> None:
+    wrong: list[Any] = [3, ["attention_distance", 3]]
+    for only in wrong:
+        with pytest.raises(ConfigError, match="only: got 3, expected"):
+            figures(small_site.stored, tmp_path / "out", only)
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_label_of_the_site_gives_the_file_of_the_site(
     encoder_site: Site, tmp_path: Path
 ) -> None:
     out = tmp_path / "figures"
-    (name, *_) = write_figures(encoder_site.stored, out, ["relation_accuracy-self"], label=OBJECT)
+    (name, *_) = figures(encoder_site.stored, out, ["relation_accuracy-self"], label=OBJECT)
     file = f"{name}.csv"
     assert (out / file).read_bytes() == (encoder_site.folder / "figures" / file).read_bytes()
 
@@ -210,13 +231,13 @@ def test_the_label_of_the_site_gives_the_file_of_the_site(
 @pytest.mark.parametrize(
     "refused",
     [
-        (LABELLED, "case:to_hed", "", f"--label: got 'case:to_hed', expected a label of "
+        (LABELLED, "case:to_hed", "", f"label: got 'case:to_hed', expected a label of "
          f"relation_accuracy: {OBJECT}, acl:to_head, amod:to_head, "),
-        (["attention_distance"], "x", "", "--label: got 'x', but attention_distance has no labels"),
+        (["attention_distance"], "x", "", "label: got 'x', but attention_distance has no labels"),
         (["vocabulary_rank-*-mid-*"], "x", "",
          "'x', but vocabulary_rank-self-layers-mid-positional, "
          "vocabulary_rank-self-layers-mid-raw have no labels"),
-        (LABELLED, OBJECT, "all", "--view: got 'all', expected a view of relation_accuracy, label "
+        (LABELLED, OBJECT, "all", "view: got 'all', expected a view of relation_accuracy, label "
          f"{OBJECT}: nosink"),
         (["vocabulary_rank-self-layers"], "", "raw", "'raw', but vocabulary_rank-self-layers has "
          "no views"),
@@ -227,6 +248,6 @@ def test_a_label_or_view_that_no_figure_has_is_refused_with_those_there_are(
 ) -> None:
     only, label, view, message = refused
     with pytest.raises(ConfigError, match=re.escape(message)) as e:
-        write_figures(encoder_site.stored, tmp_path / "out", only, label=label, view=view)
+        figures(encoder_site.stored, tmp_path / "out", only, label=label, view=view)
     assert "\n" not in str(e.value)
     assert not (tmp_path / "out").exists()

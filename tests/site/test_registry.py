@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from headbook.pages.parts.page import SiteFacts
-from headbook.report.results import stack_results
 from headbook.site.page_writer import PageWriter
 from headbook.site.registry import (
     PAGES,
@@ -25,7 +24,7 @@ def test_addresses_are_those_of_one_page_each() -> None:
 
 
 def test_the_menu_of_a_site_leads_to_its_pages(encoder_site: Site) -> None:
-    entries = study_pages(stack_results(encoder_site.study))
+    entries = study_pages(encoder_site.results)
     menu = study_menu(entries)
     links = [*menu.first, *menu.analyses, *menu.last, *menu.foot]
     assert {link.path for link in links} == {entry.path for entry in entries}

@@ -16,7 +16,7 @@ from headbook.pages.parts.page import SiteFacts
 from headbook.report.results import stack_results
 from headbook.schema import HeadName, Side
 from headbook.site.attention_figures import single_name, stored_maps
-from headbook.site.figures import study_figures, write_figures
+from headbook.site.figures import figures, study_figures
 from headbook.study.sentence_data import UINT8_STEPS
 from headbook.study.study import Study
 from html_pages import differing, tree
@@ -38,7 +38,7 @@ def test_a_map_holds_every_stored_weight(decoder_site: Site, tmp_path: Path) -> 
     """Of a causal model: those of keys that come later are not there."""
     name = "map-S0002-L01-H03"
     out = tmp_path / "figures"
-    assert write_figures(decoder_site.stored, out, [name]) == [name]
+    assert figures(decoder_site.stored, out, [name]) == [name]
     sentence_data = decoder_site.study.sentence_data
     pieces = sentence_data.sentences[1].texts[Side.SOURCE].pieces
     steps = sentence_data.maps["self", 1][1, 3]
@@ -58,7 +58,7 @@ def test_a_map_holds_every_stored_weight(decoder_site: Site, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_lines_are_the_fewest_that_hold_nine_tenths(encoder_site: Site, tmp_path: Path) -> None:
     out = tmp_path / "figures"
-    write_figures(encoder_site.stored, out, ["lines-S0001-L00-H01"])
+    figures(encoder_site.stored, out, ["lines-S0001-L00-H01"])
     rows = pd.read_csv(out / "lines-S0001-L00-H01.csv", keep_default_na=False)
     steps = encoder_site.study.sentence_data.maps["self", 0][0, 1].astype(int)
     for query, row in enumerate(steps):
@@ -72,7 +72,7 @@ def test_lines_are_the_fewest_that_hold_nine_tenths(encoder_site: Site, tmp_path
 @pytest.mark.slow
 def test_captions_say_what_is_drawn(encoder_site: Site, tmp_path: Path) -> None:
     out = tmp_path / "figures"
-    names = write_figures(encoder_site.stored, out, ["*-S0002-L01-H00"])
+    names = figures(encoder_site.stored, out, ["*-S0002-L01-H00"])
     assert names == ["map-S0002-L01-H00", "lines-S0002-L01-H00"]
     tex = (out / "figures.tex").read_text(encoding="utf-8")
     facts = SiteFacts.of(encoder_site.study.manifest, sentence_pages=True)
@@ -83,7 +83,7 @@ def test_captions_say_what_is_drawn(encoder_site: Site, tmp_path: Path) -> None:
         assert basic.endswith(facts.source)
     assert r"the fewest links with 90\,\% of its weights" in tex
     assert len(re.findall("^@misc", (out / "figures.bib").read_text(), re.MULTILINE)) == 2
-    write_figures(encoder_site.study, tmp_path / "again", ["*-S0002-L01-H00"])
+    figures(encoder_site.study, tmp_path / "again", ["*-S0002-L01-H00"])
     assert differing(out, tmp_path / "again") == []
 
 
@@ -99,14 +99,14 @@ def test_every_map_that_is_kept_has_a_name_and_no_other(small_site: Site, tmp_pa
     }
     other = next((index, head) for index, head in sorted(kept) if index not in listed)
     name = single_name("map", other[0] + 1, other[1])
-    assert write_figures(study, tmp_path / "one", [name]) == [name]
+    assert figures(study, tmp_path / "one", [name]) == [name]
     exemplar = next(e for e in study.sentence_data.exemplars if (e.index, e.head) == other)
     rows = pd.read_csv(tmp_path / "one" / f"{name}.csv", keep_default_na=False)
     assert rows["weight"].tolist() == pytest.approx(
         (exemplar.attention / 255).ravel().tolist(), rel=6e-6
     )
     assert not {"map", "lines"} & {figure.name.partition("-")[0] for figure in study_figures(study)}
-    layers = write_figures(study, tmp_path / "stars", ["*-layers"])
+    layers = figures(study, tmp_path / "stars", ["*-layers"])
     assert not [name for name in layers if "-S0" in name]
 
 
@@ -114,7 +114,7 @@ def test_every_map_that_is_kept_has_a_name_and_no_other(small_site: Site, tmp_pa
 def test_cross_attention_has_the_target_in_its_rows(pair_site: Site, tmp_path: Path) -> None:
     name = single_name("map", 1, HeadName("cross", 1, 2))
     assert name == "map-S0001-cross-L01-H02"
-    write_figures(pair_site.stored, tmp_path / "out", [name])
+    figures(pair_site.stored, tmp_path / "out", [name])
     rows = pd.read_csv(tmp_path / "out" / f"{name}.csv", keep_default_na=False)
     sides = pair_site.study.sentence_data.sentences[0].texts
     assert rows["query_position"].max() + 1 == len(sides[Side.TARGET].pieces)
@@ -157,7 +157,7 @@ def test_views_have_the_weights_of_the_naive_computation(
     stored = naive_map(site.study, stack, 1, HeadName(stack, 1, 2))
     name = single_name("map", 2, HeadName(stack, 1, 2))
     out = tmp_path / "figures"
-    names = write_figures(site.stored, out, [f"{name}*", f"lines{name[3:]}*"])
+    names = figures(site.stored, out, [f"{name}*", f"lines{name[3:]}*"])
     assert len(names) == 16
     for weighting, units in product(("raw", "nosink", "renorm", "norm"), ("pieces", "words")):
         ending = f"-{weighting}" * (weighting != "raw") + "-words" * (units == "words")
@@ -191,11 +191,11 @@ def naive_map(study: Study, stack: str, index: int, head: HeadName) -> naive.Map
 def test_a_wrong_name_is_told_which_sentences_and_heads_there_are(
     encoder_site: Site, tmp_path: Path
 ) -> None:
-    kept = [*stored_maps(stack_results(encoder_site.study)["self"])]
+    kept = [*stored_maps(encoder_site.results["self"])]
     numbers = sorted({index + 1 for index, _ in kept})
     for wrong in ("map-S0999-L01-H02", "map-S0001-L01-H99", "lines-S1-L01-H02"):
         with pytest.raises(ConfigError, match=f"{wrong}' is the name of no figure") as raised:
-            write_figures(encoder_site.stored, tmp_path / "out", [wrong])
+            figures(encoder_site.stored, tmp_path / "out", [wrong])
         message = str(raised.value)
         (near,) = re.findall(r"such as (\S+), ", message)
         assert near.partition("-")[0] == wrong.partition("-")[0]
@@ -203,7 +203,7 @@ def test_a_wrong_name_is_told_which_sentences_and_heads_there_are(
         assert f"{len(numbers)} sentences from {numbers[0]} to {numbers[-1]}" in message
         assert "heads L00-H00 to L01-H03" in message
     with pytest.raises(ConfigError, match="such as profile-L00-H0"):
-        write_figures(encoder_site.stored, tmp_path / "out", ["profile-L00-H77"])
+        figures(encoder_site.stored, tmp_path / "out", ["profile-L00-H77"])
     assert tree(tmp_path) == {}
 
 

@@ -16,7 +16,7 @@ from test_archive import refusal
 from headbook.errors import OutputError, StudyError
 from headbook.resources import folder
 from headbook.site import single_file
-from headbook.site.archive import PackedSite, pack_site
+from headbook.site.archive import PackedSite, pack
 from headbook.site.assets import bare
 from headbook.site.markup import values
 from html_pages import digest, elements, html_of, links, text_of, tree
@@ -39,7 +39,7 @@ BLOCK = re.compile(r"""<script type="text/plain" data-files='([^']*)'>([^<]*)</s
 def one(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> PackedSite:
     """The smallest site in one file."""
     path = tmp_path_factory.mktemp("one") / "report.html"
-    return pack_site(small_site.folder, path, single_file=True)
+    return pack(small_site.folder, path, single_file=True)
 
 
 def held(file: Path) -> dict[str, bytes]:
@@ -144,7 +144,7 @@ def test_packing_again_gives_the_same_bytes(
     for file in copy.rglob("*"):
         os.utime(file, (1, 1))
         file.chmod(0o700)
-    again = pack_site(copy, tmp_path / "other.html", single_file=True)
+    again = pack(copy, tmp_path / "other.html", single_file=True)
     assert again.path.read_bytes() == one.path.read_bytes()
 
 
@@ -163,7 +163,7 @@ def test_it_is_replaced_only_with_force_and_nothing_else_ever(
     (tmp_path / "mine.html").write_text("<!doctype html><title>Years of work</title>")
     before = tree(tmp_path)
     message = refusal(OutputError, small_site.folder, tmp_path / "r.html", single_file=True)
-    assert "pass --force" in message
+    assert "pass force=True" in message
     for options in ({"single_file": True}, {}):
         message = refusal(
             OutputError, small_site.folder, tmp_path / "mine.html", force=True, **options
@@ -171,9 +171,24 @@ def test_it_is_replaced_only_with_force_and_nothing_else_ever(
         assert "expected a new file" in message
     refusal(OutputError, small_site.folder, tmp_path / "r.html", force=True)  # no archive
     assert tree(tmp_path) == before
-    pack_site(small_site.folder, tmp_path / "r.html", single_file=True, force=True)
+    pack(small_site.folder, tmp_path / "r.html", single_file=True, force=True)
     assert tree(tmp_path) == before
     assert single_file.is_single_file(tmp_path / "r.html")
+
+
+@pytest.mark.parametrize("change", ["inside", "after", "before"])
+def test_a_file_that_somebody_has_changed_is_theirs(
+    small_site: Site, one: PackedSite, tmp_path: Path, change: str
+) -> None:
+    text, mine = html_of(one.path), "<!-- years of work -->"
+    changed = {
+        "inside": text.replace("</body>", f"{mine}</body>"), "after": text + mine,
+        "before": mine + text,
+    }[change]  # fmt: skip
+    (tmp_path / "r.html").write_text(changed)
+    out, given = tmp_path / "r.html", {"single_file": True, "force": True}
+    assert "changed since" in refusal(OutputError, small_site.folder, out, **given)
+    assert html_of(out) == changed
 
 
 def test_a_site_whose_scripts_know_no_single_file_is_refused(
@@ -194,7 +209,7 @@ def test_an_anonymous_one_tells_nobody(telling: Path, tmp_path: Path) -> None:
     words = {*TELLING, AUTHOR}
     for anonymous in (False, True):
         out = tmp_path / f"{anonymous}.html"
-        pack_site(telling / "study", out, anonymous=anonymous, single_file=True)
+        pack(telling / "study", out, anonymous=anonymous, single_file=True)
         contents = [*held(out).values(), *[re.sub(r">[\w+/=]{100,}<", "><", html_of(out)).encode()]]
         texts = [content.lower() for content in contents]
         found = {word for word in words if any(word.lower().encode() in text for text in texts)}

@@ -7,20 +7,35 @@ The same site gives the same bytes on one machine, with one version of zlib.
 """
 
 import hashlib
+import os
 import re
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
+from io import BufferedIOBase
 from pathlib import Path
+from typing import cast
 
+from headbook.config import REPORT, SUPPLEMENT
 from headbook.errors import OutputError
+from headbook.file_list import listed_files
 from headbook.inputs import ending
-from headbook.output_folder import is_site, replace_file, reserve, temporary_folder
+from headbook.inputs.records import MAX_COMPRESSION_RATIO
+from headbook.output_folder import (
+    OutputKind,
+    file_list,
+    is_site,
+    replace_file,
+    reserve,
+    temporary_folder,
+)
 from headbook.progress import Progress
+from headbook.python_options import names_arguments
 from headbook.report.wording import size_text
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256, sha256
-from headbook.site.export import walk
 from headbook.site.single_file import is_single_file, single_file_text
 from headbook.site.sites import render
 from headbook.study.corpus_sums import HeadSums
@@ -182,100 +197,134 @@ class PackedSite:
         yield from (f"still there: {text}" for text in self.left)
 
 
-def pack_site(
+@names_arguments
+def pack(
     source: Study | str | Path,
-    out: str | Path,
+    out: str | Path | None = None,
     *,
     anonymous: bool = False,
     single_file: bool = False,
     processes: int = 1,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool = True,
 ) -> PackedSite:
-    """Write a site as an archive or as one HTML file.
+    """Write a site as an archive or as one HTML file, with the files that Headbook wrote alone.
 
     Args:
         source: the folder of a site; or a study or its folder, whose site is then drawn for the
             archive.
-        out: the archive; it appears when it is complete.
+        out: the archive; it appears when it is complete. By default ``supplement.zip``, or
+            ``report.html`` for one file.
         anonymous: leave out data that identify the author, see `headbook.site.archive`. An
             anonymous site is always drawn again, which requires a study.
         single_file: one HTML file instead of an archive, see `headbook.site.single_file`.
         processes: number of processes that draw pages, as for `headbook.render`.
         force: replace an existing archive of Headbook.
-        progress: shows the number of drawn pages.
+        progress: whether to show a bar in terminals and notebooks; or a `headbook.Progress`.
 
     Raises:
-        StudyError: ``source`` is neither a site nor a study, or a site where a study is needed.
+        StudyError: ``source`` is neither a site nor a study, or a site where a study is needed; or
+            the site has a link, or lacks a file of its list.
         OutputError: ``out`` may not be replaced, or cannot be written.
     """
-    out = Path(out)
+    out = Path(out or (REPORT if single_file else SUPPLEMENT))
+    left: tuple[str, ...] = ()
     write = _one_file if single_file else _packed
+    check = partial(_check_replaceable, out, single_file=single_file, force=force)
     if not isinstance(source, Study) and out.resolve().is_relative_to(Path(source).resolve()):
         raise OutputError(f"{out}: lies in the folder that is packed; expected another place")
     with reserve(out), ExitStack() as stack:
-        _check_replaceable(out, single_file=single_file, force=force)
+        check()
         if not isinstance(source, Study) and is_site(Path(source), anonymous=anonymous):
-            return write(Path(source), out, ())
-        study = source if isinstance(source, Study) else Study.load(source)
-        path = stack.enter_context(temporary_folder("pack"))
-        site = path / "site"
-        published = anonymise(study) if anonymous else study
-        render(published, site, processes=processes, progress=progress)
-        return write(site, out, tuple(identifying_left(published)) if anonymous else ())
+            site = Path(source)
+        else:
+            study = source if isinstance(source, Study) else Study.load(source)
+            site = stack.enter_context(temporary_folder("pack")) / "site"
+            published = anonymise(study) if anonymous else study
+            render(published, site, processes=processes, progress=progress)
+            left = tuple(identifying_left(published)) if anonymous else ()
+        files = listed_files(site, file_list(site, OutputKind.SITE))
+        n_files, unpacked = write(files, out, check)
+    return PackedSite(out, n_files, out.stat().st_size, unpacked, left)
 
 
 def _check_replaceable(out: Path, *, single_file: bool, force: bool) -> None:
     """Check that an existing file is an archive or one-file site and that ``force`` is set.
 
+    A file that somebody has changed is neither.
+
     Raises:
         OutputError: the file is not of Headbook, or ``force`` is not set.
     """
-    if not out.exists():
+    if not os.path.lexists(out):
         return
     if not (is_single_file(out) if single_file else _is_archive(out)):
         kind = "a site in one file" if single_file else "an archive"
-        raise OutputError(f"{out}: not {kind} of Headbook's; expected a new file")
+        raise OutputError(f"{out}: not {kind} of Headbook's, or changed since; expected a new file")
     if not force:
         raise OutputError(f"{out}: exists already; pass --force to replace it")
 
 
 def _is_archive(out: Path) -> bool:
-    if not zipfile.is_zipfile(out):
+    """Whether a file is an archive that `pack` wrote: the sums of all its files match."""
+    try:
+        with zipfile.ZipFile(out) as archive:
+            return out.is_file() and _sums_match(archive, out.stat().st_size)
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error):
         return False
-    with zipfile.ZipFile(out) as archive:
-        return f"{ARCHIVE_FOLDER}/{CHECKSUM_FILE}" in archive.namelist()
 
 
-def _packed(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
-    """Write the archive of a folder, without hidden files such as a version history."""
-    files = dict(sorted((f"site/{name}", file) for name, file in _site_files(site)))
-    with replace_file(out) as draft, zipfile.ZipFile(draft, "w") as archive:
-        sums = {"README.txt": hashlib.sha256(README.encode()).hexdigest()}
-        sums |= {name: sha256(file) for name, file in files.items()}
-        _add(archive, "README.txt", README.encode())
-        lines = [f"{digest}  {name}\n" for name, digest in sums.items()]
-        _add(archive, CHECKSUM_FILE, "".join(lines).encode())
-        for name, file in files.items():
-            _add(archive, name, file.read_bytes())
-    with zipfile.ZipFile(out) as archive:
-        unpacked = sum(entry.file_size for entry in archive.infolist())
-    return PackedSite(out, len(files) + 2, out.stat().st_size, unpacked, left)
+def _sums_match(archive: zipfile.ZipFile, size: int) -> bool:
+    """Whether an archive of a size holds the files of its list of sums, each with its sum.
+
+    Raises:
+        zipfile.BadZipFile: an entry is damaged.
+    """
+    names = {entry.filename for entry in archive.infolist()}
+    list_name, n_bytes = f"{ARCHIVE_FOLDER}/{CHECKSUM_FILE}", _unpacked_size(archive)
+    if list_name not in names or n_bytes > MAX_COMPRESSION_RATIO * size:
+        return False
+    lines = archive.read(list_name).decode().splitlines()
+    sums = {
+        f"{ARCHIVE_FOLDER}/{name}": digest for digest, _, name in (x.partition("  ") for x in lines)
+    }
+    if names != {list_name, *sums} or len(names) < len(archive.infolist()):
+        return False
+    for name, digest in sums.items():
+        with archive.open(name) as stream:
+            if hashlib.file_digest(cast("BufferedIOBase", stream), "sha256").hexdigest() != digest:
+                return False
+    return True
 
 
-def _one_file(site: Path, out: Path, left: tuple[str, ...]) -> PackedSite:
-    """Write a folder as one HTML file."""
-    with replace_file(out) as draft, draft.open("w", encoding="utf-8", newline="\n") as stream:
-        stream.writelines(single_file_text(site))
-    sizes = [file.stat().st_size for _, file in _site_files(site)]
-    return PackedSite(out, len(sizes), out.stat().st_size, sum(sizes), left)
+def _unpacked_size(archive: zipfile.ZipFile) -> int:
+    return sum(entry.file_size for entry in archive.infolist())
 
 
-def _site_files(site: Path) -> Iterator[tuple[str, Path]]:
-    for file in walk(site):
-        parts = file.relative_to(site).parts
-        if parts == (".nojekyll",) or not any(part.startswith(".") for part in parts):
-            yield "/".join(parts), file
+def _packed(files: Mapping[str, Path], out: Path, check: Callable[[], None]) -> tuple[int, int]:
+    """Write files as an archive; return their number and size, with those of the archive's own."""
+    inside = dict(sorted((f"site/{name}", file) for name, file in files.items()))
+    with replace_file(out, check) as draft:
+        with zipfile.ZipFile(draft, "w") as archive:
+            sums = {"README.txt": hashlib.sha256(README.encode()).hexdigest()}
+            sums |= {name: sha256(file) for name, file in inside.items()}
+            _add(archive, "README.txt", README.encode())
+            lines = [f"{digest}  {name}\n" for name, digest in sums.items()]
+            _add(archive, CHECKSUM_FILE, "".join(lines).encode())
+            for name, file in inside.items():
+                _add(archive, name, file.read_bytes())
+        with zipfile.ZipFile(draft) as archive:
+            return len(archive.infolist()), _unpacked_size(archive)
+
+
+def _one_file(files: Mapping[str, Path], out: Path, check: Callable[[], None]) -> tuple[int, int]:
+    """Write files as one HTML file; return their number and size."""
+    with (
+        replace_file(out, check) as draft,
+        draft.open("w", encoding="utf-8", newline="\n") as stream,
+    ):
+        stream.writelines(single_file_text(files))
+    return len(files), sum(file.stat().st_size for file in files.values())
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:

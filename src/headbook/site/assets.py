@@ -155,7 +155,7 @@ def bare(script: str) -> str:
 # Scripts and styles that only sites of several models have, by kind of site.
 ASSETS_OF_SITES = {
     "comparison": ("comparison.css", "headpair.js", "sentencepair.js"),
-    "film": ("film.css", "film.js"),
+    "checkpoints": ("checkpoints.css", "checkpoints.js"),
 }
 
 

@@ -4,9 +4,11 @@ import csv
 import gc
 import gzip
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
@@ -15,18 +17,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headbook import charts
+from headbook.errors import warn
 from headbook.memory import trim_memory
-from headbook.report.wording import visible
+from headbook.report.wording import count_text, visible
 from headbook.schema import Side
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar
 from headbook.study.study import Study
-from headbook.study.tables import TEXT_COLUMNS, Table
+from headbook.study.tables import Table
 
 MAX_CSV_BYTES = 10_000_000  # of a CSV file; larger tables are written as Parquet alone
 MAX_PLAIN_CSV_BYTES = 100_000  # of a CSV file that is not compressed, for most tables
 CSV_BLOCK_ROWS = 20_000  # rows of a CSV file after which its size is checked
 PARQUET_LEVEL = 12  # of compression: a seventh of the time of 19, one per cent more bytes
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a cell that begins so
+MAX_NAMED = 40  # characters without a glyph in one message
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)  # such a text is no formula, with a sign, too
 CSV_DIGITS = 6  # significant digits of numbers in CSV files; Parquet files have all
 
 # Fields of each line of exemplars.jsonl.
@@ -51,7 +56,7 @@ def write_tables(tables: Iterable[Table[Any]], numbers: Any, folder: Path) -> li
 
     Args:
         tables: entries with the builders of their rows.
-        numbers: study, comparison or film, from which the builders make rows.
+        numbers: study, comparison or checkpoints, from which the builders make rows.
 
     Returns:
         A message for each CSV that was left out because of its size.
@@ -219,20 +224,47 @@ def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
 
 def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
     """Put an apostrophe before cells that a spreadsheet would take for a formula."""
-    texts = [name for name in TEXT_COLUMNS if name in frame]
-    return frame.assign(**{name: _without_formulas(frame[name]) for name in texts})
+    return frame.assign(**{name: _without_formulas(frame[name]) for name in text_columns(frame)})
+
+
+def text_columns(frame: pd.DataFrame) -> list[str]:
+    """Return the names of all columns but those of numbers: their texts may be of inputs."""
+    return [str(name) for name in frame if not pd.api.types.is_numeric_dtype(frame[name].dtype)]
 
 
 def _without_formulas(texts: "pd.Series[Any]") -> "pd.Series[Any]":
-    letters = texts.astype(str)
-    safe = letters.where(~letters.str.startswith(FORMULA_STARTS), "'" + letters)
-    return safe.str.replace("\r", "␍")  # the writer quotes line feeds alone
+    numbers, values = pd.factorize(texts)  # -1: missing
+    safe = [*map(_safe_cell, values.tolist()), None]
+    return pd.Series(np.array(safe, object)[numbers], index=texts.index)
 
 
-def write_figure(figure: charts.Drawable, folder: Path, *, columns: bool = True) -> None:
-    """Write a figure's files, named after it; see `figure_files`."""
-    for suffix, content in figure_files(figure, columns=columns).items():
+def _safe_cell(value: Any) -> Any:
+    """Return a text that no spreadsheet takes for a formula; a number stays as it is."""
+    if not isinstance(value, str) or NUMBER.fullmatch(value):
+        return value
+    text = value.replace("\r", "␍")  # the writer quotes line feeds alone
+    return f"'{text}" if value.startswith(FORMULA_STARTS) else text
+
+
+def write_figure(figure: charts.Drawable, folder: Path, *, columns: bool = True) -> set[str]:
+    """Write a figure's files, named after it, and return its characters; see `figure_files`."""
+    files = figure_files(figure, columns=columns)
+    for suffix, content in files.items():
         (folder / f"{figure.name}{suffix}").write_bytes(content)
+    return {*"".join(ET.fromstring(files[".svg"]).itertext())}  # noqa: S314 - our own
+
+
+def warn_of_missing_glyphs(characters: Iterable[str]) -> None:
+    """Warn of characters of figures that the fonts of this machine do not have."""
+    missing = charts.without_glyph(characters)
+    if missing:
+        more = f" and {len(missing) - MAX_NAMED:,} more" if len(missing) > MAX_NAMED else ""
+        warn(
+            "figures: the fonts of this machine have no glyph for "
+            f"{count_text(len(missing), 'character')}: {' '.join(missing[:MAX_NAMED])}{more}; PDFs "
+            "show a box for each, and cannot be searched for them; install fonts that have them, "
+            "such as Noto"
+        )
 
 
 def figure_files(figure: charts.Drawable, *, columns: bool = True) -> dict[str, bytes]:
@@ -263,9 +295,8 @@ def figure_files(figure: charts.Drawable, *, columns: bool = True) -> dict[str, 
 
 
 def _printed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return texts of pages, safe in spreadsheets; signed whole numbers stay, as they are safe."""
-    letters = texts.map(visible)
-    return letters.where(letters.str.fullmatch(r"[+-]?\d+"), _without_formulas(letters))
+    """Return texts of pages, safe in spreadsheets."""
+    return _without_formulas(texts.map(visible))
 
 
 def sizes(folder: Path) -> dict[str, int]:

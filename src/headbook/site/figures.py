@@ -2,12 +2,12 @@
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headbook.charts import Drawable, Drawing, Figure, Plot
 from headbook.comparison.comparison import Comparison
@@ -34,7 +34,8 @@ from headbook.pages.head_parts.sections import (
 from headbook.pages.metric import metric_pages, study_metrics
 from headbook.pages.metrics.figures import head_figures
 from headbook.pages.parts.page import SiteFacts
-from headbook.progress import NoProgress, Progress
+from headbook.progress import Progress, reporter
+from headbook.python_options import names_arguments
 from headbook.report.results import StackResults
 from headbook.report.results import stack_results as results_of
 from headbook.report.wording import count_text, head_file, label_name
@@ -204,35 +205,36 @@ N_SUGGESTIONS = 3  # names that the message about an unknown name suggests
 MIN_SUGGESTION_SIMILARITY = 0.4  # ratio of `difflib`, from 0 to 1
 
 
-def write_figures(
-    study: Study | str | Path,
+@names_arguments
+def figures(
+    source: Study | Comparison | str | Path,
     out: str | Path,
-    only: Sequence[str] = (),
+    only: str | Sequence[str] = (),
     *,
     label: str = "",
     view: str = "",
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool = True,
 ) -> list[str]:
-    """Write a study's figures into a folder, without its site.
+    """Write the figures of a study, or of a comparison, into a folder, without its site.
 
     Each figure is an SVG and a PDF, 6.9 and 3.3 inches wide, and a CSV file; ``figures.tex`` has
     an environment for each, ``figures.bib`` an entry. The same study gives the same bytes every
     time.
 
     Args:
-        study: a study, or the folder of a stored one.
+        source: a study, the folder of a stored one, or a comparison of two.
         out: folder to write; it appears when it is complete.
-        only: names of figures, ``*`` and ``?`` standing for any letters; without one, all figures
-            that the site has as files. What single heads do is drawn where a name asks for it:
-            attention by offset as ``profile-L02-H03``, the map and the lines of one sentence as
-            ``map-S0002-L02-H03`` and ``lines-S0002-L02-H03``. The id of a metric asks for all
+        only: names of figures, or one; ``*`` and ``?`` stand for any letters. Without one, all
+            figures that the site has as files. What single heads do is drawn where a name asks for
+            it: attention by offset as ``profile-L02-H03``, the map and the lines of one sentence
+            as ``map-S0002-L02-H03`` and ``lines-S0002-L02-H03``. The id of a metric asks for all
             figures of the metric.
         label: which label figures of metrics of heads show, as in tables; figures without it are
             left out, and names of figures end with it unless the site shows it, too.
         view: which keys these figures show: ``raw``, ``nosink`` or ``renorm``.
         force: replace a folder of figures that is there; one with foreign files is refused.
-        progress: shows the number of finished figures.
+        progress: whether to show a bar in terminals and notebooks; or a `headbook.Progress`.
 
     Returns:
         The names of the figures, in the order of the site.
@@ -242,17 +244,29 @@ def write_figures(
         StudyError: the stored study cannot be read.
         OutputError: ``out`` may not be replaced, or cannot be written.
     """
+    patterns = _patterns(only)
     check_output_folder(Path(out), OutputKind.FIGURES, force=force)
     check_address_space()
-    if not isinstance(study, Study):
-        study = Study.load(study)
+    if isinstance(source, Comparison):
+        chosen, provenance = _figures_of_two(source, patterns, label, view)
+    else:
+        study = source if isinstance(source, Study) else Study.load(source)
+        chosen, provenance = _figures_of_study(study, patterns, label, view)
+    with reporter(progress) as bar:
+        return _write(chosen, provenance, Path(out), force=force, progress=bar)
+
+
+def _figures_of_study(
+    study: Study, only: Sequence[str], label: str, view: str
+) -> "tuple[Sequence[Drawable], _Provenance]":
+    """Return the requested figures of a study, and their provenance."""
     results = results_of(study)
     chosen = _requested_figures(study, results, only)
     if label or view:
         chosen = chosen_figures(choosable_of_study(results), _groups(chosen, only), label, view)
     site = SiteFacts.of(study.manifest, sentence_pages=False)
-    provenance = _Provenance(site, study.manifest.created[:4], study.manifest.to_json() + "\n")
-    return _write(chosen, provenance, Path(out), force=force, progress=progress or NoProgress())
+    year = study.manifest.created[:4]
+    return chosen, _Provenance(site, year, study.manifest.to_json() + "\n")
 
 
 def _requested_figures(study: Study, results: Results, only: Sequence[str]) -> Sequence[Drawable]:
@@ -265,26 +279,31 @@ def _requested_figures(study: Study, results: Results, only: Sequence[str]) -> S
     return _chosen(figures, only, partial(_expected, results))
 
 
-def write_comparison_figures(
-    comparison: Comparison,
-    out: str | Path,
-    only: Sequence[str] = (),
-    *,
-    label: str = "",
-    view: str = "",
-    force: bool = False,
-    progress: Progress | None = None,
-) -> list[str]:
-    """Write the figures of a comparison of two models; arguments as for `write_figures`."""
-    check_output_folder(Path(out), OutputKind.FIGURES, force=force)
-    check_address_space()
-    figures = exported(pages_over_heads(comparison))
-    chosen: Sequence[Drawable] = _chosen(figures, only, _expected_of_two)
+def _figures_of_two(
+    comparison: Comparison, only: Sequence[str], label: str, view: str
+) -> "tuple[Sequence[Drawable], _Provenance]":
+    """Return the requested figures of a comparison, and their provenance."""
+    chosen: Sequence[Drawable] = _chosen(
+        exported(pages_over_heads(comparison)), only, _expected_of_two
+    )
     if label or view:
         chosen = chosen_figures(choosable_of_two(comparison), _groups(chosen, only), label, view)
     year = comparison.sides.a.manifest.created[:4]
-    provenance = _Provenance(facts_of(comparison), year, comparison_manifest(comparison))
-    return _write(chosen, provenance, Path(out), force=force, progress=progress or NoProgress())
+    return chosen, _Provenance(facts_of(comparison), year, comparison_manifest(comparison))
+
+
+def _patterns(only: Any) -> tuple[str, ...]:
+    """Return the names of figures that are asked for; a lone text is one name.
+
+    Raises:
+        ConfigError: something is no text.
+    """
+    several = isinstance(only, Iterable) and not isinstance(only, str)
+    patterns = tuple(only) if several else (only,)
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise ConfigError(f"--only: got {pattern!r}, expected a name of a figure, or several")
+    return patterns
 
 
 class _Provenance(NamedTuple):
@@ -306,8 +325,9 @@ def _write(
     """Write a folder of figures, and return their names."""
     progress.stage("figures", len(chosen))
     with replace_folder(out, OutputKind.FIGURES, force=force) as draft:
+        characters: set[str] = set()
         for figure in chosen:
-            export.write_figure(figure, draft)
+            characters |= export.write_figure(figure, draft)
             progress.advance(1, 0)
         entries = [latex.entry(figure, provenance.site, provenance.year) for figure in chosen]
         texts = {
@@ -317,6 +337,7 @@ def _write(
         }
         for name, text in texts.items():
             (draft / name).write_text(text, encoding="utf-8", newline="\n")
+    export.warn_of_missing_glyphs(characters)
     return [figure.name for figure in chosen]
 
 
@@ -389,7 +410,7 @@ def _expected(results: Results, pattern: str, names: Sequence[str]) -> str:
         stacks = [result.stack for result in results.values() if has_offsets(result)]
         names = [profile_name(head) for stack in stacks for head in heads_of(stack)]
         if not names:
-            return f"the study has no {OFFSET_METRIC}; --metrics {OFFSET_METRIC} measures it"
+            return f"the study has no {OFFSET_METRIC}; --metrics={OFFSET_METRIC} measures it"
     if not SENTENCE_FIGURE.match(pattern) or not stored:
         return f"expected a name such as {_near(pattern, names)}, or a pattern such as '*-layers'"
     numbers = sorted({index + 1 for index, _ in stored})

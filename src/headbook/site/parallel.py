@@ -9,6 +9,7 @@ from multiprocessing import get_context, parent_process
 from queue import Empty
 from typing import Any, Self
 
+from headbook.child_processes import without_current_folder
 from headbook.errors import ResourceError
 
 MAX_DEFAULT_PROCESSES = 3  # more would need much memory; options may request more
@@ -44,7 +45,8 @@ class DrawingPool:
     ) -> None:
         context = get_context("spawn")
         pickled = pickle.dumps((work, arguments))
-        self._results = context.Queue()
+        with without_current_folder():  # a queue starts a process, too
+            self._results = context.Queue()
         shares = [slice(number, None, processes) for number in range(processes)]
         self._processes = [
             context.Process(target=_do, args=(self._results, pickled, share), daemon=True)
@@ -52,8 +54,9 @@ class DrawingPool:
         ]
 
     def __enter__(self) -> Self:
-        for process in self._processes:
-            process.start()
+        with without_current_folder():
+            for process in self._processes:
+                process.start()
         return self
 
     def __exit__(self, *_: object) -> None:

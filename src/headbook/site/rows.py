@@ -22,7 +22,7 @@ from headbook.analysis.arrays import Ints
 from headbook.pages.data import ExampleRow
 from headbook.report.answers.data import NumberExample
 from headbook.site import export, markup
-from headbook.study.tables import TEXT_COLUMNS, RowKey, Table
+from headbook.study.tables import RowKey, Table
 
 ROWS_FOLDER = "data/rows"  # folder of the files of pages' rows, from the site's root
 MAX_SHARED_ROWS = 100_000  # rows of a table that other processes get instead of computing it
@@ -93,10 +93,11 @@ class KeptTable:
 
     def values(self, places: Iterable[RowPlace]) -> list[list[Any]]:
         """Return the values of some rows, with numbers as the CSV has them; None if missing."""
-        rows = self._kept.iloc[[place.number for place in places]].astype(self._types)
-        values = export.as_in_csv(rows).astype(object)
-        found: list[list[Any]] = values.where(values.notna(), None).to_numpy().tolist()
-        return found
+        # Column by column: frames of texts and numbers are slow to convert.
+        rows = export.as_in_csv(self._kept.iloc[[place.number for place in places]])
+        columns = (rows[name].tolist() for name in rows)
+        cells = zip(*columns, strict=True)
+        return [[None if pd.isna(value) else value for value in row] for row in cells]
 
     def find(self, row: RowKey) -> RowPlace:
         """Return the place of the row with some values of columns.
@@ -128,10 +129,14 @@ class KeptTable:
     def _breaks(self) -> Ints:
         """Line feeds in the rows before each row, and in all rows.
 
-        *Shape:* ``(row + 1,)``; ``(1,)`` if no column has texts from outside.
+        *Shape:* ``(row + 1,)``; ``(1,)`` if no text has a line feed.
         """
-        texts = [self._kept[name].astype(str) for name in TEXT_COLUMNS if name in self._kept]
-        counts = [text.str.count("\n").to_numpy(np.int64) for text in texts]
+        counts = []
+        for name in export.text_columns(self._kept):
+            numbers, values = pd.factorize(self._kept[name])  # -1: missing
+            of_value = [str(value).count("\n") for value in values]
+            if any(of_value):
+                counts.append(np.array([*of_value, 0], np.int64)[numbers])
         return np.concatenate([[0], np.cumsum(sum(counts))] if counts else [[0]])
 
     def _index(self, names: tuple[str, ...]) -> _Index:
@@ -163,7 +168,7 @@ class SiteRows:
 
     Attributes:
         tables: the tables by name.
-        source: study, comparison or film from which tables are computed.
+        source: study, comparison or checkpoints from which tables are computed.
         kept: tables that pages asked for.
     """
 

@@ -8,6 +8,7 @@ it and the site's own scripts run by their hashes, and nothing else.
 """
 
 import base64
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,20 +18,18 @@ from pathlib import Path
 from headbook.errors import StudyError
 from headbook.resources import folder
 from headbook.site.assets import bare, digest
-from headbook.site.export import walk
 from headbook.site.markup import gzipped, values
 
 GENERATOR_TAG = '<meta name="generator" content="Headbook, one file">'
 # Files that only a folder needs: servers read them, or the head of the one file has their content.
-FOLDER_ONLY_FILES = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
-UNPACK_SCRIPT = "assets/gunzip.js"
-FOLDER_ONLY_FILES |= {
-    UNPACK_SCRIPT,
-    *(f"assets/{name}" for name in ("favicon.svg", "preview.png")),
-}
+FOLDER_ONLY_FILES = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml", ".nojekyll"}
+UNPACK_SCRIPT, ICON = "assets/gunzip.js", "assets/favicon.svg"
+FOLDER_ONLY_FILES |= {UNPACK_SCRIPT, ICON, "assets/preview.png"}
 SHEETS = re.compile(r'<link rel="stylesheet" href="assets/([\w-]+)\.css">')
 VEGA_SCRIPT = "assets/vega.js"  # in a folder, a data file that holds the script as text
-SEARCHED_BYTES = 1000  # at the start of the file, among which the mark is
+SUM = "<!-- sha256 {} -->\n"  # last line of the file, with the sum of all before it
+BLOCK_BYTES = 1 << 20  # read at a time to compute the sum
+STYLE, SENTENCE_PAGE = re.compile(r"assets/[^/]*\.css"), re.compile(r"sentences/[^/]*\.html")
 LINKS = re.compile(r'(<a [^>]*?href=")(?!["#]|[a-z]+:)')
 # Pictures in files, which readers without scripts cannot see in the one file.
 PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')
@@ -41,29 +40,48 @@ LEFT_OUT_MESSAGE = "Left out of this one file, but in the folder of the site: {}
 
 
 def is_single_file(file: Path) -> bool:
-    """Whether a file is one that `single_file_text` has made."""
+    """Whether a file is one that `single_file_text` has made and nobody has changed."""
     if not file.is_file():
         return False
+    size, digest = len(SUM.format("0" * 64)), hashlib.sha256()
     with file.open("rb") as stream:
-        return GENERATOR_TAG.encode() in stream.read(SEARCHED_BYTES)
+        left = file.stat().st_size - size
+        while left > 0 and (block := stream.read(min(left, BLOCK_BYTES))):
+            digest.update(block)
+            left -= len(block)
+        return left == 0 and stream.read() == SUM.format(digest.hexdigest()).encode()
 
 
-def single_file_text(site: Path) -> Iterator[str]:
+def single_file_text(files: Mapping[str, Path]) -> Iterator[str]:
     """Yield the text of the one file, part by part; without scripts, it shows the overview.
 
+    Args:
+        files: the site's files by their addresses.
+
     Raises:
-        StudyError: an older Headbook wrote the site, with other scripts and data files.
+        StudyError: the files are not those of a site of this Headbook.
     """
-    unpack = site / UNPACK_SCRIPT
-    if not unpack.exists() or "DecompressionStream" not in _text(unpack):
-        raise StudyError(f"{site}: a site of an older Headbook; expected one rendered anew")
+    digest = hashlib.sha256()
+    for part in _unsealed_text(files):
+        digest.update(part.encode())
+        yield part
+    yield SUM.format(digest.hexdigest())
+
+
+def _unsealed_text(site: Mapping[str, Path]) -> Iterator[str]:
+    """Yield the text of the one file without the sum at its end."""
+    needed = ("index.html", UNPACK_SCRIPT, ICON)
+    missing = next((name for name in needed if name not in site), "")
+    if missing or "DecompressionStream" not in _text(site[UNPACK_SCRIPT]):
+        why = f"without {missing}" if missing else "with scripts of an older Headbook"
+        raise StudyError(f"a site {why}; expected one rendered anew")
     files = dict(_stored(site))
     index = files["index.html"].decode()
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]
-    loader = _text(unpack) + bare(_text(folder("templates") / "onefile.js"))
+    loader = _text(site[UNPACK_SCRIPT]) + bare(_text(folder("templates") / "onefile.js"))
     first = SHEETS.findall(index)  # the overview's; scripts turn others on with their pages
-    names = dict.fromkeys([*first, *sorted(file.stem for file in (site / "assets").glob("*.css"))])
-    sheets = {name: _text(site / "assets" / f"{name}.css") for name in names}
+    styles = sorted(file.stem for name, file in site.items() if STYLE.fullmatch(name))
+    sheets = {name: _text(site[f"assets/{name}.css"]) for name in dict.fromkeys([*first, *styles])}
     left_out = LEFT_OUT_MESSAGE.format(
         ", ".join(["figures as PDF", "tables as Parquet", *_missing_tables(site, files)])
     )
@@ -71,7 +89,7 @@ def single_file_text(site: Path) -> Iterator[str]:
     policy = _policy([loader, *scripts], sheets.values())
     yield f'<head>\n<meta charset="utf-8">\n{GENERATOR_TAG}\n{policy}\n'
     yield from (f"{line}\n" for line in _head_lines(index))
-    icon = base64.b64encode((site / "assets/favicon.svg").read_bytes()).decode()
+    icon = base64.b64encode(site[ICON].read_bytes()).decode()
     yield f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">\n'
     for name, rules in sheets.items():
         media = "" if name in first else ' media="not all"'
@@ -83,13 +101,11 @@ def single_file_text(site: Path) -> Iterator[str]:
     yield "</body>\n</html>\n"
 
 
-def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
+def _stored(site: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
     """Return the contents of the file by address, data files as their values."""
     unwanted = FOLDER_ONLY_FILES | _redrawn_pictures(site)
-    for file in walk(site):
-        name = file.relative_to(site).as_posix()
-        hidden = any(part.startswith(".") for part in Path(name).parts)
-        if name in unwanted or hidden or file.suffix == ".css" or _is_left_out(file):
+    for name, file in site.items():
+        if name in unwanted or file.suffix == ".css" or _is_left_out(file):
             continue
         content = file.read_bytes()
         if name.startswith("data/") and name.endswith(".js"):
@@ -99,9 +115,10 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
         yield name, content
 
 
-def _missing_tables(site: Path, files: Mapping[str, bytes]) -> list[str]:
+def _missing_tables(site: Mapping[str, Path], files: Mapping[str, bytes]) -> list[str]:
     """Return the names of tables and lists that the one file does not hold in any format."""
-    names = (file.name.partition(".")[0] for file in walk(site / "data") if _is_left_out(file))
+    tables = [file for name, file in site.items() if name.startswith("data/")]
+    names = (file.name.partition(".")[0] for file in tables if _is_left_out(file))
     return [name for name in dict.fromkeys(names) if f"data/{name}.csv" not in files]
 
 
@@ -109,9 +126,9 @@ def _is_left_out(file: Path) -> bool:
     return file.suffix in COMPRESSED_SUFFIXES
 
 
-def _redrawn_pictures(site: Path) -> set[str]:
+def _redrawn_pictures(site: Mapping[str, Path]) -> set[str]:
     """Return pictures that scripts draw anew, which need not be in a file that needs scripts."""
-    pages = sorted(site.glob("sentences/*.html"))
+    pages = [file for name, file in site.items() if SENTENCE_PAGE.fullmatch(name)]
     return {name for page in pages for name in DRAWN_PICTURES.findall(_text(page))}
 
 

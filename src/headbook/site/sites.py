@@ -15,9 +15,9 @@ from typing import Any
 
 from headbook import charts
 from headbook.author import known_heads, read_words, unknown_page
+from headbook.comparison.checkpoints import CHECKPOINT_TABLES, Checkpoints
+from headbook.comparison.checkpoints import CURVES as CURVES_TABLE
 from headbook.comparison.comparison import COMPARISON_TABLES, DIFFERENCES_TABLE, Comparison
-from headbook.comparison.film import FILM as FILM_TABLE
-from headbook.comparison.film import FILM_TABLES, Film
 from headbook.comparison.head_pairs import (
     PairedStack,
     SharedSentence,
@@ -27,6 +27,15 @@ from headbook.comparison.head_pairs import (
 from headbook.errors import StudyError, warn
 from headbook.output_folder import temporary_folder
 from headbook.pages.about import about_page, missing_page
+from headbook.pages.checkpoints.checkpointheads import checkpointheads_page
+from headbook.pages.checkpoints.checkpointmeasure import measure_pages
+from headbook.pages.checkpoints.checkpoints import (
+    PICTURES,
+    checkpoints_data,
+    checkpoints_page,
+    sheets,
+)
+from headbook.pages.checkpoints.parts import HEADS, DrawnCheckpoints
 from headbook.pages.comparison.comparing import comparing_page
 from headbook.pages.comparison.comparison import ComparisonPage, comparison_page
 from headbook.pages.comparison.headpair import headpair_pages
@@ -34,10 +43,6 @@ from headbook.pages.comparison.matched import matched_page
 from headbook.pages.comparison.metricpair import metric_pair_pages
 from headbook.pages.comparison.parts import both_stacks
 from headbook.pages.comparison.sentencepair import sentencepair_pages, sentencepairs_page
-from headbook.pages.film.film import PICTURES, film_data, film_page, sheets
-from headbook.pages.film.filmheads import filmheads_page
-from headbook.pages.film.filmmeasure import measure_pages
-from headbook.pages.film.parts import HEADS, DrawnFilm
 from headbook.pages.head import head_pages
 from headbook.pages.index import overview_page
 from headbook.pages.methods import not_installed
@@ -46,6 +51,7 @@ from headbook.pages.parts.atlas import map_sheets
 from headbook.pages.parts.page import EVERY, Page, SiteFacts
 from headbook.pages.sentence import sentence_pages
 from headbook.progress import Progress
+from headbook.python_options import names_arguments
 from headbook.report.answers.data import NumberExample, first_number, number_example
 from headbook.report.results import StackResults
 from headbook.report.results import stack_results as results_of
@@ -57,9 +63,10 @@ from headbook.site.markup import script
 from headbook.site.page_writer import PageWriter
 from headbook.site.registry import Menu, MenuEntry, moved_pages, study_menu, study_pages
 from headbook.site.rows import SiteRows
-from headbook.site.writer import Site, SiteContents, Work, draw_pages, link_preview, write_site
+from headbook.site.writer import SiteContents, Work, draw_pages, link_preview, write_site
 from headbook.study.manifest import Manifest
 from headbook.study.study import Study
+from headbook.written_site import Site
 
 SENTENCES = MenuEntry("sentences/index.html", "Sentences")
 MATCHED = MenuEntry("matched.html", "Matched heads")
@@ -68,6 +75,7 @@ OVERVIEW = MenuEntry("index.html", "Overview")
 DATA = MenuEntry("data.html", "Data")
 
 
+@names_arguments
 def render(
     study: Study | str | Path,
     out: str | Path,
@@ -78,7 +86,7 @@ def render(
     base_url: str | None = None,
     force: bool = False,
     processes: int = 1,
-    progress: Progress | None = None,
+    progress: Progress | bool = True,
 ) -> Site:
     """Write a study's site.
 
@@ -94,7 +102,7 @@ def render(
         processes: number of processes that draw pages, this one included; 0: one for every two
             cores if there are many pages, at most three. A script that asks for several needs
             ``if __name__ == "__main__"``. A study without a folder is saved to a temporary one.
-        progress: shows the number of finished pages.
+        progress: whether to show a bar in terminals and notebooks; or a `headbook.Progress`.
 
     Raises:
         ConfigError: a file of notes or of a section cannot be read or does not fit the study.
@@ -392,8 +400,8 @@ def comparison_manifest(comparison: Comparison) -> str:
     return _manifest_text(table)
 
 
-def render_film(
-    film: Film,
+def render_checkpoints(
+    checkpoints: Checkpoints,
     out: str | Path,
     *,
     title: str = "",
@@ -401,37 +409,41 @@ def render_film(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Site:
-    """Write the site of a film; the bytes depend on the film and zlib alone.
+    """Write the site of checkpoints; the bytes depend on them and zlib alone.
 
     Args:
-        title: title of the site; by default the number of checkpoints.
+        title: title of the site; by default that of the checkpoints.
 
     Raises:
         OutputError: ``out`` may not be replaced or written.
         ResourceError: the process may not use enough memory.
     """
-    title = title or f"Film of {len(film.frames)} checkpoints"
+    title = title or checkpoints.title
     return write_site(
-        lambda: FilmSite(film, title), Path(out), base_url=base_url, force=force, progress=progress
+        lambda: CheckpointsSite(checkpoints, title),
+        Path(out),
+        base_url=base_url,
+        force=force,
+        progress=progress,
     )
 
 
-class FilmSite(SiteContents):
+class CheckpointsSite(SiteContents):
     """Site of many checkpoints of one model."""
 
-    kind = "film"
+    kind = "checkpoints"
 
-    def __init__(self, film: Film, title: str) -> None:
-        self.reel, self.title, frames = DrawnFilm(film), title, film.frames
-        self.stacks, self.manifest = film.stacks, frames[0].manifest
+    def __init__(self, checkpoints: Checkpoints, title: str) -> None:
+        self.drawn, self.title, frames = DrawnCheckpoints(checkpoints), title, checkpoints.frames
+        self.stacks, self.manifest = checkpoints.stacks, frames[0].manifest
         models = f"{frames[0].name} to {frames[-1].name} ({len(frames)} checkpoints)"
         self.facts = _site_facts(title, models, self.manifest)
-        self.rows = SiteRows({table.name: table for table in FILM_TABLES}, film)
+        self.rows = SiteRows({table.name: table for table in CHECKPOINT_TABLES}, checkpoints)
 
     @cached_property
     def charted(self) -> tuple[Page, ...]:
         """Pages of metrics."""
-        return tuple(measure_pages(self.reel))
+        return tuple(measure_pages(self.drawn))
 
     @property
     def menu(self) -> Menu:
@@ -445,29 +457,31 @@ class FilmSite(SiteContents):
 
     def write_data(self, writer: PageWriter) -> list[str]:
         """Write pictures and data of scripts, tables, and the manifests of all checkpoints."""
-        film = self.reel.film
+        checkpoints = self.drawn.checkpoints
         (writer.folder / PICTURES).mkdir(parents=True)
-        for address, picture in sheets(self.reel):
+        for address, picture in sheets(self.drawn):
             (writer.folder / address).write_bytes(picture)
-        writer.write_text("data/film.js", script("film", film_data(self.reel)))
-        manifests = [json.loads(each.manifest.to_json()) for each in film.frames]
+        writer.write_text(
+            "data/checkpoints.js", script("checkpoints", checkpoints_data(self.drawn))
+        )
+        manifests = [json.loads(each.manifest.to_json()) for each in checkpoints.frames]
         table = {
             "headbook": manifests[0]["headbook"],
-            "steps": film.steps.tolist(),
-            "checkpoints": [each.name for each in film.frames],
+            "steps": checkpoints.steps.tolist(),
+            "checkpoints": [each.name for each in checkpoints.frames],
             "studies": manifests,
         }
         writer.write_text("data/manifest.json", _manifest_text(table))
-        return export.write_tables(self.rows.entries, film, writer.folder / "data")
+        return export.write_tables(self.rows.entries, checkpoints, writer.folder / "data")
 
     def example(self) -> NumberExample | None:
         """Return the first number of a head."""
-        return first_number(FILM_TABLE, FILM_TABLE.build(self.reel.film), "value")
+        return first_number(CURVES_TABLE, CURVES_TABLE.build(self.drawn.checkpoints), "value")
 
     def pages(self, _: PageWriter) -> Iterator[Page]:
         """Make all pages but the page of files."""
-        yield film_page(self.reel, self.title)
-        yield filmheads_page(self.reel)
+        yield checkpoints_page(self.drawn, self.title)
+        yield checkpointheads_page(self.drawn)
         yield from self.charted
         yield missing_page()
 

@@ -4,13 +4,10 @@
 one study, of two studies, and of many checkpoints. Pages are drawn in one process or in several.
 """
 
-import os
-import sys
-import webbrowser
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
@@ -23,12 +20,13 @@ from headbook import charts
 from headbook.charts import Figure, Plot, images
 from headbook.charts.theme import DIVERGING, colours
 from headbook.memory import check_address_space
+from headbook.option_values import check_base_url
 from headbook.output_folder import OutputKind, check_output_folder, replace_folder
 from headbook.pages.data import DataPage, DescribedFile, data_page
 from headbook.pages.parts.grid import Grid, grid
 from headbook.pages.parts.page import EVERY, Page, SiteFacts
 from headbook.pages.parts.table import COLOUR_STEPS
-from headbook.progress import NoProgress, Progress
+from headbook.progress import Progress, reporter
 from headbook.report.answers.data import NumberExample
 from headbook.report.results import StackResults
 from headbook.schema import AttentionStack
@@ -47,6 +45,7 @@ from headbook.site.parallel import DrawingPool, default_processes
 from headbook.site.registry import Menu
 from headbook.site.rows import SiteRows
 from headbook.study.manifest import Manifest
+from headbook.written_site import Site
 
 PREVIEW = "assets/preview.png"
 # Colours of the picture for links.
@@ -102,43 +101,6 @@ def _steps(stack_grid: Grid) -> images.Map:
 MIN_PARALLEL_PAGES = 400
 
 Work = Callable[..., Iterator[str]]
-
-
-FRAME_HEIGHT = 700  # pixels of the frame that shows a site in a notebook
-
-
-@dataclass(frozen=True)
-class Site:
-    """A site that was written.
-
-    Attributes:
-        index: the page to open.
-        pages: number of pages.
-        size: bytes of the whole site.
-    """
-
-    index: Path
-    pages: int
-    size: int
-
-    @property
-    def path(self) -> Path:
-        """Folder of the site."""
-        return self.index.parent
-
-    def show(self) -> None:
-        """Show the site: in a frame below the cell of a notebook, elsewhere in the browser.
-
-        A frame needs the folder below that of the notebook, since a notebook's server shows no
-        other files.
-        """
-        ipython = sys.modules.get("IPython")  # a notebook has imported IPython
-        shell = ipython.get_ipython() if ipython is not None else None
-        if ipython is None or not hasattr(shell, "kernel"):
-            webbrowser.open(self.index.resolve().as_uri())
-            return
-        address = Path(os.path.relpath(self.index)).as_posix()
-        ipython.display.display(ipython.display.IFrame(address, "100%", FRAME_HEIGHT))
 
 
 class SiteContents(ABC):
@@ -222,7 +184,7 @@ def write_site(
     *,
     base_url: str | None,
     force: bool,
-    progress: Progress | None,
+    progress: Progress | bool | None,
     processes: int = 1,
 ) -> Site:
     """Write a site; the folder appears when it is complete.
@@ -234,15 +196,18 @@ def write_site(
         processes: number of processes that draw pages; 0: chosen by the number of pages.
 
     Raises:
+        ConfigError: ``base_url`` is no address of a folder on the web.
         OutputError: ``out`` may not be replaced or written.
         ResourceError: the process may not use enough memory.
     """
+    check_base_url(base_url)
     check_output_folder(out, OutputKind.SITE, force=force)
     check_address_space()
     site, base = make_site(), site_address(base_url)
     with replace_folder(out, OutputKind.SITE, force=force) as draft, charts.without_schema_checks():
         writer = page_writer(site, draft, base)
-        pages = _write_files(site, writer, progress or NoProgress(), processes)
+        with reporter(progress) as bar:
+            pages = _write_files(site, writer, bar, processes)
     return Site(out / "index.html", pages, sum(export.sizes(out).values()))
 
 
@@ -281,8 +246,9 @@ def _write_files(site: SiteContents, writer: PageWriter, progress: Progress, pro
         left_out = site.write_data(writer)
         export.release_memory()
         figures = exported(site.charted)
+        characters: set[str] = set()
         for figure in figures:
-            export.write_figure(figure, folder / "figures", columns=False)
+            characters |= export.write_figure(figure, folder / "figures", columns=False)
             writer.write_live_data(figure)
             figure.forget()  # all charts together take hundreds of megabytes
         progress.stage("pages", site.n_pages)
@@ -291,6 +257,7 @@ def _write_files(site: SiteContents, writer: PageWriter, progress: Progress, pro
         for path in chain(draw_pages(writer, pages), many):
             progress.advance(1, 0)
             paths.append(path)
+    export.warn_of_missing_glyphs(characters)
     live, not_listed = _pages_with(folder, paths, LIVE_CHART, NOT_LISTED)
     if live:
         write_runtime(folder)
