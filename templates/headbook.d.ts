@@ -352,8 +352,8 @@ type ChartSpec = {
   params?: { name: string; value?: unknown }[];
 };
 
-/** A step of a film (`pages/film/film`): classes, letters and label of each head. */
-interface FilmStep { name: string; src: string; heads: [string, string, string][] }
+/** A step of checkpoints (`pages/checkpoints/checkpoints`): classes, letters and label of each head. */
+interface CheckpointStep { name: string; src: string; heads: [string, string, string][] }
 
 /** `headbook.site.export.table_facts`: columns are name, description and whether they are texts. */
 type TableFacts = { files: string[]; rows: number; columns: [string, string, boolean][] };
@@ -370,7 +370,7 @@ interface DataFiles {
   find: FindData;
   headlist: HeadListData;
   types: Record<string, string[][]>;
-  film: Record<string, FilmStep[]>;
+  checkpoints: Record<string, CheckpointStep[]>;
   tables: Record<string, TableFacts>;
   [rows: `rows-${string}`]: Record<string, TableRows>;
   [values: `values-${string}`]: Record<string, Packed>;

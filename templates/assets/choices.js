@@ -44,13 +44,14 @@
     return note;
   };
 
-  /* Spreadsheets take some first letters for formulas. */
+  /* Spreadsheets take some first letters for formulas, but not those of a number. */
+  const FORMULA = /^(?![+-]?\d+(?:\.\d+)?$)[=+\-@\t\r]/;
   /** @type {(value: unknown) => string} */
   const field = (value) => {
     if (value === null || value === undefined || Number.isNaN(value)) return "";
     if (typeof value === "number") return String(value);
     const text = String(value);
-    return `"${(/^[=+\-@\t\r]/.test(text) ? "'" : "") + text.replace(/"/g, '""')}"`;
+    return `"${(FORMULA.test(text) ? "'" : "") + text.replace(/"/g, '""')}"`;
   };
   /** @type {Choices["csv"]} */
   const csv = (columns, rows) =>

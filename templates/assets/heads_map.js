@@ -102,7 +102,8 @@
     const room = make("div", { class: "row" });
     for (const each of tables) {
       const scroll = make("div", { class: "scroll" });
-      for (const event of ["focusin", "pointerover"]) each.table.addEventListener(event, tell);
+      /* A resting pointer does not count: what scrolls below it would hide the head in focus. */
+      for (const event of ["focusin", "pointermove"]) each.table.addEventListener(event, tell);
       scroll.append(each.table);
       room.append(scroll);
     }

@@ -191,7 +191,7 @@
         const label = targetOf(event).closest("a.map")?.getAttribute("aria-label");
         if (label) say.replaceChildren(label);
       };
-      wall.addEventListener("pointerover", tell);
+      wall.addEventListener("pointermove", tell);
       wall.addEventListener("focusin", tell);
       for (const name of ["pointerleave", "focusout"])
         wall.addEventListener(name, () => say.replaceChildren(...usual));

@@ -10,7 +10,9 @@
    *   values: RowValue[] }} Found
    */
   const SCALES = [1, 100, 1000]; /* pages print values as they are, in per cent, in thousandths */
-  const FORMULA = /^[=+\-@\t\r]/; /* texts with an apostrophe before them in the CSV */
+  /* Texts with an apostrophe before them in the CSV: formulas, but no numbers. */
+  const FORMULA = /^(?![+-]?\d+(?:\.\d+)?$)[=+\-@\t\r]/;
+  const ORDER = /[\u202a-\u202e\u2066-\u206f]/g; /* they change the order of all that follows */
   const SHORT = 60; /* letters of a number that the heading quotes */
   /** @type {Element | null} */
   let from = null;
@@ -23,6 +25,10 @@
   /** @type {(place: Place) => string} */
   const addressOf = ({ table, line, page }) =>
     `${root()}data.html?row=${table}:${line}&on=${page}#${table}`;
+
+  /** @type {(text: string) => string} */
+  const escaped = (text) =>
+    text.replace(ORDER, (letter) => `\\u${letter.charCodeAt(0).toString(16)}`);
 
   /** @type {(place: Place) => Promise<Found | null>} */
   const find = async (place) => {
@@ -60,9 +66,9 @@
     const [csv] = facts.files, parquet = facts.files.at(-1);
     const each = by.map((n) => {
       const name = facts.columns[n][0], value = values[n];
-      const missing = value === null, quoted = JSON.stringify(value);
+      const missing = value === null, quoted = escaped(JSON.stringify(value));
       const safe = typeof value === "string" && FORMULA.test(value) && csv !== parquet
-        ? JSON.stringify(`'${value}`)
+        ? escaped(JSON.stringify(`'${value}`))
         : quoted;
       const column = name === "class" ? "`class`" : name; /* a word of Python */
       return {
@@ -83,7 +89,8 @@
 
   /** @type {(value: RowValue) => string} */
   const field = (value) => {
-    const text = value === null ? "" : String(value);
+    const raw = value === null ? "" : String(value);
+    const text = (typeof value === "string" && FORMULA.test(raw) ? "'" : "") + raw;
     return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   /** @type {(found: Found) => HTMLButtonElement} */
@@ -125,7 +132,7 @@
       const value = values[n];
       if (value === null || value === "") return;
       const cell = make("dd", n === printed ? { class: "printed" } : {});
-      cell.append(apart(String(value)), " ", make("small", {}, meaning));
+      cell.append(apart(escaped(String(value))), " ", make("small", {}, meaning));
       list.append(make("dt", {}, name), cell);
     });
     const { python, r } = code(found), actions = make("p", { class: "do" });

@@ -144,10 +144,11 @@
     );
   };
 
-  /* Spreadsheets take some first letters for formulas. */
+  /* Spreadsheets take some first letters for formulas, but not those of a number. */
+  const FORMULA = /^(?![+-]?\d+(?:\.\d+)?$)[=+\-@\t\r]/;
   /** @type {(text: string) => string} */
   const cell = (text) =>
-    `"${(/^[=+\-@\t\r]/.test(text) ? "'" : "") + String(text).replace(/"/g, '""')}"`;
+    `"${(FORMULA.test(text) ? "'" : "") + String(text).replace(/"/g, '""')}"`;
   /** @type {(value: string | number) => string | number} */
   const field = (value) => {
     if (typeof value !== "number") return cell(value);

@@ -2,7 +2,7 @@
 
 import math
 import re
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -26,7 +26,6 @@ from browser_views import (
 )
 from headbook.pages.parts.head_list import EFFECT_KEY, number_columns
 from headbook.pages.parts.table import NumberCell
-from headbook.report.results import stack_results
 from sites import Site
 
 pytest_plugins = ["browser_windows"]
@@ -86,7 +85,7 @@ def test_an_address_that_names_nothing_leaves_the_list_whole(
 def test_an_added_column_holds_the_numbers_of_the_study(
     encoder_site: Site, open_page: Open
 ) -> None:
-    page, found = visit(open_page, encoder_site), stack_results(encoder_site.study)
+    page, found = visit(open_page, encoder_site), encoder_site.results
     for column in number_columns(found)[::9]:
         if column.key in (view_of(page).get("columns") or [""])[0].split(" "):
             continue
@@ -265,8 +264,8 @@ def test_a_question_leads_to_its_answer_at_the_top(encoder_site: Site, open_page
     for link in links.all():
         link.focus()
         page.keyboard.press("Enter")
-        view = {name: values[0] for name, values in view_of(page).items()}
-        key, down = view["sort"].removeprefix("-"), view["sort"].startswith("-")
+        (sort,) = parse_qs(link.get_attribute("data-view") or "")["sort"]
+        key, down = sort.removeprefix("-"), sort.startswith("-")
         expect(page.locator("th[aria-sort]")).to_have_attribute("data-key", key)
         _, values = column_of(encoder_site, key)
         heads = page.locator(".finding tbody th")  # in their old order until numbers have come

@@ -12,8 +12,7 @@ from playwright.sync_api import Page, expect
 
 from browser import Open
 from headbook.report.findings.head_numbers import cell_number
-from headbook.report.results import stack_results
-from headbook.site.figures import write_figures
+from headbook.site.figures import figures
 from html_pages import html_of
 from sites import Site
 
@@ -80,7 +79,7 @@ def test_another_choice_has_its_numbers_files_address_and_citation(
     assert f"Attention to kinds of tokens, {label} token, of every head" in entry
     command = page.locator(f"{MAP} .made code").text_content() or ""
     options = dict(zip(*[iter(shlex.split(command)[3:])] * 2, strict=True))
-    names = write_figures(
+    names = figures(
         encoder_site.stored, tmp_path / "figures", [options["--only"]], label=options["--label"],
         view=options["--view"],
     )  # fmt: skip
@@ -111,7 +110,7 @@ def test_fills_of_a_choice_are_those_that_the_page_would_have(
     from headbook.pages.metrics.figures import offered_labels
     from headbook.report.findings.head_numbers import drawn_numbers
 
-    found = stack_results(encoder_site.study)["self"]
+    found = encoder_site.results["self"]
     metric = found.by_id[METRIC]
     assert isinstance(metric, HeadMetric)
     drawn = drawn_numbers(found, metric)

@@ -1,10 +1,14 @@
 """Outputs of notebooks in a browser: themes, widths, contrast, without scripts and a network."""
 
+import io
 import json
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import Page
 
 from browser import DARK, LIGHT, Open, cramped, sideways, violations
@@ -13,6 +17,7 @@ from sites import Site
 pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
+SMOOTHED, FEW_PIXELS = 64, 20  # steps of a colour, of 255; channels of pixels
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
 # Rules of JupyterLab for outputs, as its style sheet has them, and a page around the outputs.
 JUPYTER = """<!doctype html><html lang="en"{html}><head><meta charset="utf-8">
@@ -31,6 +36,7 @@ main {{ padding: 8px; }}
 </main></body></html>"""
 
 
+@cache
 def outputs_of(site: Site) -> str:
     study = site.study
     (stack,) = study.manifest.stacks
@@ -50,6 +56,47 @@ def papers(page: Page) -> set[str]:
     """Colours behind the outputs of a page."""
     code = "(found) => found.map((each) => getComputedStyle(each).backgroundColor)"
     return set(page.locator(".headbook").evaluate_all(code))
+
+
+def pictures(open_page: Open, folder: Path, outputs: list[str]) -> list[bytes]:
+    """Return a screenshot of each output as it is shown below the others.
+
+    Each begins at a whole pixel, so that equal outputs are equal pictures.
+    """
+    boxes = "".join(f'<div style="min-height: 8000px">{html}</div>' for html in outputs)
+    page = open_page(page_of(folder, boxes, dark=False), reduced_motion="reduce")
+    found = page.locator(".headbook")
+    assert found.count() == len(outputs)
+    return [each.screenshot() for each in found.all()]
+
+
+def assert_same_as_alone(open_page: Open, folder: Path, outputs: list[str]) -> None:
+    """Assert that outputs of one notebook look as each does in a notebook of its own."""
+    alone = [picture for html in outputs for picture in pictures(open_page, folder, [html])]
+    for number, (one, other) in enumerate(
+        zip(pictures(open_page, folder, outputs), alone, strict=True)
+    ):
+        assert pixels(one).shape == pixels(other).shape, number
+        # Edges of curves are smoothed anew at each place; the cells of a wrong map differ by more.
+        assert (np.abs(pixels(one) - pixels(other)) > SMOOTHED).sum() < FEW_PIXELS, number
+
+
+def pixels(picture: bytes) -> Any:
+    """Return a screenshot as an array."""
+    with Image.open(io.BytesIO(picture)) as opened:
+        return np.asarray(opened.convert("RGB"), np.int16)
+
+
+def test_outputs_of_one_notebook_keep_their_pictures(
+    encoder_site: Site, decoder_site: Site, open_page: Open, tmp_path: Path
+) -> None:
+    study, other = encoder_site.study, decoder_site.study
+    head, second = (study.head(layer, 1)._repr_html_() for layer in (1, 0))
+    one, two = pictures(open_page, tmp_path, [head, second])
+    assert one != two  # each card has a map of its own
+    whole = study._repr_html_()
+    for outputs in ([head, second], [whole, head], [head, whole], [whole, other._repr_html_()]):
+        assert_same_as_alone(open_page, tmp_path, outputs)
 
 
 class Theme(NamedTuple):
@@ -153,6 +200,7 @@ def test_the_notebook_runs_and_is_seen_without_a_network(
     assert "6 × 12 heads" in data["study"]["text/plain"]
     assert "Head L2·H8" in data["head"]["text/plain"]
     picture = data["plot"]["image/svg+xml"]
+    assert_same_as_alone(open_page, tmp_path, html)
     tables = [data[name]["text/html"] for name in ("table", "ablate")]
     page = open_page(page_of(tmp_path, "".join([*html, *tables, picture]), dark=False))
     assert page.locator(".headbook").count() == 3

@@ -8,7 +8,6 @@ from playwright.sync_api import Locator, Page, expect
 
 from browser import Open, each, sideways, violations
 from headbook.report.answers.overview.live_sentence import LiveSentence, live_sentences
-from headbook.report.results import stack_results
 from headbook.report.wording import head_name
 from sites import Site
 
@@ -45,7 +44,7 @@ def tiles(page: Page) -> Locator:
 
 def live_of(site: Site) -> LiveSentence:
     """The live sentence of the first stack."""
-    return live_sentences(stack_results(site.study))[0]
+    return live_sentences(site.results)[0]
 
 
 def word(page: Page, place: int) -> Locator:

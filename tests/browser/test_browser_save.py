@@ -13,7 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 import naive_sentences as naive
 from browser import Open
 from browser_views import choose, map_of, pair, switch
-from headbook.site.figures import write_figures
+from headbook.site.figures import figures
 from sites import Site
 
 pytest_plugins = ["browser_windows"]
@@ -105,7 +105,7 @@ def test_a_command_writes_what_is_open_for_a_paper(
     file = "cross-L00-H01" if kind == "pair" else "L01-H02"
     expect(command).to_have_text(f'headbook figures STUDY --only "*-S0002-{file}" --out figures')
     only = shlex.split(command.text_content() or "")[4:-2:2]
-    names = write_figures(site.stored, tmp_path / "figures", only)
+    names = figures(site.stored, tmp_path / "figures", only)
     assert names == [f"map-S0002-{file}", f"lines-S0002-{file}"]
     other = box.get_by_label("Compare with")
     text = str(other.locator("option").last.text_content())
@@ -117,7 +117,7 @@ def test_a_command_writes_what_is_open_for_a_paper(
     switch(page, view="norm", units="words")
     expect(command).to_contain_text(f'"*-S0002-{file}-norm-words"')
     only = shlex.split(command.text_content() or "")[4:5]
-    names = write_figures(site.stored, tmp_path / "words", only)
+    names = figures(site.stored, tmp_path / "words", only)
     assert names == [f"{kind}-S0002-{file}-norm-words" for kind in ("map", "lines")]
 
 

@@ -25,7 +25,6 @@ from browser_views import (
 )
 from headbook.charts.theme import LAYERS
 from headbook.report.head_facts import head_facts
-from headbook.report.results import stack_results
 from headbook.schema import HeadName
 from headbook.site.markup import script
 from html_pages import data_file
@@ -120,7 +119,7 @@ def test_points_lead_to_their_heads_by_keyboard(encoder_site: Site, open_page: O
     """One is in the order of Tab; arrow keys go to the next one by place."""
     page = visit(open_page, encoder_site)
     dots = page.locator("[data-stage] a")
-    facts = {f.name: f.href for f in head_facts(stack_results(encoder_site.study)["self"])}
+    facts = {f.name: f.href for f in head_facts(encoder_site.results["self"])}
     labels = [label.partition(":")[0] for label in each(dots, "aria-label")]
     assert [*zip(labels, each(dots, "href"), strict=True)] == [*facts.items()]
     expect(page.locator('[data-stage] a[tabindex="0"]')).to_have_count(1)
@@ -158,7 +157,7 @@ def test_filters_hold_for_the_points_too(encoder_site: Site, open_page: Open) ->
 
 def test_stacks_share_the_list(pair_site: Site, open_page: Open) -> None:
     page = visit(open_page, pair_site)
-    found = stack_results(pair_site.study)
+    found = pair_site.results
     facts = in_order(pair_site)
     assert names(page) == [f.name for f in facts]
     for name in found:

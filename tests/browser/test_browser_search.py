@@ -11,7 +11,6 @@ from playwright.sync_api import Locator, Page, expect
 
 from browser import DARK, Open, Record, each, sideways, violations
 from headbook.report.head_facts import head_facts
-from headbook.report.results import stack_results
 from html_pages import data_file
 from sites import Site, data_of
 
@@ -171,7 +170,7 @@ def data_of_questions(page: Page) -> list[list[str]]:
 def test_heads_are_found_by_what_they_attend_to_and_by_type(
     encoder_site: Site, overview: Page
 ) -> None:
-    facts = [f for r in stack_results(encoder_site.study).values() for f in head_facts(r)]
+    facts = [f for r in encoder_site.results.values() for f in head_facts(r)]
     word = next(f.attends_to.word for f in facts if f.attends_to.word)
     wanted = {f.name for f in facts if f.attends_to.word == word}
     found = ask(overview, f"attends most to {word}")["Heads"]

@@ -7,7 +7,6 @@ from playwright.sync_api import Page, expect
 from browser import Open, violations
 from headbook.pages.parts.nearest_heads import nats_text
 from headbook.pages.similar import matrix_data
-from headbook.report.results import stack_results
 from headbook.report.similar_heads import head_distances
 from headbook.schema import SinkView
 from sites import Site
@@ -26,8 +25,8 @@ def compared(page: Page) -> list[str]:
 
 def expected(site: Site, row: int, column: int) -> list[str]:
     """The same from the study, by row and column of the matrix."""
-    matrices = head_distances(stack_results(site.study)["self"])
-    data = matrix_data(stack_results(site.study)["self"])
+    matrices = head_distances(site.results["self"])
+    data = matrix_data(site.results["self"])
     assert data is not None
     order = matrices[SinkView.RENORM].order
     names = [data["heads"][row][0], data["heads"][column][0]]

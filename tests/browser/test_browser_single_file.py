@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from browser import WIDE, Open, Record, Windows, each, sideways, violations
 from headbook.resources import folder
-from headbook.site.archive import pack_site
+from headbook.site.archive import pack
 from headbook.site.markup import gzipped
 from html_pages import html_of, ids, is_moved
 from sites import Once, Site
@@ -65,7 +65,7 @@ def one_file(once: Once) -> Callable[[Site], Path]:
 
     def made(site: Site) -> Path:
         name = f"{site.kind}-one-file"
-        fill = lambda draft: pack_site(site.folder, draft / NAME, single_file=True)  # noqa: E731
+        fill = lambda draft: pack(site.folder, draft / NAME, single_file=True)  # noqa: E731
         return once(name, fill) / NAME
 
     return made

@@ -19,7 +19,6 @@ from headbook.charts.figure import TEXT
 from headbook.pages.index import overview_page
 from headbook.pages.metric import metric_pages, study_metrics
 from headbook.pages.parts.page import SiteFacts
-from headbook.report.results import stack_results
 from headbook.report.wording import label_name, unbroken
 from headbook.site import latex
 from headbook.site.export import figure_files
@@ -174,6 +173,25 @@ def test_a_picture_of_the_tables_rows_alone_is_the_same_picture(
 
 
 @pytest.mark.slow
+def test_plots_of_heads_have_the_numbers_of_the_table(any_site: Site) -> None:
+    """In the table's unit, of one view and label of the metric: a share is no per cent."""
+    table = file_rows(any_site, "data/heads.csv")
+    groups: dict[str, dict[tuple[str, str], dict[tuple[str, str], float]]] = {}
+    for row in table:
+        if row["value"]:
+            of_metric = groups.setdefault(f"{row['metric']}-{row['stack']}-heads", {})
+            heads = of_metric.setdefault((row["view"], row["label"]), {})
+            heads[row["layer"], row["head"]] = float(row["value"])
+    count = 0
+    for name in groups.keys() & figures(any_site.stored).keys():
+        rows = file_rows(any_site, f"figures/{name}.csv")
+        reported = {(row["layer"], row["head"]): float(row["value"]) for row in rows}
+        assert any(pytest.approx(one, rel=1e-5) == reported for one in groups[name].values()), name
+        count += 1
+    assert count
+
+
+@pytest.mark.slow
 def test_numbers_of_heads_and_layers_are_those_of_the_tables(any_site: Site) -> None:
     """Every figure of one head metric, digit by digit."""
     count = 0
@@ -212,7 +230,7 @@ def test_numbers_of_states_are_those_of_the_table(encoder_site: Site) -> None:
 
 
 def test_the_overview_waits_for_no_chart(small_site: Site) -> None:
-    found = stack_results(small_site.study)
+    found = small_site.results
     pages = [*metric_pages(found, study_metrics(found))]
     drawn = [figure for page in (*pages, *across_pages(found)) for figure in figures_of(page)]
     waiting = [figure for figure in drawn if isinstance(figure, Figure)]

@@ -13,7 +13,9 @@ from circuits import circuit_results, head_rows, pair_rows, small_study, towards
 from headbook.pages.circuits import CircuitsPage, circuits_page
 from headbook.pages.head_parts.writes import missing_text, writes_section
 from headbook.pages.parts.page import plain_text
-from headbook.report.answers.circuit_rules import has_circuits
+from headbook.report.answers.circuit_rules import feeds, has_circuits
+from headbook.report.answers.circuits import random_walk
+from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, stack_results
 from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.site.sites import StudySite
@@ -151,6 +153,20 @@ def test_a_text_with_the_circuit_is_drawn_or_random_tokens_said(decoder_site: Si
     assert plain_text(page.steps[1]).startswith(
         "At the second “a”, L1·H1 attends to “b”, which followed the first (weight 0.97)."
     )
+
+
+def test_scores_of_a_walk_are_those_of_both_heads(decoder_site: Site) -> None:
+    results = stack_results(small_study(decoder_site.study))["self"]
+    lower, upper = HeadName("self", 0, 1), HeadName("self", 1, 2)
+    feed = feeds(results)[0]._replace(lower=lower, upper=upper, before=0.25)
+    first, second = random_walk(results, feed)
+    heads = results.study.heads.set_index(["metric", "view", "layer", "head"])["value"]
+    linked = [part for part in (*first, *second) if isinstance(part, LinkedNumber)]
+    previous, induction, *_ = linked
+    places = [{**dict(number.row)} for number in (previous, induction)]
+    assert [(place["layer"], place["head"]) for place in places] == [(0, 1), (1, 2)]
+    assert float(previous.text) == pytest.approx(heads["previous_score", "raw", 0, 1], abs=0.005)
+    assert induction.text == "0.25"
 
 
 def test_a_head_page_shows_what_the_head_writes(circuit_site: Site) -> None:

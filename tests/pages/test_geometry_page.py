@@ -27,8 +27,9 @@ from headbook.report.token_neighbours import class_of_tag
 from headbook.report.wording import interval_text, is_share, number, percent, whole_percent
 from headbook.schema import UPOS
 from headbook.site.page_writer import figures_of
-from headbook.study.state_geometry import CKA, GeometrySums, StateColumn
-from headbook.study.study import Study
+from headbook.study.manifest import MissingPart
+from headbook.study.study import Study, merge
+from headbook.study.sums.state_geometry import CKA, GeometrySums, StateColumn
 from html_pages import elements, html_of, ids, text, text_of, written_html
 from sites import Site
 
@@ -74,23 +75,16 @@ def test_a_stored_study_has_the_same_numbers(study: Study, tmp_path: Path) -> No
     assert page_of(stored).sections[0].numbers == page_of(study).sections[0].numbers
 
 
-def test_two_studies_have_the_mean_of_their_numbers_by_sentences(
+def test_two_studies_together_have_no_numbers_of_states_and_say_why(
     study: Study, tiny_folder: Folder, tmp_path: Path
 ) -> None:
-    """Squared errors add up, each weighted by its part of the sentences squared."""
-    other = run(tmp_path, tiny_folder("bert"), TEXTS)
-    both = (study + other).corpus_sums.geometry["self"]
-    parts = [s.corpus_sums.geometry["self"] for s in (study, other)]
-    assert (both.sentences, both.tokens) == tuple(
-        sum(pair) for pair in zip(*((p.sentences, p.tokens) for p in parts), strict=True)
-    )
-    one, two = (part.states.value for part in parts)
-    mean = np.where(np.isnan(two), one, (200 * one + 14 * two) / 214)  # no minibatch in the other
-    assert both.states.value == pytest.approx(mean, rel=0, abs=1e-12)
-    assert np.isnan(two).any()
-    assert both.cka == pytest.approx(parts[0].cka, rel=0, abs=1e-12)
-    contributions = (200 * parts[0].contributions + 14 * parts[1].contributions) / 214
-    assert both.contributions == pytest.approx(contributions, rel=0, abs=1e-12)
+    """No mean of both: their tokens were not compared with each other."""
+    merged = merge([study, run(tmp_path, tiny_folder("bert"), TEXTS)])
+    assert merged.geometry.empty
+    (gap,) = (gap for gap in merged.manifest.gaps if gap.key == MissingPart.GEOMETRY)
+    more = f"{','.join(IDS)},cosine_to_input"
+    parts = [run(tmp_path, tiny_folder("bert"), TEXTS, metrics=more) for _ in range(2)]
+    assert any(gap.why in text for text in page_of(merge([parts[0], parts[1]])).absent)
 
 
 def sizes_of(sums: GeometrySums) -> tuple[int, int, int]:

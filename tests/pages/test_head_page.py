@@ -29,7 +29,7 @@ ORDER = ("flow", "exemplars", "without", "where", "among", "contributes", "alike
 
 @pytest.fixture(scope="module")
 def pages(encoder_site: Site) -> list[HeadPage]:
-    return list(head_pages(stack_results(encoder_site.study)["self"]))
+    return list(head_pages(encoder_site.results["self"]))
 
 
 def test_sections_stand_in_one_order_the_numbers_last_and_closed(encoder_site: Site) -> None:
@@ -46,7 +46,7 @@ def test_sections_stand_in_one_order_the_numbers_last_and_closed(encoder_site: S
 
 def test_the_first_lines_say_what_the_head_does_and_its_family(encoder_site: Site) -> None:
     text = " ".join(text_of(html_of(encoder_site.folder / "heads/L00-H01.html")).split())
-    [page] = [p for p in head_pages(stack_results(encoder_site.study)["self"]) if p.name == "L0·H1"]
+    [page] = [p for p in head_pages(encoder_site.results["self"]) if p.name == "L0·H1"]
     family, role = (" ".join(each.split()) for each in (page.family_text, page.role.plain))
     assert 0 < text.index(family) < text.index(role) < text.index("Where it attends")
     assert text.index(page.type_text.split("(")[0]) < text.index("Where it attends")
@@ -56,7 +56,7 @@ def test_a_sentence_has_at_most_20_words_and_its_evidence_three_numbers(
     encoder_site: Site, decoder_site: Site, pair_site: Site
 ) -> None:
     for site in (encoder_site, decoder_site, pair_site):
-        for results in stack_results(site.study).values():
+        for results in site.results.values():
             for page in head_pages(results):
                 assert 3 <= len(page.role.plain.split()) <= 20
                 assert sum(isinstance(part, LinkedNumber) for part in page.role.line) <= 3
@@ -218,7 +218,7 @@ def test_only_metrics_on_which_a_head_stands_out_have_strips(
     pages: list[HeadPage], encoder_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Among the first of all heads, ties counted; without any, a sentence says so."""
-    results = stack_results(encoder_site.study)["self"]
+    results = encoder_site.results["self"]
     for page in pages:
         assert page.strips_text.startswith("By metrics on which it is among the three highest")
     for most in (1, 0.5):
@@ -251,7 +251,7 @@ def test_numbers_of_a_head_wait_in_a_file_and_are_named_without_scripts(
     bare, whole = written_html(file), html_of(file)
     assert 'class="numbers all"' not in bare
     assert 'href="../data.html">heads.csv</a>' in bare[bare.index('id="numbers"') :]
-    [page] = [p for p in head_pages(stack_results(encoder_site.study)["self"]) if p.name == "L0·H1"]
+    [page] = [p for p in head_pages(encoder_site.results["self"]) if p.name == "L0·H1"]
     tables = re.findall(r'<table class="numbers all">.*?</table>', whole, re.DOTALL)
     rows = sum(table.count('<tr><th scope="row">') for table in tables)
     assert rows == len(page.numbers.rows) + len(page.more.rows) > 0

@@ -31,7 +31,7 @@ from headbook.report.head_facts import (
     type_words,
 )
 from headbook.report.head_types import head_types, share_of_head
-from headbook.report.results import StackResults, stack_results
+from headbook.report.results import StackResults
 from headbook.schema import SinkView, heads_of
 from headbook.study.ablation_tables import EFFECT
 from html_pages import data_file
@@ -48,7 +48,7 @@ def decoded(packed: Mapping[str, bytes]) -> tuple[np.ndarray[Any, Any], ...]:
 
 def page_of(site: Site) -> HeadsPage:
     """The page of a site's study."""
-    page = heads_page(stack_results(site.study))
+    page = heads_page(site.results)
     assert page is not None
     return page
 
@@ -65,7 +65,7 @@ def test_the_files_hold_every_number_of_the_table_of_heads(any_site: Site) -> No
         + heads["head"].map("-H{:02}".format)
     )
     table = heads.assign(href="heads/" + href + ".html")
-    views = {c.key: c.views for c in number_columns(stack_results(any_site.study))}
+    views = {c.key: c.views for c in number_columns(any_site.results)}
     count = 0
     for metric in listed["metrics"]:
         if metric["id"] == EFFECT:
@@ -103,7 +103,7 @@ def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site:
         mean[mean["metric"] == name].set_index(place)
         for name in ("ablation_effect", "attribution_estimate")
     )
-    heads = [head for r in stack_results(any_site.study).values() for head in heads_of(r.stack)]
+    heads = [head for r in any_site.results.values() for head in heads_of(r.stack)]
     assert len(heads) == len(value) == len(packed["guess"]) == len(listed["heads"])
     rows = {kind: frame.to_dict("index") for kind, frame in (("0", exact), ("1", guess))}
     for head, *numbers, estimated in zip(heads, value, low, high, packed["guess"], strict=True):
@@ -117,7 +117,7 @@ def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site:
 
 
 def test_columns_are_all_labels_that_have_numbers(encoder_site: Site) -> None:
-    found = stack_results(encoder_site.study)
+    found = encoder_site.results
     keys = {column.key for column in number_columns(found)}
     assert len(keys) == len(number_columns(found))
     for metric in found["self"].metrics:
@@ -134,7 +134,7 @@ def test_a_page_has_a_line_and_a_map_for_every_head(any_site: Site) -> None:
     page = page_of(any_site)
     stacks = any_site.study.manifest.stacks
     amount = sum(len(s.attention_layers) * s.n_heads for s in stacks)
-    listed = list_data(stack_results(any_site.study))["heads"]
+    listed = list_data(any_site.results)["heads"]
     by_rank = [row[1] for row in sorted(listed, key=lambda row: row[-1])]
     assert page.total == len(page.lines) == amount
     assert [line.facts.href for line in page.lines] == by_rank
@@ -146,7 +146,7 @@ def test_a_page_has_a_line_and_a_map_for_every_head(any_site: Site) -> None:
 
 def test_heads_with_a_clear_role_come_first_and_others_by_their_change(any_site: Site) -> None:
     """In the table as in the data of the script; without ablation layer by layer."""
-    page, found = page_of(any_site), stack_results(any_site.study)
+    page, found = page_of(any_site), any_site.results
     roles = [line.facts.has_role for line in page.lines]
     assert roles == sorted(roles, reverse=True)
     results = any_site.study.corpus_sums.ablation
@@ -161,7 +161,7 @@ def test_heads_with_a_clear_role_come_first_and_others_by_their_change(any_site:
 
 def test_maps_stand_in_the_family_of_their_heads(any_site: Site) -> None:
     """The largest family first; in a family the most attention to the sink last."""
-    found = stack_results(any_site.study)
+    found = any_site.results
     for section in page_of(any_site).sections:
         r = found[section.stack]
         assert [len(panel.maps) for panel in section.panels] == sorted(
@@ -186,7 +186,7 @@ def test_maps_stand_in_the_family_of_their_heads(any_site: Site) -> None:
 
 def test_rankings_lead_to_columns_that_the_list_has(any_site: Site) -> None:
     """The column of a ranking comes first, and the list is sorted by it."""
-    found = stack_results(any_site.study)
+    found = any_site.results
     keys = [column.key for column in number_columns(found)]
     lowest_by_key = {f"{each.metric}/{each.label}": each.lowest for each in RANKINGS}
     rankings = page_of(any_site).rankings
@@ -220,7 +220,7 @@ def head_by_hand(r: StackResults, column: Column, *, lowest: bool) -> str:
 
 
 def test_the_first_head_of_a_ranking_is_chosen_on_the_other_half(any_site: Site) -> None:
-    found = stack_results(any_site.study)
+    found = any_site.results
     offered = {column.key: column for column in number_columns(found)}
     checked = 0
     for ranking in page_of(any_site).rankings:
@@ -238,7 +238,7 @@ def test_the_first_head_of_a_ranking_is_chosen_on_the_other_half(any_site: Site)
 
 
 def test_facts_follow_from_types_and_kinds_of_keys(any_site: Site) -> None:
-    for r in stack_results(any_site.study).values():
+    for r in any_site.results.values():
         types, of_heads = head_types(r), families(r)
         special = r.study.manifest.model.special_tokens
         sink_first = r.stack.causal or not special.startswith("…")
@@ -264,7 +264,7 @@ def test_facts_follow_from_types_and_kinds_of_keys(any_site: Site) -> None:
 
 def test_only_claimed_relations_stand_in_the_list(any_site: Site) -> None:
     """With the accuracy on the held-out half; other heads have none."""
-    for r in stack_results(any_site.study).values():
+    for r in any_site.results.values():
         tests = r.cached(relation_tests.tests_of_stack)
         claimed = set()
         if tests is not None:
@@ -280,13 +280,13 @@ def test_the_next_word_of_a_class_is_a_clear_role(
     encoder_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is found more often than at any fixed offset, as the page of the head says."""
-    (results,) = stack_results(encoder_site.study).values()
+    (results,) = encoder_site.results.values()
     with_role = {facts.head: facts.has_role for facts in head_facts(results)}
     found = SimpleNamespace(supported=True, target=SimpleNamespace(phrase="the next noun"))
     first = next(head for head, has_role in with_role.items() if not has_role)
     tests = {(first.layer, first.head): found}
     monkeypatch.setattr(facts_module, "next_word_tests", lambda _: tests)
-    (fresh,) = stack_results(encoder_site.study).values()
+    (fresh,) = encoder_site.results.values()
     for facts in head_facts(fresh):
         assert facts.has_role == (with_role[facts.head] or facts.head == first)
         if facts.head == first:

@@ -85,7 +85,7 @@ def test_a_sprite_holds_each_map_at_its_place_with_a_gap_between() -> None:
 
 @pytest.fixture(scope="module")
 def own(encoder_site: Site) -> StackResults:
-    return stack_results(encoder_site.study)["self"]
+    return encoder_site.results["self"]
 
 
 def test_every_head_has_a_tile_with_its_family_and_type(own: StackResults) -> None:
@@ -268,7 +268,7 @@ def test_every_head_stands_on_the_wall_once(any_site: Site) -> None:
 
 def test_all_findings_stand_on_the_page(any_site: Site) -> None:
     text = text_of(html_of(any_site.folder / "index.html"))
-    for each in stack_results(any_site.study).values():
+    for each in any_site.results.values():
         for finding in findings_of(each, each.cached(relation_tests.tests_of_stack)):
             assert " ".join(finding.text.split())[:60] in " ".join(text.split())
 
@@ -276,7 +276,7 @@ def test_all_findings_stand_on_the_page(any_site: Site) -> None:
 def test_the_live_sentence_is_drawn_for_its_word_and_scripts_have_its_data(
     encoder_site: Site,
 ) -> None:
-    found = stack_results(encoder_site.study)
+    found = encoder_site.results
     (figure,) = overview_page(found).live
     live = figure.live
     assert figure.words == live.keys.pieces
@@ -300,7 +300,7 @@ def test_cells_have_their_full_colour_from_half_of_the_attention_on() -> None:
 
 
 def test_families_are_counted_once_and_shown_by_an_exemplar(encoder_site: Site) -> None:
-    page = overview_page(stack_results(encoder_site.study))
+    page = overview_page(encoder_site.results)
     (wall,) = page.walls
     assert {each.heads.family: len(each.heads.heads) for each in page.families} == {
         family: n for family, _, n in wall.legend

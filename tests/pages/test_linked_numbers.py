@@ -228,7 +228,7 @@ def test_the_example_is_the_largest_share_of_the_sink(encoder_site: Site) -> Non
 
 
 def test_without_shares_of_the_sink_another_number_is_the_example(pair_site: Site) -> None:
-    example = number_example(stack_results(pair_site.study))
+    example = number_example(pair_site.results)
     assert example
     assert dict(example.number.row)["metric"] != "sink_share"
     assert example.number.text in written_html(pair_site.folder / "data.html")

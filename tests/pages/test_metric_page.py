@@ -31,7 +31,7 @@ from headbook.report.answers.metric import (
 )
 from headbook.report.findings.finding import choose_head
 from headbook.report.findings.head_numbers import HeadMetricNumbers, cell_number, drawn_numbers
-from headbook.report.results import StackResults, stack_results
+from headbook.report.results import StackResults
 from headbook.report.wording import percent
 from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey
 from headbook.site import latex
@@ -66,7 +66,7 @@ def test_questions_and_variants_are_of_one_metric_each() -> None:
 
 
 def test_a_variant_has_a_page_of_its_own_only_without_its_metric(encoder_site: Site) -> None:
-    found = stack_results(encoder_site.study)
+    found = encoder_site.results
     metrics = study_metrics(found)
     pages = {page.path for page in metric_pages(found, metrics)}
     moved = {metric.id: address for metric, address in moved_metrics(metrics)}
@@ -78,7 +78,7 @@ def test_a_variant_has_a_page_of_its_own_only_without_its_metric(encoder_site: S
 
 
 def test_old_addresses_of_variants_lead_to_their_place(any_site: Site) -> None:
-    metrics = study_metrics(stack_results(any_site.study))
+    metrics = study_metrics(any_site.results)
     moved = [*moved_pages((), metrics)]
     assert {page.path for page in moved} == {
         f"metrics/{metric.id}.html"
@@ -149,7 +149,7 @@ def test_an_answer_says_if_the_highest_number_is_below_its_baseline(
 
 def test_a_relation_is_held_against_the_best_surface_rule(encoder_site: Site) -> None:
     """Without a test of the relation against uniform attention."""
-    found = stack_results(encoder_site.study)["self"]
+    found = encoder_site.results["self"]
     metric = head_metric(ids.RELATION_ACCURACY)
     numbers = drawn_numbers(found, metric)
     tests = relation_tests.tests_of_stack(found)
@@ -212,7 +212,7 @@ def test_numbers_in_cells_are_short(value: float, share: bool, expected: str) ->
 
 def test_every_head_stands_on_the_page_with_its_value(any_site: Site) -> None:
     """And the numbers of the maps are those of the table of heads."""
-    found, table = stack_results(any_site.study), any_site.study.heads
+    found, table = any_site.results, any_site.study.heads
     values = table.set_index(["stack", "layer", "head", "metric", "view", "label"])["value"]
     seen = 0
     for page in metric_pages(found, study_metrics(found)):
@@ -238,7 +238,7 @@ def test_every_head_stands_on_the_page_with_its_value(any_site: Site) -> None:
 
 
 def test_the_highest_head_of_a_label_is_framed_and_said(encoder_site: Site) -> None:
-    found = stack_results(encoder_site.study)
+    found = encoder_site.results
     (page,) = metric_pages(found, [METRICS[ids.ATTENTION_TO]])
     (section,) = page.sections
     assert isinstance(section, HeadSection)
@@ -261,7 +261,7 @@ def test_the_highest_head_of_a_label_is_framed_and_said(encoder_site: Site) -> N
 
 
 def test_variants_are_columns_and_maps_of_their_metric(encoder_site: Site) -> None:
-    found = stack_results(encoder_site.study)
+    found = encoder_site.results
     metrics = study_metrics(found)
     pages = {page.metric.id: page for page in metric_pages(found, metrics)}
     (distance,) = pages[ids.ATTENTION_DISTANCE].sections
@@ -284,7 +284,7 @@ def test_variants_are_columns_and_maps_of_their_metric(encoder_site: Site) -> No
 def test_with_many_heads_cells_are_neither_links_nor_notes(
     encoder_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = stack_results(encoder_site.study)["self"]
+    found = encoder_site.results["self"]
     numbers = HeadMetricNumbers(found, DISTANCE, RAW)
     section = heads.head_section(found, DISTANCE, ())
     assert section is not None
@@ -333,7 +333,7 @@ def test_unknown_numbers_make_an_empty_plot() -> None:
 
 
 def test_the_list_holds_every_metric_with_its_question(any_site: Site) -> None:
-    results = stack_results(any_site.study)
+    results = any_site.results
     metrics = study_metrics(results)
     page = metrics_page(metrics, results)
     html = html_of(any_site.folder / "metrics/index.html")
@@ -361,7 +361,7 @@ def test_the_list_holds_every_metric_with_its_question(any_site: Site) -> None:
 
 
 def test_tables_of_layers_lead_to_their_rows(encoder_site: Site) -> None:
-    found = stack_results(encoder_site.study)
+    found = encoder_site.results
     (page,) = metric_pages(found, [DISTANCE])
     (section,) = page.sections
     assert isinstance(section, HeadSection)
@@ -381,7 +381,7 @@ def test_the_best_head_of_a_label_is_chosen_on_one_half_and_reported_on_the_othe
     any_site: Site,
 ) -> None:
     """With enough held-out observations: a share of one word, 100 %, is no result."""
-    found, tests = stack_results(any_site.study), any_site.study.tests
+    found, tests = any_site.results, any_site.study.tests
     for page in metric_pages(found, study_metrics(found)):
         for section in page.sections:
             if not isinstance(section, HeadSection) or section.best is None:
@@ -404,7 +404,7 @@ def test_the_best_head_of_a_label_is_chosen_on_one_half_and_reported_on_the_othe
 
 
 def test_labels_of_few_observations_have_no_best_head(encoder_site: Site) -> None:
-    found = stack_results(encoder_site.study)
+    found = encoder_site.results
     (page,) = metric_pages(found, [METRICS[ids.RELATION_ACCURACY]])
     (section,) = page.sections
     assert isinstance(section, HeadSection)

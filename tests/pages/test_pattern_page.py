@@ -73,7 +73,7 @@ def pairs(make: Make) -> PatternsPage:
 
 
 def page_of(site: Site) -> PatternsPage:
-    return patterns_page(stack_results(site.study))
+    return patterns_page(site.results)
 
 
 def parts_of(each: Any) -> Iterator[Any]:
@@ -146,7 +146,7 @@ def test_every_stack_is_on_the_page_and_the_first_answers(pairs: PatternsPage) -
 def test_heads_stand_in_the_order_of_their_attention_to_the_sink(
     encoder_site: Site, pairs: PatternsPage
 ) -> None:
-    own = stack_results(encoder_site.study)["self"]
+    own = encoder_site.results["self"]
     (part,) = page_of(encoder_site).details
     shares = own.heads(*SINK).value
     assert len(part.maps) == shares.size
@@ -204,7 +204,7 @@ def test_offsets_are_those_of_the_table_and_causal_models_look_back(
     encoder_site: Site, decoder_site: Site
 ) -> None:
     for site, offsets in ((encoder_site, range(-6, 7)), (decoder_site, range(-12, 1))):
-        own = next(iter(stack_results(site.study).values()))
+        own = next(iter(site.results.values()))
         rows = offset_rows(own)
         assert {*rows["offset"]} <= {*offsets}
         assert 0 in {*rows["offset"]}
@@ -217,7 +217,7 @@ def test_offsets_are_those_of_the_table_and_causal_models_look_back(
 
 def test_all_lines_of_a_curve_are_in_its_file(encoder_site: Site) -> None:
     """What is drawn is exported: both lines, and no third."""
-    own = stack_results(encoder_site.study)["self"]
+    own = encoder_site.results["self"]
     plot = similarity_plot(own, "name", "caption")
     lines = [curve for curve in plot.curves if curve.style.startswith("ln")]
     assert len(lines) == plot.rows["series"].nunique() == 2

@@ -191,7 +191,7 @@ def test_the_table_of_a_head_has_the_numbers_of_the_study(any_site: Site) -> Non
 
 @pytest.mark.slow
 def test_neighbours_of_heads_and_sentences_lead_through_all_of_them(pair_site: Site) -> None:
-    found = stack_results(pair_site.study)
+    found = pair_site.results
     walks: list[Sequence[Any]] = [list(head_pages(r)) for r in found.values()]
     for pages in (*walks, list(sentence_pages(found))):
         before = [p.previous[0] if isinstance(p.previous, tuple) else p.previous for p in pages]
@@ -201,7 +201,7 @@ def test_neighbours_of_heads_and_sentences_lead_through_all_of_them(pair_site: S
 
 
 def test_the_grid_shows_its_own_data(any_site: Site) -> None:
-    found = stack_results(any_site.study)
+    found = any_site.results
     displayed = grids(found.values())
     assert [grid.stack for grid in displayed.each] == [*found]
     for grid in displayed.each:

@@ -16,7 +16,7 @@ from headbook.pages.parts.page import plain_text
 from headbook.report.answers.functions import head_functions
 from headbook.report.findings.attention import variability
 from headbook.report.findings.finding import choose_head
-from headbook.report.results import StackResults, stack_results
+from headbook.report.results import StackResults
 from headbook.report.wording import percent, tie_note, tied_places
 from headbook.schema import HeadKey, HeadName, SinkView
 from sites import Site
@@ -55,7 +55,7 @@ def test_without_values_there_is_no_place() -> None:
 
 @pytest.fixture(scope="module")
 def own(encoder_site: Site) -> StackResults:
-    return stack_results(encoder_site.study)["self"]
+    return encoder_site.results["self"]
 
 
 def test_findings_questions_and_functions_say_what_is_tied() -> None:

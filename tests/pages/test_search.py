@@ -97,9 +97,7 @@ def test_only_the_first_sentences_of_very_many_are_searched(small_site: Site) ->
 
 
 def test_rankings_are_those_of_the_list_of_heads(encoder_site: Site) -> None:
-    page = next(
-        p for p in across_pages(stack_results(encoder_site.study)) if p.path == "heads.html"
-    )
+    page = next(p for p in across_pages(encoder_site.results) if p.path == "heads.html")
     asked: Any = page
     found = data_of(encoder_site, "find")["questions"]
     assert [(row[0], row[1]) for row in found if row[1].startswith("heads.html#")] == [
@@ -135,7 +133,7 @@ def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Sit
 
 def test_the_map_holds_every_head_of_every_stack(any_site: Site) -> None:
     """With the numbers that the overview shows first for a stack."""
-    found, each = data_of(any_site, "map"), stack_results(any_site.study)
+    found, each = data_of(any_site, "map"), any_site.results
     assert [row[0] for row in found["stacks"]] == [*each]
     for stack, _, layers, heads, names, hrefs in found["stacks"]:
         displayed = grid(each[stack])

@@ -28,7 +28,7 @@ CITED = re.compile(r'href="?\.\./(sentences/\d+\.html)')
 
 
 def first_page(site: Site) -> SentencePage:
-    return next(iter(sentence_pages(stack_results(site.study))))
+    return next(iter(sentence_pages(site.results)))
 
 
 def read(site: Site, name: str) -> Any:
@@ -133,7 +133,7 @@ def test_the_page_of_a_cited_sentence_has_the_maps_of_its_heads(hundreds: Path) 
 def test_the_list_of_sentences_marks_maps_of_some_heads_and_the_strongest_exemplars(
     encoder_site: Site,
 ) -> None:
-    results = stack_results(encoder_site.study)
+    results = encoder_site.results
     page, data = sentences_page(results), encoder_site.study.sentence_data
     assert [line.listed for line in page.lines] == [s.listed for s in data.paged]
     of_heads = families(results["self"])

@@ -46,7 +46,7 @@ from headbook.report.wording import head_name
 from headbook.run.collect import collect
 from headbook.schema import HeadName, SinkView
 from headbook.study.corpus_sums import HeadDistances, PairColumn
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
 from headbook.study.tables import HELLINGER
 from html_pages import data_file, elements, html_of, text, text_of
 from single_head import Row, Viewed
@@ -276,7 +276,7 @@ def test_a_study_keeps_its_distances(tiny_folder: Folder, tmp_path: Path) -> Non
     study = run(tmp_path, tiny_folder("bert"))
     study.save(tmp_path / "study")
     np.testing.assert_array_equal(Study.load(tmp_path / "study").pairs, study.pairs)
-    twice = study + study
+    twice = merge([study, study])
     assert set(twice.pairs["n_sentences"]) == {2 * len(treebank.TREES)}
     np.testing.assert_allclose(twice.pairs["value"], study.pairs["value"], atol=1e-12)
     np.testing.assert_array_equal(twice.pairs["rows"], 2 * study.pairs["rows"])
@@ -529,7 +529,7 @@ def test_pages_as_written_have_groups_matrices_and_links(any_site: Site) -> None
     html = html_of(any_site.folder / "similar.html")
     stacks = any_site.study.manifest.stacks
     assert len(elements(html, "image")) == len(stacks)
-    page = similar_page(stack_results(any_site.study))
+    page = similar_page(any_site.results)
     assert len([e for e in elements(html, "rect") if e.attributes["class"] == "frame"]) == sum(
         len(section.groups) for section in page.sections
     )
@@ -552,7 +552,7 @@ def test_without_the_metric_there_is_no_page_no_link_and_no_section(small_site: 
     for page in small_site.pages:
         assert "similar.html" not in page.read_text(encoding="utf-8")
         assert "Similar heads" not in text_of(html_of(page))
-    assert not has_similar(stack_results(small_site.study))
+    assert not has_similar(small_site.results)
 
 
 def test_a_distance_is_never_nothing_by_rounding() -> None:

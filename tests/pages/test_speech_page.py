@@ -383,7 +383,7 @@ def test_the_figure_has_files_for_papers(encoder_site: Site) -> None:
 
 def test_the_page_as_written_has_the_tables_and_leads_to_heads(encoder_site: Site) -> None:
     html = html_of(encoder_site.folder / "speech.html")
-    page = speech_page(stack_results(encoder_site.study))
+    page = speech_page(encoder_site.results)
     stack = page.stacks[0]
     assert plain_text(page.answer) in text_of(html)
     assert len(elements(html, "table")) == 2 + len(stack.grids) + bool(stack.few)

@@ -625,7 +625,7 @@ def test_charts_of_a_metric_offer_the_labels_with_most_observations(encoder_site
     from headbook.pages.metrics.figures import MOST_DRAWN
     from headbook.pages.metrics.heads import HeadSection
 
-    found = stack_results(encoder_site.study)
+    found = encoder_site.results
     metric = all_metrics()["relation_accuracy"]
     (made,) = metric_pages(found, [metric])
     (section,) = made.sections

@@ -25,7 +25,7 @@ from headbook.report.token_neighbours import SharedNeighbours, shared_neighbours
 from headbook.run.collect import collect
 from headbook.site.page_writer import figures_of
 from headbook.study.study import Study
-from headbook.study.token_sums import TokenTypeSums
+from headbook.study.sums.token_sums import TokenTypeSums
 from html_pages import elements, html_of
 from naive_tokens import paths
 from sites import Site
@@ -52,7 +52,7 @@ def measured(
         metrics=METRICS,
         batch_tokens=40,
     )
-    return name, collect(file, config)
+    return name, collect(file, config=config)
 
 
 REPEATED = (
@@ -272,7 +272,7 @@ def test_numbers_lead_to_rows_with_their_values(any_site: Site) -> None:
 
 def test_words_as_written_stand_beside_their_curves(any_site: Site) -> None:
     html = html_of(any_site.folder / "tokens.html")
-    page = types_page(stack_results(any_site.study))
+    page = types_page(any_site.results)
     assert len(page.title) <= 60
     assert len(plain_text(page.answer).split()) <= 30
     assert {figure.name for figure in figures_of(page)} == {

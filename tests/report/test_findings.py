@@ -9,7 +9,7 @@ from chosen_results import NO_ESTIMATES, Fake, fake_results, finding_texts
 from headbook.metrics import all_metrics
 from headbook.report import findings
 from headbook.report.findings import attention, findings_of, states
-from headbook.report.results import StackResults, stack_results
+from headbook.report.results import StackResults
 from headbook.report.trees import TREES
 from headbook.schema import (
     Baseline,
@@ -157,7 +157,7 @@ def test_where_nothing_is_known_nothing_is_said() -> None:
 
 
 def test_findings_of_a_site_have_numbers_intervals_and_pages(any_site: Site) -> None:
-    for of in stack_results(any_site.study).values():
+    for of in any_site.results.values():
         for finding in findings_of(of):
             assert re.search(r"\[.+, .+\]", finding.text)
             assert finding.sentences > 1

@@ -21,7 +21,6 @@ from headbook.report.head_types import (
     TypeShares,
     head_types,
 )
-from headbook.report.results import stack_results
 from sites import Site
 
 
@@ -32,7 +31,7 @@ def test_every_type_that_is_measured_has_a_family() -> None:
 
 
 def test_each_head_is_in_the_family_of_its_type(encoder_site: Site) -> None:
-    (results,) = stack_results(encoder_site.study).values()
+    (results,) = encoder_site.results.values()
     types = head_types(results)
     by_place = families(results)
     assert by_place
@@ -43,8 +42,8 @@ def test_each_head_is_in_the_family_of_its_type(encoder_site: Site) -> None:
 def test_the_last_family_names_the_tokens_of_the_model(
     encoder_site: Site, decoder_site: Site
 ) -> None:
-    (encoder,) = stack_results(encoder_site.study).values()
-    (decoder,) = stack_results(decoder_site.study).values()
+    (encoder,) = encoder_site.results.values()
+    (decoder,) = decoder_site.results.values()
     assert sink_tokens(encoder) == "[CLS] and [SEP]"
     assert sink_tokens(decoder).startswith("the first token")
     mixed = any(

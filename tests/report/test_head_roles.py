@@ -21,7 +21,7 @@ from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
 from headbook.report.wording import whole_percent
 from headbook.schema import HeadKey, HeadName, SinkView
-from headbook.study.word_samples import FLOW_CELLS, FlowEstimates
+from headbook.study.sums.word_samples import FLOW_CELLS, FlowEstimates
 
 HEAD = HeadName("self", 0, 0)
 RENORM, RAW = SinkView.RENORM, SinkView.RAW
@@ -70,7 +70,7 @@ ONE = {"next": 0.01, "near": 0.01, "before": 0.01, "after": 0.01}
 PREVIOUS = {**ONE, "previous": 0.7}
 SAME = {
     shares("same_token"): Fake([[0.7, 0.1]], 0.05),
-    shares("same_token_even"): Fake([[0.05, 0.05]]),
+    shares("even_same_token"): Fake([[0.05, 0.05]]),
 }
 VARIABILITY = HeadKey("variability", RAW, "")
 PUNCT = HeadKey("pos_received", RENORM, "PUNCT")
@@ -94,7 +94,7 @@ INDUCTION, DUPLICATE = HeadKey("induction_score", RAW, ""), HeadKey("duplicate_s
         (studied(parts={**ONE, "next": 0.7}), "position", "Attends to the next token."),
         (studied(parts={**ONE, "self": 0.7}), "position", "Attends to the token itself."),
         (
-            studied({shares("-2"): Fake([[0.7, 0.1]]), shares("-2_even"): Fake([[0.05, 0.05]])}),
+            studied({shares("-2"): Fake([[0.7, 0.1]]), shares("even_-2"): Fake([[0.05, 0.05]])}),
             "position",
             "Attends to the token two before.",
         ),

@@ -10,8 +10,7 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.attention.surface_rules import OFFSETS
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN
 from headbook.report.next_word_tests import TARGETS, Target, count_target, next_word_tests
-from headbook.report.results import stack_results
-from headbook.study.word_samples import StrongestWords
+from headbook.study.sums.word_samples import StrongestWords
 from sites import Site
 
 
@@ -57,7 +56,7 @@ def test_cases_and_what_heads_and_offsets_find_are_those_of_loops(
 
 
 def test_targets_are_chosen_on_one_half_and_reported_on_the_other(encoder_site: Site) -> None:
-    results = stack_results(encoder_site.study)["self"]
+    results = encoder_site.results["self"]
     words = encoder_site.study.corpus_sums.heads["self"].strongest_words
     assert words is not None
     tests = next_word_tests(results)
@@ -91,6 +90,6 @@ def test_targets_are_chosen_on_one_half_and_reported_on_the_other(encoder_site: 
 
 
 def test_without_parts_of_speech_there_is_no_test(decoder_site: Site, pair_site: Site) -> None:
-    for results in stack_results(pair_site.study).values():
+    for results in pair_site.results.values():
         assert next_word_tests(results) == {}
-    assert next_word_tests(stack_results(decoder_site.study)["self"]) == {}
+    assert next_word_tests(decoder_site.results["self"]) == {}

@@ -420,7 +420,7 @@ def test_rows_hold_the_numbers_of_chosen_claims() -> None:
 
 def test_pooled_numbers_are_ratios_of_sums_over_heads_and_sentences(any_site: Site) -> None:
     """By loops over heads, and equal to the numbers of layers and of single heads."""
-    for results in stack_results(any_site.study).values():
+    for results in any_site.results.values():
         column = HeadKey("relative_entropy", results.stack.default_view, "")
         n_heads = results.stack.n_heads
         of_layers = results.layers(*column)

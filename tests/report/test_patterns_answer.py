@@ -204,6 +204,17 @@ def test_without_a_verdict_on_all_single_heads_answer(
     assert words(dead_answer(found)) == wanted
 
 
+def test_too_few_sentences_for_a_verdict_have_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares without a margin, and ranks without values, are NaN."""
+    groups = together("undecided", "undecided").assign(
+        verdict="", share_changed=math.nan, rank=math.nan
+    )
+    found = replaced(effects(0.0, 0.0), groups, monkeypatch)
+    assert words(dead_answer(found)).endswith("but all together have no verdict.")
+    assert not masked_note(found)
+    assert not random_sets_note(found)
+
+
 def test_the_sink_is_named_if_its_estimates_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     ablation = effects(0.05, 0.0)
     key = ablation.columns[0]

@@ -15,7 +15,7 @@ from headbook.report.answers.received_attention import (
     received_exemplars,
     strongest_received,
 )
-from headbook.report.results import StackResults, stack_results
+from headbook.report.results import StackResults
 from headbook.report.wording import visible
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar
 from sites import Site
@@ -23,7 +23,7 @@ from sites import Site
 
 @pytest.fixture(scope="module")
 def results(encoder_site: Site) -> StackResults:
-    return stack_results(encoder_site.study)["self"]
+    return encoder_site.results["self"]
 
 
 def long_exemplar(results: StackResults) -> tuple[Exemplar, NDArray[np.intp]]:
@@ -87,7 +87,7 @@ def test_a_sentence_counts_once_and_the_largest_mean_comes_first(results: StackR
 
 
 def test_in_causal_attention_only_later_words_count(decoder_site: Site) -> None:
-    results = stack_results(decoder_site.study)["self"]
+    results = decoder_site.results["self"]
     exemplar, _ = long_exemplar(results)
     n = len(exemplar.attention)
     weights = np.tril(np.zeros((n, n)))

@@ -6,10 +6,11 @@ picture serves light and dark paper.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, partial, wraps
+from html import escape
 from importlib.metadata import version
 from typing import Any, Concatenate, ParamSpec, Protocol
 from xml.etree import ElementTree as ET
@@ -174,6 +175,30 @@ def paper_files(svg: str, inches: float, ending: str = "") -> dict[str, bytes]:
     whole, points = paper.on_white_paper(svg, inches)
     pdf = paper.with_ordered_objects(vl_convert.svg_to_pdf(points))
     return {f"{ending}.svg": whole.encode(), f"{ending}.pdf": pdf}
+
+
+NO_CHARACTER = "\U0010ffff"  # no character by the rules of Unicode: no font has a glyph for it
+
+
+def without_glyph(characters: Iterable[str]) -> list[str]:
+    """Return the characters that no font of this machine or of vl-convert has a glyph for, sorted.
+
+    These are drawn as the box that stands for all of them.
+    """
+    return sorted(
+        character
+        for character in {*characters}
+        if not (character.isascii() or character.isspace())
+        and _picture(character) == _picture(NO_CHARACTER)
+    )
+
+
+@cache
+def _picture(character: str) -> bytes:
+    """Draw a character as PNG, in the font of figures, or the first other one that has it."""
+    text = f'<text x="20" y="20" font-size="12">{escape(character)}</text>'
+    size = 'width="48" height="32"'
+    return vl_convert.svg_to_png(f'<svg xmlns="{SVG}" {size} font-family="{FONT}">{text}</svg>')
 
 
 SVG = "http://www.w3.org/2000/svg"

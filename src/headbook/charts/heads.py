@@ -293,6 +293,7 @@ def heads_plot(
     uniform: Floats,
     written: Callable[[float], str],
     unit: str = "",
+    factor: float = 1.0,
     least: float = math.nan,
     href: Address | None = None,
     root: str = "",
@@ -306,12 +307,15 @@ def heads_plot(
         layers: layers that are drawn.
         means: number of each layer, all heads together; NaN without. *Shape:* ``(layer,)``.
         uniform: number under uniform attention; NaN without. *Shape:* ``(layer,)``.
-        written: writes a number.
-        unit: unit of the numbers, above the axis.
+        written: writes a drawn number.
+        unit: unit of the drawn numbers, above the axis.
+        factor: what numbers are multiplied by to be drawn; the rows of the plot hold them as given.
         least: lower end of the scale; NaN for the lowest value.
         href: returns the address of the row of a head's number, by layer and head; None if marks
             are no links.
     """
+    rows = _rows(values, layers)
+    values, means, uniform = (part * factor for part in (values, means, uniform))
     ends = _ends([values[[*layers]], means[[*layers]], uniform[[*layers]]], least)
     n_panels = math.ceil(len(layers) / MAX_LAYERS)
     height = MAP_HEIGHT if n_panels == 1 else PANEL_HEIGHT
@@ -335,7 +339,7 @@ def heads_plot(
     return Plot(
         name=name, caption=caption, height=n_panels * height, behind=tuple(behind),
         marks=tuple(marks), axis=axis, labels=labels,
-        label_width=LABEL_WIDTH if labels else 20, rows=_rows(values, layers), root=root,
+        label_width=LABEL_WIDTH if labels else 20, rows=rows, root=root,
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ CHART_TEXT = {ORANGE: ("#b34d00", "#f0894a"), GREEN: ("#00775a", "#2fc79b")}
 BAR = ("#0072b2", "#4fa8dc")  # colour of bars of shares
 GOOD = ("#00704f", "#2fc79b")  # colour of heads that can go, and of what holds
 SERIES = (BLUE, ORANGE, GREEN, PURPLE)  # of a chart's lines and points, in their order
-CURVES = (ORANGE, BLUE, GREEN, PURPLE)  # of curves drawn by hand, and of heads of a film
+CURVES = (ORANGE, BLUE, GREEN, PURPLE)  # of curves drawn by hand, and of heads over steps
 MODELS = (ORANGE, BLUE)  # first and second model of a comparison
 
 # Marks of classes, families and types: each colour on light and on dark paper. Fills show amounts

@@ -337,6 +337,8 @@ def _absent(results: StackResults) -> Iterator[str]:
         yield gaps.get(MissingPart.TAGS) or "Kinds of words need annotated sentences: --annotator."
     sums = results.study.corpus_sums.geometry.get(results.stack.name)
     if sums is None:
-        yield "The space of states is not measured here: --metrics anisotropy,effective_rank."
+        yield gaps.get(MissingPart.GEOMETRY) or (
+            "The space of states is not measured here: --metrics anisotropy,effective_rank."
+        )
     else:
         yield from state_space.gaps_in_space(sums)

@@ -11,6 +11,7 @@ from headbook.pages.metric import is_measured
 from headbook.pages.parts.page import Page, gap_texts
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Part, Row, words_cell
 from headbook.report.answers.circuit_rules import why_no_circuits
+from headbook.report.answers.text_notes import text_notes
 from headbook.report.findings.finding import metric_link
 from headbook.report.published import GROUPS, PaperFigures, PublishedFigure
 from headbook.report.results import StackResults, study_of
@@ -19,15 +20,17 @@ from headbook.report.wording import (
     SPACES,
     STACKS,
     VIEWS,
+    capital,
     count_text,
     interval_text,
     label_name,
     percent,
     unbroken,
 )
-from headbook.schema import EmbeddingSpace, SinkView
+from headbook.schema import UNICODE_WORDS, EmbeddingSpace, Side, SinkView
 from headbook.study.corpus_sums import MAX_HEADS_ALL_PAIRS
 from headbook.study.manifest import Check, Manifest, Rounding
+from headbook.study.merging import merge_gaps, repeated_text
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class MethodsPage(Page):
         gaps: missing numbers with their reasons.
         not_measured: sentences that could not be measured, with reasons.
         fallbacks: numbers that were measured by another method than planned.
+        texts: remarks on inputs, texts that were cut, and doubled and unknown tokens.
+        merged: of how many studies the study was merged, and what that means; empty if of none.
         roundings: effect on ranks of a vocabulary product in lower precision.
         views: the three treatments of the sink, as names and explanations.
         metrics: all metrics with formula and source.
@@ -79,6 +84,8 @@ class MethodsPage(Page):
     gaps: tuple[str, ...]
     not_measured: tuple[str, ...]
     fallbacks: tuple[str, ...]
+    texts: tuple[str, ...]
+    merged: str
     roundings: tuple[str, ...]
     views: tuple[tuple[str, str], ...]
     metrics: tuple[Metric, ...]
@@ -131,6 +138,12 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         ),
         not_measured=tuple(_not_measured(manifest)),
         fallbacks=manifest.fallbacks,
+        texts=(
+            *(text for file in manifest.inputs for text in file.messages()),
+            *manifest.cut,
+            *(note.text for note in text_notes(manifest)),
+        ),
+        merged=_merged(manifest),
         roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
         views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
         metrics=tuple(metrics),
@@ -176,10 +189,27 @@ def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "Attention", model.attention
     yield "Tokenizer", f"{model.tokenizer} ({model.tokenizer_sha256[:19]}…)"
     yield "Special tokens", model.special_tokens or "none"
+    yield from _words_of_tokens(manifest)
     yield "Longest text", f"{model.limit:,} tokens"
     for name, package in sorted(manifest.packages.items()):
         kind = "Reader" if name.startswith(".") else "Metric"
         yield f"{kind} {name}", f"of {package}, not of Headbook"
+
+
+def _words_of_tokens(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield how words of scripts without spaces were found, if no pipeline found them."""
+    texts = sum(
+        manifest.count(Side(side), "unspaced")
+        for side, name in manifest.annotators.items()
+        if UNICODE_WORDS in name
+    )
+    if texts:
+        yield (
+            "Words",
+            f"{count_text(texts, 'text')} with letters of a script without spaces (Thai, Lao, "
+            "Khmer, Burmese, Chinese, Japanese): there, words are made of the tokenizer's tokens. "
+            "A token that begins a character cluster begins a word",
+        )
 
 
 def _not_measured(manifest: Manifest) -> Iterator[str]:
@@ -188,6 +218,19 @@ def _not_measured(manifest: Manifest) -> Iterator[str]:
         beyond = f" and {more:,} more (manifest.json has all)" if more > 0 else ""
         baseline_run = f" with {each.baseline}" if each.baseline else ""
         yield f"Not measured{baseline_run}: {', '.join(ids)}{beyond}. {each.why}"
+
+
+def _merged(manifest: Manifest) -> str:
+    if manifest.parts == 1:
+        return ""
+    repeated, gaps = repeated_text(manifest), merge_gaps(manifest)
+    sentences = (
+        f"This study was merged of {manifest.parts:,} studies",
+        repeated,
+        manifest.pooled and f"Pooled: {'; '.join(manifest.pooled)}",
+        gaps and f"Missing: {'; '.join(gap.what for gap in gaps)}; the list below has the reasons",
+    )
+    return " ".join(f"{capital(sentence)}." for sentence in sentences if sentence)
 
 
 def _rounding(found: Rounding, manifest: Manifest) -> str:

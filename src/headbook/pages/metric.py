@@ -39,7 +39,7 @@ from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, capital, count_text, is_share
 from headbook.schema import TokenKey
 from headbook.study.corpus_sums import PairColumn
-from headbook.study.state_geometry import CKA
+from headbook.study.sums.state_geometry import CKA
 
 Results = Mapping[str, StackResults]
 Section = HeadSection | StateSection

@@ -26,7 +26,7 @@ from headbook.report.results import StackResults, study_of
 from headbook.report.token_neighbours import classes_by_name, shared_neighbours
 from headbook.report.wording import SPACES, STACKS, STATES, count_text, number, visible
 from headbook.schema import ResidualPoint
-from headbook.study.token_sums import PATH_STATES, TokenTypeSums
+from headbook.study.sums.token_sums import PATH_STATES, TokenTypeSums
 
 MAX_TYPES = 120  # rows of the table of all stacks together; the file has all types
 MAX_LAYERS, MAX_LAYERS_HALF = 12, 7  # columns of tables of types, and of those of half a page

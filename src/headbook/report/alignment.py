@@ -1,9 +1,10 @@
 """Alignment of target and source tokens by cross-attention, and its table.
 
-Alignments are computed over the sentences with a page, from their stored maps. Special tokens are
-neither queries nor keys, as in the views without the sink. A row belongs to the token that the
-decoder reads, not to the next token: the "shifted" alignment of Chen et al. (2020),
-arXiv:2004.14837.
+Alignments are computed over the sentences with a page, from the strongest source of each target
+token, which is found before weights are rounded to be stored. Special tokens, the decoder's start
+token and language codes among them, are neither queries nor keys, as in the views without the sink.
+A row belongs to the token that the decoder reads, not to the next token: the "shifted" alignment of
+Chen et al. (2020), arXiv:2004.14837.
 """
 
 import math
@@ -21,7 +22,7 @@ from headbook.analysis.accumulators import Estimate, Estimates, RatioSums
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.report.results import StackResults, stack_results
 from headbook.schema import HeadName, heads_of
-from headbook.study.sentence_data import StoredSentence, StoredText
+from headbook.study.sentence_data import NO_KEY, StoredSentence, StoredText
 from headbook.study.study import Study
 from headbook.study.tables import ESTIMATE_COLUMNS, HEAD_COLUMNS, Table
 
@@ -36,7 +37,7 @@ class Links(NamedTuple):
 
     Attributes:
         targets, sources: positions of the tokens that count. *Shape:* ``(target,)``, ``(source,)``.
-        best: index in ``sources``, the first of equals; `NO_SOURCE` if all weights round to 0.
+        best: index in ``sources``, the first of equals; `NO_SOURCE` if all weights are 0.
             *Shape:* ``(layer, head, target)``.
         weight: attention to that source in the raw view, in steps of 1/255. *Shape:*
             ``(layer, head, target)``.
@@ -92,14 +93,16 @@ class Alignments:
 def links(results: StackResults, sentence: StoredSentence) -> Links | None:
     """Return the links of a sentence; None without its maps, or without tokens that count."""
     stack = results.stack
-    maps = results.study.sentence_data.maps.get((stack.name, sentence.index))
+    name = stack.name, sentence.index
+    maps = results.study.sentence_data.maps.get(name)
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
     targets, sources = (np.flatnonzero(~np.array(text.special, bool)) for text in (queries, keys))
     if maps is None or not len(targets) or not len(sources):
         return None
-    weights = maps[:, :, targets][..., sources]
-    largest = weights.max(-1)
-    return Links(targets, sources, np.where(largest > 0, weights.argmax(-1), NO_SOURCE), largest)
+    strongest = results.study.sentence_data.strongest[name][:, :, targets]
+    weight = np.take_along_axis(maps[:, :, targets], strongest[..., None], -1)[..., 0]
+    best = np.where(strongest == NO_KEY, NO_SOURCE, np.searchsorted(sources, strongest))
+    return Links(targets, sources, best, weight)
 
 
 def alignments(results: StackResults) -> Alignments | None:

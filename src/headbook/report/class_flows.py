@@ -11,8 +11,8 @@ from headbook.analysis.arrays import divide
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import StackResults
 from headbook.schema import UPOS, HeadName
-from headbook.study.token_sums import ANY_TOKEN, KEY, MIN_SENTENCES, QUERY
-from headbook.study.word_samples import FLOW_CELLS, FlowEstimates
+from headbook.study.sums.token_sums import ANY_TOKEN, KEY, MIN_SENTENCES, QUERY
+from headbook.study.sums.word_samples import FLOW_CELLS, FlowEstimates
 
 MIN_CLASS_SHARE = 0.035  # share of the attention below which a class joins the others
 MAX_CLASSES = 8  # classes of a side that are named

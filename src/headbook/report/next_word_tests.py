@@ -24,7 +24,7 @@ from headbook.attention.surface_rules import NO_SELECTION, OFFSETS
 from headbook.report.relation_counts import best_rule, held_out_estimates, words_of
 from headbook.report.relation_tests import sign_clusters
 from headbook.report.results import StackResults
-from headbook.study.word_samples import StrongestWords
+from headbook.study.sums.word_samples import StrongestWords
 
 MIN_SHARE = 0.5  # share of the cases that a head has to find
 MIN_CASES = 50  # words of the held-out split

@@ -17,7 +17,7 @@ from headbook.attention.surface_rules import NO_SELECTION, OFFSETS
 from headbook.metrics import ids
 from headbook.report.results import StackResults
 from headbook.schema import SinkView
-from headbook.study.word_samples import RelationCases, StrongestWords
+from headbook.study.sums.word_samples import RelationCases, StrongestWords
 
 MIN_OTHER_WORDS = 30  # with fewer words of the same part of speech, nothing is compared
 

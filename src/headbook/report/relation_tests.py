@@ -46,7 +46,7 @@ from headbook.report.relation_counts import (
     words_of,
 )
 from headbook.report.results import StackResults
-from headbook.study.word_samples import StrongestWords
+from headbook.study.sums.word_samples import StrongestWords
 
 MIN_SENTENCES_FOR_BUCKETS = 200  # in both splits; below, single sentences are flipped
 N_BUCKETS = 256  # groups of sentences by hash; half of the groups are held out

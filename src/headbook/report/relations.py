@@ -23,7 +23,7 @@ from headbook.report.relation_counts import (
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
 from headbook.schema import HeadName, relation_of
-from headbook.study.word_samples import StrongestWords
+from headbook.study.sums.word_samples import StrongestWords
 
 FAR = ids.RELATION_ACCURACY_FAR
 MINUS = "−"

@@ -10,7 +10,7 @@ import numpy as np
 from headbook.analysis.accumulators import Estimates, RatioSums
 from headbook.analysis.arrays import Floats
 from headbook.memory import CachedByFunction
-from headbook.metrics import all_metrics, ids
+from headbook.metrics import all_metrics, ids, interval_rules
 from headbook.metrics.base import HeadMetric
 from headbook.report.wording import count_text
 from headbook.schema import (
@@ -45,6 +45,9 @@ class StackResults(CachedByFunction):
     baseline: BaselineRun | None = None
     _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
     _estimates: dict[tuple[str, HeadKey], Estimates] = field(default_factory=dict)
+    _split: dict[tuple[int, str], tuple[str, dict[HeadKey, Estimates]]] = field(
+        default_factory=dict
+    )
     _has_value: dict[HeadKey, bool] = field(default_factory=dict)
 
     @cached_property
@@ -177,14 +180,12 @@ class StackResults(CachedByFunction):
             label: label of the metric.
             of: ``heads``, ``layers`` or ``uniform``, for uniform attention.
         """
-        if HeadKey(metric, view, label) in self._circuits:  # measured on one sample
-            return _no_estimates(self._numbers(of, HeadKey(metric, view, label)).value.shape)
-        ratios: RatioSums = getattr(self._table, of)
-        position = self._columns[HeadKey(metric, view, label)]
-        definition = all_metrics()[metric]
-        return Estimates.of(
-            ratios[..., position].split(number), definition.limits, definition.spread(label)
-        )
+        key = HeadKey(metric, view, label)
+        if key in self._circuits:  # measured on one sample
+            return _no_estimates(self._numbers(of, key).value.shape)
+        if self._split.get((number, of), ("", {}))[0] != metric:  # metrics are asked for in turn
+            self._split[number, of] = metric, self._of_metric(of, metric, number)
+        return self._split[number, of][1][key]
 
     def has_value(self, metric: str, view: SinkView, label: str = "") -> bool:
         """Check whether any head has a value of a metric in a view."""
@@ -227,12 +228,20 @@ class StackResults(CachedByFunction):
                 if table == "heads" and not self.baseline:
                     return numbers
                 return _no_estimates(numbers.value.shape[: 2 if table == "heads" else 1])
-            ratios: RatioSums = getattr(self._table, table)
-            metric = all_metrics()[column.metric]
-            self._estimates[table, column] = Estimates.of(
-                ratios[..., self._columns[column]], metric.limits, metric.spread(column.label)
-            )
+            for key, estimates in self._of_metric(table, column.metric).items():
+                self._estimates[table, key] = estimates
         return self._estimates[table, column]
+
+    def _of_metric(
+        self, table: str, metric: str, split: int | None = None
+    ) -> dict[HeadKey, Estimates]:
+        """Return the estimates of all columns of a metric, which are faster to compute together."""
+        columns = [key for key in self._table.columns if key.metric == metric]
+        ratios: RatioSums = getattr(self._table, table)[..., [self._columns[c] for c in columns]]
+        estimates = Estimates.of(
+            ratios if split is None else ratios.split(split), *interval_rules(columns)
+        )
+        return {column: estimates.column(place) for place, column in enumerate(columns)}
 
 
 def _no_estimates(shape: tuple[int, ...]) -> Estimates:

@@ -23,9 +23,10 @@ MISSING = "–"
 ROUNDING_NOTE = "may be rounding"  # note on differences if no rounding floor was measured
 THIN = "\u202f"  # narrow no-break space
 FEW_WORDS = 30  # words, or rows that two heads share, below which a number is greyed
-# Characters that HTML may not contain: controls, surrogates, and the last two of each plane.
+# Characters that HTML may not contain (controls, surrogates, and the last two of each plane), and
+# those that change the order of all text that follows, on other words of a page as well.
 FORBIDDEN_CHARACTERS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u206f\ud800-\udfff\ufdd0-\ufdef"
     + "".join(
         f"{chr(plane | 0xFFFE)}{chr(plane | 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)
     )
@@ -312,7 +313,8 @@ def signed(value: float) -> str:
 def visible(text: str) -> str:
     """Return text that HTML can contain: control characters become their pictures.
 
-    Spaces, line feeds and tabs stay; characters that HTML may not contain become U+FFFD.
+    Spaces, line feeds and tabs stay; characters that HTML may not contain become U+FFFD, and
+    characters that change the order of text (U+202E and the like) their escapes.
     """
     if text.isprintable():  # most texts, which need no search
         return text
@@ -323,6 +325,8 @@ def _visible_character(match: re.Match[str]) -> str:
     code = ord(match[0])
     if code < 0x20:
         return chr(0x2400 + code)
+    if 0x202A <= code <= 0x206F:
+        return f"\\u{code:04x}"
     return "\u2421" if code == 0x7F else "\ufffd"
 
 

@@ -19,7 +19,7 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import MISSING, count_text, interval_text, number, number_word
 from headbook.schema import ResidualPoint
-from headbook.study.state_geometry import (
+from headbook.study.sums.state_geometry import (
     CKA,
     OUTLIERS,
     GeometrySums,

@@ -28,7 +28,7 @@ from headbook.report.wording import (
     whole_percent,
 )
 from headbook.schema import HeadName
-from headbook.study.token_sums import (
+from headbook.study.sums.token_sums import (
     KEY,
     MIN_SENTENCES,
     PAIR,

@@ -13,7 +13,7 @@ from headbook.report.findings.states import ANCHOR_COLUMNS, anchor_layers
 from headbook.report.results import StackResults
 from headbook.report.wording import MISSING, number, unbroken
 from headbook.schema import heads_of
-from headbook.study.token_sums import TRUE_ORDER, Anchors, TopAnchor
+from headbook.study.sums.token_sums import TRUE_ORDER, Anchors, TopAnchor
 
 MOST_HEADS = 150  # heads in the list
 TITLES = (

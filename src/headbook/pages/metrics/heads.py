@@ -260,7 +260,7 @@ def _plot(numbers: HeadMetricNumbers) -> Plot:
     """Return the marks of all heads by layer."""
     metric, values = numbers.metric, numbers.heads.value
     means = numbers.layers.value if metric.has_layer_value else np.full(len(values), np.nan)
-    uniform, factor = numbers.uniform.value, 100.0 if numbers.share else 1.0
+    uniform = numbers.uniform.value
     parts = [f"{metric.title} of every head, {VIEWS[numbers.view]}: in each layer lowest first."]
     if not np.isnan(means).all():
         parts.append("Line: all heads of the layer together.")
@@ -273,12 +273,13 @@ def _plot(numbers: HeadMetricNumbers) -> Plot:
     return heads_plot(
         figure_name(numbers, "-heads"),
         " ".join(parts),
-        values * factor,
+        values,
         layers=numbers.results.stack.attention_layers,
-        means=means * factor,
-        uniform=uniform * factor,
+        means=means,
+        uniform=uniform,
         written=partial(cell_number, share=False),
         unit="%" if numbers.share else metric.unit,
+        factor=100.0 if numbers.share else 1.0,
         least=0.0 if metric.limits[0] >= 0 else math.nan,
         href=address if numbers.n_heads <= MAX_NOTED else None,
         root=ROOT,

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from headbook.report.wording import STACKS, count_text
-from headbook.study.manifest import InputFacts, Manifest, NotAvailable
+from headbook.study.input_facts import InputFacts
+from headbook.study.manifest import Manifest, NotAvailable
 
 NAMED, LISTED = 3, 10  # inputs that every page names, and the overview lists
 HASHES = "those with the smallest content hashes"
@@ -53,7 +54,8 @@ def input_rows(manifest: Manifest) -> Iterator[tuple[str, str]]:
     listed = files if len(files) <= LISTED + 1 else files[:LISTED]
     for file in listed:
         blank = f" · {count_text(file.blank, 'blank line')} skipped" if file.blank else ""
-        yield "Input", f"{file.name} · {_taken(file)}{blank}"
+        remarks = "".join(f" · {remark}: {number:,}" for remark, number in file.remarks.items())
+        yield "Input", f"{file.name} · {_taken(file)}{blank}{remarks}"
     rest = files[len(listed) :]
     if rest:
         sentences = sum(file.sentences for file in rest)

@@ -20,6 +20,8 @@ def run_facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
             yield "Learned sink", learned_sink(manifest, stack)
     yield "Parameters", f"{model.parameters:,} ({model.dtype})"
     yield from input_rows(manifest)
+    if manifest.parts > 1:
+        yield "Merged", f"of {manifest.parts:,} studies; Methods says what is missing or pooled"
     if manifest.options.get("pack"):
         joined = count_text(manifest.counts["sentences"], "passage")
         most = f"at most {manifest.options['pack']:,} tokens each"
@@ -52,15 +54,7 @@ def learned_sink(manifest: Manifest, stack: AttentionStack) -> str:
 def run_warnings(manifest: Manifest) -> Iterator[str]:
     """Yield the texts and options that were cut, left out or not used."""
     model = manifest.model
-    for side in Side:
-        cut = manifest.count(side, "cut_sentences")
-        if cut:
-            lost, left_out = manifest.count(side, "cut_tokens"), manifest.count(side, "left_out")
-            more = f" and {count_text(left_out, 'character')} after them" if left_out else ""
-            yield (
-                f"{count_text(cut, f'{side} text')} longer than {model.limit:,} tokens: cut at the "
-                f"end, {count_text(lost, 'token')}{more} lost. Their pages say so."
-            )
+    yield from (f"{text}. Their pages say so." for text in manifest.cut)
     unread = manifest.counts.get("unread_targets", 0)
     if unread:
         yield (

@@ -46,7 +46,7 @@ from headbook.report.wording import (
 )
 from headbook.schema import HeadKey, HeadName, SinkView, heads_of
 
-MIN_ENCES = 20  # sentences below which no role is told
+MIN_SENTENCES = 20  # sentences below which no role is told
 MIN_QUERIES = 200  # query tokens below which no role is told
 MIN_SHARE = 0.5  # share at which the interval has to begin
 MIN_SINK_ONLY = 0.9  # share of the sink at which the interval of a head has to begin
@@ -69,12 +69,12 @@ Sentences = Iterator[RoleSentence]
 
 
 def too_few(numbers: HeadNumbers) -> Sentences:
-    """Yield that no role can be told, below `MIN_ENCES` sentences or `MIN_QUERIES` queries."""
+    """Yield that no role can be told, below `MIN_SENTENCES` sentences or `MIN_QUERIES` queries."""
     n_sentences = numbers.results.study.manifest.counts["sentences"]
     queries = numbers(SINK).events
-    if n_sentences < MIN_ENCES or 0 < queries < MIN_QUERIES:
+    if n_sentences < MIN_SENTENCES or 0 < queries < MIN_QUERIES:
         amount = "this sentence" if n_sentences == 1 else f"these {n_sentences:,} sentences"
-        line = f"It takes at least {MIN_ENCES} sentences and {MIN_QUERIES} query tokens."
+        line = f"It takes at least {MIN_SENTENCES} sentences and {MIN_QUERIES} query tokens."
         yield RoleSentence("too_few", (f"No role can be told from {amount}.",), (line,))
 
 
@@ -238,7 +238,7 @@ def punctuation(numbers: HeadNumbers) -> Sentences:
 def same_token(numbers: HeadNumbers) -> Sentences:
     """Yield that half of the attention goes to other occurrences of the token."""
     share = Evidence(numbers(SAME_TOKEN), SAME_TOKEN, MEAN_HEAD, numbers.mean(SAME_TOKEN))
-    if share.value.low >= MIN_SHARE and share.value.sentences >= MIN_ENCES:
+    if share.value.low >= MIN_SHARE and share.value.sentences >= MIN_SENTENCES:
         yield RoleSentence(
             "same_token",
             ("Attends to other occurrences of the same token.",),

@@ -155,9 +155,9 @@ def _changed(row: Mapping[str, Any]) -> int:
 
 def _dead_together(results: StackResults, rows: Mapping[str, Any]) -> Parts | None:
     """Return the answer by all sink heads together; None without a verdict on them."""
-    if str(Replacement.MEAN) not in rows:
+    mean = rows.get(Replacement.MEAN)
+    if mean is None or not mean["verdict"]:
         return None
-    mean = rows[Replacement.MEAN]
     masked, zero = rows.get(Replacement.WITHOUT_SINK), rows.get(Replacement.ZERO)
     sentences = count_text(int(mean["n_sentences"]), "sentence")
     changed = group_row(mean, f"{_changed(mean):,} of {sentences}")
@@ -239,7 +239,7 @@ def _dead_alone(results: StackResults, *, tested_together: bool) -> Parts:
 def random_sets_note(results: StackResults) -> Parts:
     """Return the rank of all sink heads together among random sets of heads; empty without."""
     row = rows_together(results).get(Replacement.MEAN)
-    if row is None or not row["random_sets"]:
+    if row is None or not row["random_sets"] or np.isnan(row["rank"]):
         return ()
     sets, rank = int(row["random_sets"]), int(row["rank"])
     if rank in {1, sets + 1}:

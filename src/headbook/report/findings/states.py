@@ -15,7 +15,7 @@ from headbook.report.findings.finding import (
 from headbook.report.results import StackResults
 from headbook.report.wording import SPACES, interval_text, number
 from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView
-from headbook.study.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn, TopAnchor
+from headbook.study.sums.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn, TopAnchor
 
 ANCHOR_METRIC = ids.ANCHOR_TOKEN
 ANCHOR_COLUMNS = tuple(

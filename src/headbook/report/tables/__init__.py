@@ -15,7 +15,7 @@ from headbook.study.ablation_tables import (
     TASK_FACETS,
 )
 from headbook.study.circuits import COMPOSITION, EXEMPLAR_TOKENS, PROMOTED_TOKENS
-from headbook.study.study import Study
+from headbook.study.study import Study, merge
 from headbook.study.tables import (
     COMPARED,
     CONTROLS,
@@ -37,7 +37,7 @@ from headbook.study.token_tables import (
     WORDS,
 )
 
-__all__ = ["STUDY_TABLES", "Study"]
+__all__ = ["STUDY_TABLES", "Study", "merge"]
 
 TABLES_OF_REPORT[TESTS.name] = TESTS
 # All tables of a study by name, in the order of the Data page.
