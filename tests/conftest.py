@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -10,8 +10,9 @@ import pytest
 from hypothesis import settings
 
 from headbook.analysis import intervals
+from headbook.cli.terminal import let_threads_sleep
 
-pytest_plugins = ["sites", "films", "command_line"]
+pytest_plugins = ["sites", "trained_runs", "command_line"]
 
 # No test fails for being slow: it may share its machine with others.
 settings.register_profile("patient", deadline=None)
@@ -19,6 +20,8 @@ settings.load_profile("patient")
 
 # Tests run in several processes; threads of their own would only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Torch is imported below this line at the earliest, and then reads how its threads wait.
+let_threads_sleep()
 
 # Looking for garbage as often as Python does would take a sixth of all time.
 gc.set_threshold(50_000, 20, 100)
@@ -36,9 +39,24 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
     @cache
     def folder(name: str) -> Path:
-        return tiny.write(name, tmp_path_factory.mktemp(name) / name)
+        place = tmp_path_factory.mktemp(name) / name
+        if name in tiny.ALL or name in tiny.OTHERS:
+            return tiny.write(name, place)
+        import translators  # needs SentencePiece
+
+        return translators.write(name, place)
 
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _studies_of_tests_that_change_code(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Give tests that change code studies of their own, since studies keep their numbers."""
+    from sites import SHARING
+
+    SHARING["studies"] = not {"monkeypatch", "of_any_number"} & {*request.fixturenames}
+    yield
+    SHARING["studies"] = True
 
 
 @pytest.fixture

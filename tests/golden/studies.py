@@ -1,8 +1,9 @@
-"""The golden studies: inputs and models of five studies, a comparison and a film, and their sites.
+"""The golden studies: six studies, a comparison and checkpoints, their inputs, models and sites.
 
 Sites are built by the ``headbook`` command, as users build them, so that code inside the package
 may be renamed. `SITES` names them; each is built in a folder of its own, with paths relative to
-that folder, so that no page holds the path of a machine.
+that folder, so that no page holds the path of a machine. Studies are kept beside their site, so
+that other code can draw the site of the same studies (`draw`).
 """
 
 import json
@@ -12,14 +13,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
 SAMPLES = TESTS.parent / "sample_inputs"
+SOURCE = TESTS.parent / "src"
 CHECKPOINTS = HERE / "checkpoints"
+CLASSIFIER = HERE / "classifier"
 STEPS = (0, 362, 640)  # of the tests' training; its induction head begins at about step 500
+KEPT = {"build": "--keep-study", "compare": "--keep-studies", "checkpoints": "--keep-studies"}
 OPTIONS: dict[str, str] = {}  # options that have a new name, such as {"--sample": "--subset"}
 GROUPED = (
     "attention_distance,attention_to,type_shares,sink_share,relation_accuracy,offset_profile,"
@@ -40,7 +45,7 @@ def _encoder(place: Path) -> list[str]:
 def _causal(place: Path) -> list[str]:
     """Return a trained causal model, with default options."""
     shutil.copy(SAMPLES / "sentences.txt", place)
-    return ["build", "sentences.txt", "--model", "demo-causal", "--limit", "10"]
+    return ["build", "sentences.txt", "--model", "demo-causal", "--limit", "24"]
 
 
 def _pair(place: Path) -> list[str]:
@@ -54,6 +59,16 @@ def _pair(place: Path) -> list[str]:
     _write_rows(place / "pairs.jsonl", rows)
     tiny.write("marian", place / "marian")
     return ["build", "pairs.jsonl", "--model", "marian", "--control", "shuffled"]
+
+
+def _classifier(place: Path) -> list[str]:
+    """Return a classifier of texts with their labels, and groups of them."""
+    import classifier
+
+    write_classifier(CLASSIFIER)
+    shutil.copytree(CLASSIFIER, place / "classifier")
+    _write_rows(place / "labels.jsonl", classifier.rows(40, seed=1))
+    return ["build", "labels.jsonl", "--model", "classifier", "--facet", "label,where"]
 
 
 def _groups(place: Path) -> list[str]:
@@ -95,26 +110,26 @@ def _comparison(place: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _film(place: Path) -> list[str]:
+def _checkpoints(place: Path) -> list[str]:
     """Three checkpoints of the model that tests train."""
     shutil.copy(SAMPLES / "sentences.txt", place)
     write_checkpoints(CHECKPOINTS)
     shutil.copytree(CHECKPOINTS, place / "run", dirs_exist_ok=True)
-    return ["film", "run", "sentences.txt", "--limit", "24", "--importance-sentences", "8",
-            "--sentence-pages", "2"]  # fmt: skip
+    return ["checkpoints", "sentences.txt", "--model", "run", "--limit", "24",
+            "--importance-sentences", "8", "--sentence-pages", "2"]  # fmt: skip
 
 
 SITES: dict[str, Callable[[Path], list[str]]] = {
-    "encoder": _encoder, "causal": _causal, "pair": _pair, "groups": _groups, "gguf": _gguf,
-    "comparison": _comparison, "film": _film,
+    "encoder": _encoder, "causal": _causal, "pair": _pair, "classifier": _classifier,
+    "comparison": _comparison, "checkpoints": _checkpoints, "groups": _groups, "gguf": _gguf,
 }  # fmt: skip
 
 
 def write_checkpoints(folder: Path) -> None:
-    """Train the model of the film, unless its checkpoints are stored.
+    """Train the model of the checkpoints, unless they are stored.
 
     They are stored, with weights of 16 bits, since 640 steps of training enlarge what two machines
-    round differently; only the film is compared, not the training.
+    round differently; only the checkpoints are compared, not the training.
     """
     if folder.exists():
         return
@@ -122,46 +137,95 @@ def write_checkpoints(folder: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     import training
-    from films import RATE
+    from trained_runs import RATE
 
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, _whole(folder) as draft:
         training.train(Path(place), STEPS[-1], texts=0, rate=RATE)
         for step in STEPS:
             name = f"step-{step}"
-            shutil.copytree(Path(place) / name, folder / name)
-            model = AutoModelForCausalLM.from_pretrained(folder / name, dtype=torch.float16)
-            model.save_pretrained(folder / name)
+            shutil.copytree(Path(place) / name, draft / name)
+            model = AutoModelForCausalLM.from_pretrained(draft / name, dtype=torch.float16)
+            model.save_pretrained(draft / name)
 
 
-def build(name: str, folder: Path) -> Path:
+def write_classifier(folder: Path) -> None:
+    """Fine-tune the classifier, unless it is stored, with weights of 16 bits.
+
+    It is stored for the reason of the checkpoints.
+    """
+    if folder.exists():
+        return
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    import classifier
+
+    with _whole(folder) as draft:
+        classifier.write(draft)
+        model = AutoModelForSequenceClassification.from_pretrained(draft, dtype=torch.float16)
+        model.save_pretrained(draft)
+
+
+@contextmanager
+def _whole(folder: Path) -> Iterator[Path]:
+    """Yield a draft of a folder that takes its place in the end, and not after a stop."""
+    draft = folder.with_name(f"{folder.name}-draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    yield draft
+    draft.rename(folder)
+
+
+def build(name: str, folder: Path, source: Path = SOURCE) -> Path:
     """Build a golden site below a folder, unless it is there, and return where it is.
 
     Prints the seconds that the command took, and the seconds of all processors together.
+
+    Args:
+        source: folder of the package's code.
     """
-    site = folder / name / "site"
+    place = folder / name
+    site = place / "site"
     if site.exists():
         _print(f"{name}: taken from {site}")
         return site
-    shutil.rmtree(site.parent, ignore_errors=True)
-    site.parent.mkdir(parents=True)
-    given = [OPTIONS.get(each, each) for each in SITES[name](site.parent)]
-    command = [str(Path(sys.executable).with_name("headbook")), *given, "--out", "site", "--quiet"]
-    # Threads that wait do not keep processors busy, which other programs may need.
-    environment = (
-        {"OMP_WAIT_POLICY": "passive"}
-        | os.environ
-        | {
-            "SOURCE_DATE_EPOCH": EPOCH,
-            "HF_HUB_OFFLINE": "1",
-            "USER": "golden",
-            "LOGNAME": "golden",
-        }
-    )
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    given = [OPTIONS.get(each, each) for each in SITES[name](place)]
     start, busy = time.perf_counter(), _busy()
-    subprocess.run(command, cwd=site.parent, env=environment, check=True)
+    _run(source, place, *given, KEPT[given[0]], "studies", "--out", "site", "--quiet")
     took = time.perf_counter() - start
     _print(f"{name}: built in {took:.0f} s, {_busy() - busy:.0f} s of processors")
     return site
+
+
+def draw(name: str, folder: Path, source: Path, out: Path) -> None:
+    """Draw the site of studies that `build` has kept, with the code of another folder.
+
+    Raises:
+        subprocess.CalledProcessError: that code cannot read the studies.
+    """
+    place = folder / name
+    match name:
+        case "comparison":
+            command = ["compare", "studies/a", "studies/b"]
+        case "checkpoints":
+            command = ["checkpoints", "studies", "--studies"]
+        case _:
+            command = ["render", "studies"]
+    _run(source, place, *command, "--out", str(out), "--quiet")
+
+
+def _run(source: Path, place: Path, *arguments: str) -> None:
+    """Run ``headbook`` in a folder, with the code of another one."""
+    environment = os.environ | {
+        "PYTHONPATH": str(source),
+        "SOURCE_DATE_EPOCH": EPOCH,
+        "HF_HUB_OFFLINE": "1",
+        "USER": "golden",
+        "LOGNAME": "golden",
+    }
+    command = [sys.executable, "-m", "headbook", *arguments]
+    subprocess.run(command, cwd=place, env=environment, check=True)
 
 
 def _busy() -> float:

@@ -16,6 +16,7 @@ import pytest
 from typer.main import get_command
 
 import headbook
+import option_tables
 from code_blocks import (
     CONTRIBUTING,
     DOCUMENTS,
@@ -48,6 +49,9 @@ NOT_OURS = {  # what looks like a path of this project or of a site, and whose i
     ".github/workflows/pages.yml": "the reader's",
     "/docs": "a choice on a page of GitHub",
     "headbook.toml": "the reader's",
+    "tokenizer.json": "in the folder of a model",
+    "model.safetensors.index.json": "in the folder of a model",
+    "../x": "outside a folder, in attacks",
     "far_heads.py": "of a package that docs/extending.md describes",
     "section-limits.html": "made of a file of the reader's",
     "owner/name": "an id of the hub",
@@ -293,6 +297,17 @@ def test_every_option_of_every_command_has_help() -> None:
             assert parameter.help, f"{command.name} {parameter.name}"
     taken = {p.name for p in program.commands["build"].params}
     assert {field.name for field in dataclasses.fields(Config)} <= taken
+
+
+def test_the_list_of_options_is_that_of_the_program() -> None:
+    """As ``docs/option_tables.py`` writes it; each option of a command stands in it once."""
+    page = read(option_tables.PAGE)
+    assert page == option_tables.with_tables(page)
+    program = typing.cast("Any", get_command(cli.app))
+    listed = re.findall(r"^\| (?:`headbook \w+` \| )?`--([\w-]+)`", page, re.MULTILINE)
+    wanted = {p.opts[0].removeprefix("--") for p in program.commands["build"].params[1:]}
+    assert wanted - {"config", "help", "help-all"} <= {*listed}
+    assert {"models", "only", "single-file", "revisions"} <= {*listed}
 
 
 def test_options_that_documents_name_exist() -> None:

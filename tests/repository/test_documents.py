@@ -41,6 +41,7 @@ FAMILIES = {  # what stands for the models of documents
     "SmolLM2-135M-Instruct.Q4_1.gguf": "llama",
     "gpt2": "gpt2",
     "Helsinki-NLP/opus-mt-en-de": "marian",
+    "facebook/nllb-200-distilled-600M": "nllb",
     "answerdotai/ModernBERT-base": "modernbert",
 }
 CHEAP = {
@@ -60,6 +61,7 @@ NOT_HERE = {  # words of commands that are left out or replaced, and why
     "4000": ("64", "tiny models have positions for 72 tokens"),
     "cuda:0,cuda:1": ("cpu,cpu", "there is no GPU"),
     "ray": ("local", "no cluster"),
+    "16": ("2", "workers of a cluster: here are two cores"),
     "--address": ("", "no cluster"),
     "head:6379": ("", "no cluster"),
     "--revision": ("", "folders have no revisions"),
@@ -211,9 +213,9 @@ def run(world: World, command: str) -> None:
     world.provide(*words[1:2])
     if "./my-lora" in words:
         world.adapt()
-    if words[0] == "film" and "--studies" not in words:
+    if words[0] == "checkpoints" and "--studies" not in words:
         listed = words[words.index("--revisions") + 1] if "--revisions" in words else STEPS
-        world.train(words[1], listed.split(","))
+        world.train(words[words.index("--model") + 1], listed.split(","))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped), encoding="utf-8"))
         cli.app(tiny_words(world, words), standalone_mode=False)
@@ -222,7 +224,7 @@ def run(world: World, command: str) -> None:
 
 def tiny_words(world: World, words: list[str]) -> list[str]:
     """A command with a tiny model, one metric and a page, unless it says itself."""
-    if words[0] == "film" and "--studies" not in words:
+    if words[0] == "checkpoints" and "--studies" not in words:
         return words + [w for pair in CHEAP.items() for w in pair]
     if words[0] not in {"build", "collect", "demo"}:
         return compared_words(world, words) if words[0] == "compare" else words
@@ -318,5 +320,6 @@ def test_a_command_that_fails_is_seen(world: World) -> None:
         with pytest.raises(Exception, match=r"missing|oot|rm"):
             follow(world, f"```sh\n{wrong}\n```\n")
     nowhere = replace(world, models=lambda family: world.place / family)
+    example = 'import headbook\n\nheadbook.collect("sentences.txt", model="demo")\n'
     with pytest.raises(headbook.errors.HeadbookError):
-        follow(nowhere, headbook.__doc__ or "")
+        follow(nowhere, f"```python\n{example}```\n")

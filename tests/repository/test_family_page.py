@@ -30,6 +30,7 @@ def test_no_architecture_ends_in_a_traceback() -> None:
     assert familypage.OUTCOMES["bug"] not in PAGE
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "gap"),
@@ -48,6 +49,7 @@ def test_what_is_out_of_reach_is_a_gap(name: str, gap: str, tmp_path: Path) -> N
     assert familypage.SHORT[gap] in stated
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "name",
     [

@@ -21,6 +21,7 @@ def pictures(folder: Path) -> set[str]:
     return {file.relative_to(folder).as_posix() for file in folder.rglob("*.webp")}
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.browser
 def test_a_gallery_is_made_of_a_site(

@@ -38,7 +38,9 @@ FOLDERS = [
     "cli",
 ]
 # Modules of classes that notebooks show: their methods import the folder inside, when it is needed.
-DISPLAYED = {"headbook.study.study"}
+DISPLAYED = {
+    "headbook.study.study", "headbook.comparison.comparison", "headbook.comparison.checkpoints"
+}  # fmt: skip
 MOST = 20  # files in a folder
 
 ANYWHERE = {"numpy", "pandas", "torch"}
@@ -46,7 +48,7 @@ DOORS = {
     "altair": {
         "charts.comparison",
         "charts.axes",
-        "charts.film",
+        "charts.checkpoints",
         "charts.heads",
         "charts.layers",
         "charts.theme",
@@ -55,8 +57,9 @@ DOORS = {
     "datasets": {"inputs.huggingface"},
     "accelerate": {"model.devices"},
     "gguf": {"model.gguf"},
-    "huggingface_hub": {"model.checkpoint", "model.load"},
+    "huggingface_hub": {"model.checkpoint", "model.load", "model.loaders.messages"},
     "jinja2": {"site.page_writer"},
+    "langcodes": {"languages"},
     "latex2mathml": {"site.markup"},
     "markdown": {"site.markup"},
     "markupsafe": {"site.markup"},
@@ -65,10 +68,11 @@ DOORS = {
     "PIL": {"charts.images"},
     "peft": {"model.loaders.adapters"},
     "platformdirs": {"charts.figure"},
-    "pyarrow": {"inputs.readers", "inputs.records", "site.export", "study.storage"},
+    "openpyxl": {"inputs.tables"},
+    "pyarrow": {"inputs.records", "inputs.tables", "site.export", "study.storage"},
     "ray": {"run.workers"},
-    "regex": {"text.annotate"},
-    "rich": {"cli.actions", "cli.terminal"},
+    "regex": {"text.annotate", "text.languages"},
+    "rich": {"cli.actions", "progress"},
     "safetensors": {"model.weights", "study.storage"},
     "scipy": {
         "analysis.attention_divergence",
@@ -78,19 +82,21 @@ DOORS = {
         "study.contrasts",
     },
     "spacy": {"text.annotate"},
-    "tokenizers": {"model.gguf"},
+    "tokenizers": {"model.gguf", "model.tokens.files"},
     "torchao": {"model.loaders.quantization"},
     "transformers": {
+        "run.objects",
         "model.attention_hook",
         "model.gguf",
         "model.load",
+        "model.loaders.adapters",
         "model.loaders.quantization",
         "model.output_projection",
         "model.weights",
     },
-    "typer": {"cli.main", "cli.options"},
+    "typer": {"cli.main", "cli.options", "cli.parameters"},
     "vl_convert": {"charts.figure"},
-    "wordfreq": {"text.annotate"},
+    "wordfreq": {"text.annotate", "text.languages"},
 }
 
 MODULES = {
@@ -266,6 +272,7 @@ README, SENTENCES = "README.md", "sample_inputs/sentences.conllu"
 SLOW = ("torch", "transformers", "spacy", "pandas", "altair", "scipy", "numba", "wordfreq")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -284,8 +291,8 @@ SLOW = ("torch", "transformers", "spacy", "pandas", "altair", "scipy", "numba", 
         ("-m", "headbook", "build", SENTENCES, "--out", "nowhere", "--model", "nothing.gguf"),
         ("-m", "headbook", "compare", "x.txt", "--out", "nowhere", "--models", "demo", "demo"),
         ("-m", "headbook", "compare", "nothing", "nobody", "--out", "nowhere"),
-        ("-m", "headbook", "film", "demo", SENTENCES, "--out", "nowhere"),
-        ("-m", "headbook", "film", "--studies", "tests", "--out", "nowhere"),
+        ("-m", "headbook", "checkpoints", SENTENCES, "--model", "gpt2", "--out", "nowhere"),
+        ("-m", "headbook", "checkpoints", "--studies", "tests", "--out", "nowhere"),
         ("-m", "headbook", "render", "nothing", "--out", "nowhere"),
         ("-m", "headbook", "merge", "nothing", "nobody", "--out", "nowhere"),
         ("-m", "headbook", "figures", "nothing", "--out", "nowhere"),

@@ -120,10 +120,39 @@ def test_the_wheel_does_in_a_fresh_environment_what_documents_say(
     subprocess.run([*pip, str(next(built.glob("*.whl"))), str(package)], check=True)
     model = tiny.write("gpt2", tmp_path / "model", head=True)
     (tmp_path / "work").mkdir()
-    script = ROOT / "tests" / "support" / "as_a_user.py"
+    script = ROOT / "tests" / "support" / "fifteen_tasks.py"
     world = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [python, script, model], cwd=tmp_path / "work", env=world, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    misspelt = tmp_path / "misspelt.py"
+    call = "headbook.collect(['a text'], 'demo', metrcs='sink_share')"
+    misspelt.write_text(f"import headbook\n{call}\n", encoding="utf-8")
+    errors = [line for line in check_types(python, script, misspelt) if ": error:" in line]
+    assert len(errors) == 1, errors
+    assert 'misspelt.py:2: error: Unexpected keyword argument "metrcs"' in errors[0]
+
+
+# Libraries are not read: their types would take minutes.
+TYPE_CHECKS = """
+[mypy]
+strict = True
+ignore_missing_imports = True
+follow_imports = skip
+[mypy-headbook.*]
+follow_imports = silent
+"""
+
+
+def check_types(python: Path, *scripts: Path) -> list[str]:
+    """Check scripts with mypy --strict against the packages of an environment."""
+    place = scripts[-1].parent
+    (place / "types.ini").write_text(TYPE_CHECKS, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--config-file", "types.ini"]
+    done = subprocess.run(
+        [*command, "--python-executable", python, *scripts],
+        capture_output=True, text=True, check=False, cwd=place,
+    )  # fmt: skip
+    return done.stdout.splitlines()

@@ -1,14 +1,11 @@
 """Pages and help speak of one thing by one name, that of the literature."""
 
 import re
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pygments.lexers import JavascriptLexer
-from pygments.token import String
 from typer.testing import CliRunner
 
 import headbook
@@ -23,11 +20,6 @@ from sites import Site
 
 MANY = re.compile(r"(?<=heads/).*|(?<=sentences/)\d.*")  # of each of these kinds one page
 COMMANDS = ("", "build", "demo", "collect", "render", "pack", "figures", "metrics")
-TEXTS = {String.Double, String.Single, String.Backtick}  # of scripts
-NO_TEXT = re.compile(r"[.#\[]|[\w-]+\[")  # how selectors begin
-
-
-SCRIPTS = sorted((folder("templates") / "assets").glob("*.js"))
 
 
 def found_in(site: Site, page: Path) -> list[str]:
@@ -47,30 +39,10 @@ def test_pages_hold_no_retired_word(any_site: Site) -> None:
     assert not wrong
 
 
-def texts_of(script: str) -> Iterator[str]:
-    """Texts in quotation marks, those with gaps piece by piece, without selectors."""
-    tokens = JavascriptLexer().get_tokens(script)
-    for kind, group in groupby(tokens, key=lambda token: token[0]):
-        text = "".join(value for _, value in group).strip("\"'`")
-        if kind in TEXTS and text and not NO_TEXT.match(text):
-            yield text
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_scripts_say_no_retired_word(script: Path) -> None:
-    """What is shown only after a click or under the pointer; a lone word is a name of code."""
-    found = [text for text in texts_of(script.read_text(encoding="utf-8")) if " " in text.strip()]
-    assert not [each for text in found for each in retired_in(text)]
-
-
-def test_texts_of_scripts_are_found() -> None:
-    script = 'tell(`It ${seen ? "looks up" : `finds ${1}`} here`); /* "no" */ all(".looked .t");'
-    assert [*texts_of(script)] == ["It ", "looks up", "finds ", " here"]
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_holds_no_retired_word(command: str) -> None:
-    displayed = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "300"})
+    option = "--help-all" if command not in {"", "metrics"} else "--help"
+    displayed = CliRunner().invoke(app, [*command.split(), option], env={"COLUMNS": "300"})
     assert displayed.exit_code == 0
     assert not [*retired_in(displayed.output)]
 

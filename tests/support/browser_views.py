@@ -21,7 +21,6 @@ from headbook.pages.parts.head_list import (
     number_columns,
 )
 from headbook.report.head_facts import HeadFacts, head_facts
-from headbook.report.results import stack_results
 from naive_sentences import Map
 from sites import Site
 
@@ -114,7 +113,7 @@ def names(page: Page) -> list[str]:
 
 def in_order(site: Site) -> list[HeadFacts]:
     """Return the facts of all heads in the order of the list."""
-    results = stack_results(site.study)
+    results = site.results
     facts = all_facts(results)
     return [facts[i] for i in list_order(facts, head_effects(results))]
 
@@ -126,7 +125,7 @@ def view_of(page: Page) -> dict[str, list[str]]:
 
 def column_of(site: Site, key: str) -> tuple[Column, dict[str, float]]:
     """Return a column, and its numbers by the names of heads in the order of layers."""
-    found = stack_results(site.study)
+    found = site.results
     column = next(c for c in number_columns(found) if c.key == key)
     facts = [each for r in found.values() for each in head_facts(r)]
     return column, {f.name: column.at(found, f.head).value for f in facts}

@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from browser import Open, Record, Windows, launch
+
+# Pages load their numbers as scripts; beside other tests, a busy machine takes seconds for one.
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="session")

@@ -11,12 +11,12 @@ from headbook.analysis.accumulators import HashSample, RatioSums, TopK
 from headbook.report.findings import Finding
 from headbook.report.results import StackResults
 from headbook.schema import AttentionStack, BaselineRun, HeadKey, ModelKind, SinkView, TokenKey
-from headbook.study.buckets import HeadBuckets
 from headbook.study.corpus_sums import CorpusSums, HeadSums, HeadTable, PositionSums, TokenSums
 from headbook.study.manifest import SCHEMA, Manifest, ModelFacts
 from headbook.study.sentence_data import SentenceData
 from headbook.study.study import Study
-from headbook.study.word_samples import StrongestWords
+from headbook.study.sums.buckets import HeadBuckets
+from headbook.study.sums.word_samples import StrongestWords
 from layers import SELF
 
 Floats = NDArray[np.float64]

@@ -7,8 +7,8 @@ import numpy as np
 
 from headbook.metrics import all_metrics, layer_metrics
 from headbook.run.collect import collect
-from headbook.study.state_geometry import CKA
 from headbook.study.study import Study
+from headbook.study.sums.state_geometry import CKA
 
 METRICS = {metric.id: metric for metric in layer_metrics(all_metrics().values())}
 

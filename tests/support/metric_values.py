@@ -16,7 +16,7 @@ from headbook.metrics.base import (
     HeadMetric,
     SampledMetric,
 )
-from headbook.study.word_samples import PairCells
+from headbook.study.sums.word_samples import PairCells
 
 
 def values(metric: HeadMetric, layers: Sequence[LayerAttention]) -> torch.Tensor:

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from filelock import FileLock
 
 import headbook
+from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
 from html_pages import data_file
 
@@ -70,8 +72,29 @@ class Site:
 
     @property
     def study(self) -> Study:
-        """The study, read anew."""
-        return Study.load(self.stored)
+        """The study, read once for all tests that change neither it nor any code."""
+        return _study(self.stored) if SHARING["studies"] else Study.load(self.stored)
+
+    @property
+    def results(self) -> dict[str, StackResults]:
+        """Results of the study by stack, shared in the same way."""
+        if SHARING["studies"]:
+            return _results(self.stored)
+        return stack_results(Study.load(self.stored))
+
+
+# Whether the current test may look at studies that others have looked at.
+SHARING = {"studies": True}
+
+
+@cache
+def _study(stored: Path) -> Study:
+    return Study.load(stored)
+
+
+@cache
+def _results(stored: Path) -> dict[str, StackResults]:
+    return stack_results(_study(stored))
 
 
 def make_study(inputs: Path, model: Path, **options: Any) -> Study:

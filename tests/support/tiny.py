@@ -1,10 +1,11 @@
 """Tiny random models with their tokenizers: every architecture, offline, in milliseconds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE, WordPiece
@@ -19,6 +20,9 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 from transformers.utils import logging
+
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
 
 LAYERS, HEADS, WIDTH = 2, 4, 32
 PAIRS = {"t5", "bart", "marian", "mvp", "fsmt", "led", "longt5", "prophetnet"}
@@ -107,6 +111,7 @@ def _pair_sizes(**more: Any) -> dict[str, Any]:
     }
 
 
+WINDOW = 4  # of the layers with local attention
 _GPT2 = {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 72}
 _GROUPED = _sizes(num_key_value_heads=2, head_dim=8)
 _DISTIL = {
@@ -133,9 +138,19 @@ _NEO = {
     "attention_types": [[["global", "local"], 1]],
     "window_size": 4,
 }
+_DEBERTA = _sizes(
+    relative_attention=True,
+    pos_att_type=["p2c", "c2p"],
+    position_buckets=16,
+    share_att_key=True,
+    norm_rel_ebd="layer_norm",
+    max_relative_positions=-1,
+    position_biased_input=False,
+)
+_GEMMA4 = _sizes(
+    head_dim=8, global_head_dim=16, sliding_window=WINDOW, final_logit_softcapping=30.0
+)
 _EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
-WINDOW = 4  # of the layers with local attention
-
 AROUND, BEFORE, AFTER, BARE = "[CLS] $A [SEP]", "<s> $A", "$A </s>", "$A"
 
 IN_TABLE = {
@@ -145,6 +160,18 @@ IN_TABLE = {
     "albert": Tiny("albert", BRACKETS, AROUND, _sizes(embedding_size=16)),
     "electra": Tiny("electra", BRACKETS, AROUND, _sizes(embedding_size=WIDTH)),
     "electra_small": Tiny("electra", BRACKETS, AROUND, _sizes(embedding_size=16)),
+    "deberta": Tiny(
+        "deberta",
+        BRACKETS,
+        AROUND,
+        _sizes(
+            relative_attention=True,
+            pos_att_type=["c2p", "p2c"],
+            max_relative_positions=16,
+            position_biased_input=False,
+        ),
+    ),
+    "deberta_v3": Tiny("deberta-v2", BRACKETS, AROUND, _DEBERTA),
     "modernbert": Tiny(
         "modernbert",
         BRACKETS,
@@ -295,11 +322,97 @@ OTHERS = {
     ),
     "rwkv": Tiny("rwkv", BRACKETS, AROUND, {"hidden_size": WIDTH, "num_hidden_layers": LAYERS}),
     "xlm": Tiny("xlm", BRACKETS, AROUND, {"emb_dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS}),
-    "deberta": Tiny(
-        "deberta",
+    "deberta_v2": Tiny(  # a convolution beside its first layer, as in v2-xlarge
+        "deberta-v2", BRACKETS, AROUND, {**_DEBERTA, "conv_kernel_size": 3, "conv_act": "gelu"}
+    ),
+    # Keys and values of earlier layers, heads of two widths, and states of single layers (E2B).
+    "gemma4": Tiny(
+        "gemma4_text",
+        GEMMA,
+        "<bos> $A",
+        {
+            **_GEMMA4,
+            "num_hidden_layers": 4,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "num_kv_shared_layers": 2,
+            "num_key_value_heads": 1,
+            "hidden_size_per_layer_input": 8,
+            "vocab_size_per_layer_input": 400,
+            "use_double_wide_mlp": True,
+        },
+    ),
+    # Values that are keys before their norm (31B).
+    "gemma4_large": Tiny(
+        "gemma4_text",
+        GEMMA,
+        "<bos> $A",
+        {
+            **_GEMMA4,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "attention_k_eq_v": True,
+            "num_key_value_heads": 2,
+            "num_global_key_value_heads": 1,
+            "hidden_size_per_layer_input": 0,
+        },
+    ),
+    "gemma3n": Tiny(
+        "gemma3n_text",
+        GEMMA,
+        "<bos> $A",
+        {
+            **_GROUPED,
+            "num_hidden_layers": 4,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "num_kv_shared_layers": 2,
+            "sliding_window": WINDOW,
+            "hidden_size_per_layer_input": 8,
+            "vocab_size_per_layer_input": 400,
+            "laurel_rank": 8,
+            "activation_sparsity_pattern": [0.95, 0.0, 0.0, 0.0],
+        },
+    ),
+    "gemma3_both_ways": Tiny(
+        "gemma3_text",
+        {**GEMMA, "mask_token": "<mask>"},
+        "<bos> $A",
+        {
+            **_GROUPED,
+            "use_bidirectional_attention": True,
+            "sliding_window": 8,
+            "layer_types": ["sliding_attention", "full_attention"],
+        },
+    ),
+    "albert_inner": Tiny(  # two layers in each group
+        "albert",
         BRACKETS,
         AROUND,
-        _sizes(relative_attention=True, pos_att_type=["c2p", "p2c"], max_relative_positions=16),
+        _sizes(embedding_size=16, num_hidden_layers=4, num_hidden_groups=2, inner_group_num=2),
+    ),
+    # Other frequencies of positions beyond 16 tokens (Phi-3; Qwen).
+    "longrope": Tiny(
+        "llama",
+        LLAMA,
+        BEFORE,
+        {
+            **_GROUPED,
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": 1e4,
+                "short_factor": [1.0, 1.0, 1.0, 1.0],
+                "long_factor": [2.0, 4.0, 8.0, 16.0],
+                "original_max_position_embeddings": 16,
+            },
+        },
+    ),
+    "dynamic": Tiny(
+        "llama",
+        LLAMA,
+        BEFORE,
+        {
+            **_GROUPED,
+            "max_position_embeddings": 16,
+            "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0},
+        },
     ),
     "xlnet": Tiny(
         "xlnet",
@@ -353,6 +466,12 @@ FALLBACK = {  # they do not ask transformers for their attention
     "mpnet": Tiny("mpnet", ROBERTA, "<s> $A </s>", _sizes()),
 }
 ALL = {**IN_TABLE, **UNKNOWN, **FALLBACK}
+COMMON = {"bert", "gpt2", "llama", "t5", "bart", "marian"}
+
+
+def by_level(names: Iterable[str]) -> "list[ParameterSet]":
+    """Return families as parameters of a test; those beyond the common ones are soak tests."""
+    return [pytest.param(name, marks=[] if name in COMMON else pytest.mark.soak) for name in names]
 
 
 def write(

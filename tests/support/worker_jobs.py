@@ -3,7 +3,8 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from headbook.errors import OutputError
@@ -48,3 +49,9 @@ def waits(place: str, share: slice) -> Iterator[int]:
     (Path(place) / f"{os.getpid()}.pid").touch()
     time.sleep(60)
     yield share.start
+
+
+@contextmanager
+def echoes(_job: object, _device: str) -> Iterator[Callable[[int], str]]:
+    """Give each shard a fault with its number."""
+    yield lambda number: f"shard {number}"
