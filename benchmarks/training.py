@@ -1,4 +1,4 @@
-"""A training small enough to film: a causal model of two layers learns to continue repetitions.
+"""A training that takes a minute: a causal model of two layers learns to continue repetitions.
 
 Usage: python benchmarks/training.py OUT [--steps 1600] [--seed 0]
 

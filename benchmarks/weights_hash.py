@@ -7,7 +7,7 @@ import time
 import torch
 
 from headbook.progress import NoProgress
-from headbook.run.objects import HASH_BYTES, weights_hash
+from headbook.run.weights_hash import HASH_BYTES, weights_hash
 
 LAYERS = 16  # matrices that the weights consist of
 
