@@ -321,7 +321,7 @@ def test_a_disk_that_is_full_is_one_line(
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_program_works_as_a_process(small_site: Site, tmp_path: Path) -> None:
     """Exit codes reach the shell, and no library adds a line of its own."""
     command = [sys.executable, "-m", "headbook"]

@@ -196,7 +196,7 @@ def test_closed_streams_and_other_letters_are_no_bug(tmp_path: Path) -> None:
         assert "bug" not in output.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("command", "megabytes", "message"),
     [
