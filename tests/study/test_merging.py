@@ -1,6 +1,5 @@
 """Two merged halves of a corpus are the whole, but for what the merged study says it lacks."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from headbook.study.corpus_sums import HellingerSums
 from headbook.study.merging import merge_gaps
 from headbook.study.study import Study, merge
 from same_tables import difference
-from sites import FAMILIES
+from sites import FAMILIES, Once
 
 KINDS = ("encoder", "decoder", "pair")
 # Tables that hold nothing in merged studies.
@@ -37,45 +36,59 @@ POOLED = {
 }  # fmt: skip
 OF_EFFECTS = {"importance", "head_groups", "pruning"}
 COUNTS = ["n_sentences", "n_observations"]
-QUICK = {"metrics": "attention_distance,sink_share,cosine_to_input,vocabulary_rank,head_distance",
-         "importance": "off", "control": "none"}  # fmt: skip
-Halves = Callable[..., tuple[Study, Study, Study]]
+QUICK = {
+    "metrics": "attention_distance,sink_share,attention_to,cosine_to_input,vocabulary_rank,"
+    "head_distance",
+    "importance": "off", "control": "none", "sentence_pages": "2",
+}  # fmt: skip
+PARTS = ("first", "second")
 
 
-@pytest.fixture(scope="module")
-def halves(tmp_path_factory: pytest.TempPathFactory) -> Halves:
-    """A corpus collected at once, and its halves, which share some texts."""
+def write_studies(
+    place: Path, kind: str, names: tuple[str, ...] = ("all", *PARTS), **options: Any
+) -> None:
+    """Store studies of a corpus collected at once, and of its halves, which share some texts."""
+    tiny.write(FAMILIES[kind], place / "model")
+    if kind == "pair":
+        whole, between = treebank.write_pairs(place / "all.jsonl", treebank.MANY_PAIRS), "\n"
+    else:
+        whole, between = treebank.write_trees(place / "all.conllu", treebank.MANY), "\n\n"
+    blocks = whole.read_text(encoding="utf-8").strip().split(between)
+    half = len(blocks) // 2 + 3
+    for name, part in zip(PARTS, (blocks[:half], blocks[half:]), strict=True):
+        file = whole.with_stem(name)
+        file.write_text(between.join(part) + between, encoding="utf-8")
+    given: dict[str, Any] = {
+        "annotator": "none", "dtype": "float64", "control": "shuffled", **options,
+    }  # fmt: skip
+    for name in names:
+        study = collect(whole.with_stem(name), model=str(place / "model"), **given)
+        study.save(place / "studies" / name)
 
-    def collected(kind: str, **options: Any) -> tuple[Study, Study, Study]:
-        folder = tmp_path_factory.mktemp(kind)
-        tiny.write(FAMILIES[kind], folder / "model")
-        if kind == "pair":
-            whole, between = treebank.write_pairs(folder / "all.jsonl", treebank.MANY_PAIRS), "\n"
-        else:
-            whole, between = treebank.write_trees(folder / "all.conllu", treebank.MANY), "\n\n"
-        blocks = whole.read_text(encoding="utf-8").strip().split(between)
-        half = len(blocks) // 2 + 3
-        files = [whole, *(whole.with_stem(name) for name in ("first", "second"))]
-        for file, part in zip(files[1:], (blocks[:half], blocks[half:]), strict=True):
-            file.write_text(between.join(part) + between, encoding="utf-8")
-        given: dict[str, Any] = {
-            "annotator": "none",
-            "dtype": "float64",
-            "control": "shuffled",
-            **options,
-        }
-        one, two, three = (collect(f, model=str(folder / "model"), **given) for f in files)
-        return one, two, three
 
-    return collected
+def load_studies(place: Path, names: tuple[str, ...]) -> tuple[Study, ...]:
+    return tuple(Study.load(place / "studies" / name) for name in names)
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def whole_and_merged(request: pytest.FixtureRequest, halves: Halves) -> tuple[Study, Study]:
+def whole_and_merged(request: pytest.FixtureRequest, once: Once) -> tuple[Study, Study]:
     """All tables, with pruning in one kind: replacing every head takes long in pairs."""
-    importance = "full" if request.param == "encoder" else "fast"
-    whole, first, second = halves(request.param, importance=importance)
+    kind = request.param
+    importance = "full" if kind == "encoder" else "fast"
+    place = once(f"merging-{kind}", lambda p: write_studies(p, kind, importance=importance))
+    whole, first, second = load_studies(place, ("all", *PARTS))
     return whole, merge([first, second])
+
+
+@pytest.fixture(scope="module")
+def halves_folder(once: Once) -> Path:
+    """A folder of the studies of two halves, with a few metrics."""
+    return once("merging-halves", lambda p: write_studies(p, "encoder", PARTS, **QUICK)) / "studies"
+
+
+@pytest.fixture
+def halves(halves_folder: Path) -> tuple[Study, ...]:
+    return load_studies(halves_folder.parent, PARTS)
 
 
 @pytest.mark.slow
@@ -160,9 +173,10 @@ def test_the_site_of_a_merged_study_is_drawn(
     assert "geometry of states" in (tmp_path / "site" / "methods.html").read_text(encoding="utf-8")
 
 
-def test_samples_and_pages_of_many_sentences_are_those_of_both_parts(halves: Halves) -> None:
+def test_samples_and_pages_of_many_sentences_are_those_of_both_parts(tmp_path: Path) -> None:
     sizes = {"sample_sentences": 8, "vocabulary_sentences": 5, "sentence_pages": "3"}
-    whole, first, second = halves("encoder", **QUICK, **sizes)
+    write_studies(tmp_path, "encoder", **(QUICK | sizes))
+    whole, first, second = load_studies(tmp_path, ("all", *PARTS))
     merged = merge([first, second])
     samples, pages = (
         [text for text in merged.manifest.pooled if word in text] for word in ("samples", "page")
@@ -175,21 +189,20 @@ def test_samples_and_pages_of_many_sentences_are_those_of_both_parts(halves: Hal
 
 
 def test_texts_that_stand_in_both_parts_are_counted(
-    halves: Halves,
+    halves_folder: Path,
+    halves: tuple[Study, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _, first, second = halves("encoder", **QUICK)
+    first, second = halves
     shared = set[str]()
     for study in (first, second):
         texts = {s.texts[Side.SOURCE].text for s in study.sentence_data.sentences.values()}
         shared = shared & texts if shared else texts
     merged = merge([first, second])
     assert merged.manifest.repeated == len(shared) > 1
-    for study, name in ((first, "first"), (second, "second")):
-        study.save(tmp_path / name)
-    places = [str(tmp_path / name) for name in ("first", "second")]
+    places = [str(halves_folder / name) for name in PARTS]
     monkeypatch.setattr(
         "sys.argv", ["headbook", "merge", *places, "--out", str(tmp_path / "merged")]
     )
@@ -200,10 +213,10 @@ def test_texts_that_stand_in_both_parts_are_counted(
 
 
 def test_what_only_one_part_has_is_missing_and_never_the_number_of_that_part(
-    halves: Halves,
+    tmp_path: Path,
 ) -> None:
-    options = {**QUICK, "importance": "fast"}
-    _, first, second = halves("encoder", **options)
+    write_studies(tmp_path, "encoder", PARTS, **(QUICK | {"importance": "fast"}))
+    first, second = load_studies(tmp_path, PARTS)
     stripped = replace(second.corpus_sums, ablation=None, distances={}, vocabulary={})
     second = replace(second, corpus_sums=stripped)
     for merged in (merge([first, second]), merge([second, first])):
@@ -214,9 +227,11 @@ def test_what_only_one_part_has_is_missing_and_never_the_number_of_that_part(
         assert all(word in texts for word in ("importance", "distances", "vocabulary"))
 
 
-def test_pairs_of_heads_that_one_part_alone_compared_are_missing(halves: Halves) -> None:
+def test_pairs_of_heads_that_one_part_alone_compared_are_missing(
+    halves: tuple[Study, ...],
+) -> None:
     """In large models each part compares the pairs that it finds similar."""
-    _, first, second = halves("encoder", **QUICK)
+    first, second = halves
     changed = []
     for study, left_out in ((first, (0, 1)), (second, (2, 3))):
         sums = study.corpus_sums.distances["self"]
@@ -237,9 +252,11 @@ def test_pairs_of_heads_that_one_part_alone_compared_are_missing(halves: Halves)
     np.testing.assert_allclose(merged.total[:, ~lost], full.total[:, ~lost])
 
 
-def test_tokens_that_a_part_may_have_left_out_are_missing(halves: Halves) -> None:
+def test_tokens_that_a_part_may_have_left_out_are_missing(
+    halves: tuple[Study, ...],
+) -> None:
     """A part with a floor does not say how often an item occurs that it did not keep."""
-    _, first, second = halves("encoder", **(QUICK | {"metrics": "attention_to"}))
+    first, second = halves
     one, other = (study.corpus_sums.affinities["self"] for study in (first, second))
     items = [{*zip(a.query.tolist(), a.key.tolist(), strict=True)} for a in (one, other)]
     assert items[0] - items[1]
@@ -253,8 +270,10 @@ def test_tokens_that_a_part_may_have_left_out_are_missing(halves: Halves) -> Non
         assert {*zip(merged.query.tolist(), merged.key.tolist(), strict=True)} == wanted
 
 
-def test_options_that_parts_differ_in_are_not_those_of_the_first(halves: Halves) -> None:
-    _, first, second = halves("encoder", **QUICK)
+def test_options_that_parts_differ_in_are_not_those_of_the_first(
+    halves: tuple[Study, ...],
+) -> None:
+    first, second = halves
     options = {**second.manifest.options, "limit": 7, "batch_tokens": 99}
     other = replace(second, manifest=replace(second.manifest, options=options))
     for merged in (merge([first, other]), merge([other, first])):

@@ -1,5 +1,6 @@
 """Pairs of tiny models to compare, and the sites of their comparisons."""
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +18,7 @@ from headbook.run.collect import collect
 from headbook.run.models import model_drift
 from headbook.site.sites import render_comparison
 from headbook.study.study import Study
+from sites import Once
 
 METRICS = (
     "sink_share,attention_distance,attention_to,type_shares,relative_entropy,"
@@ -48,44 +50,56 @@ def changed(source: Path, path: Path) -> None:
     AutoTokenizer.from_pretrained(source).save_pretrained(path)
 
 
+def write_models(place: Path) -> None:
+    """Write the models, and the sentences that all of them read."""
+    for name in ("bert", "gpt2"):
+        tiny.write(name, place / name)
+    changed(place / "bert", place / "noisy")
+    rows = (f"{who} sees {what}{end}\n" for who, what, end in product(SUBJECTS, OBJECTS, ENDS))
+    (place / "sentences.txt").write_text("".join(rows), encoding="utf-8")
+
+
 @pytest.fixture(scope="session")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compared]:
-    """Return a site by name.
+def compared(once: Once) -> Callable[[str], Compared]:
+    """Return a site by name; studies, comparisons and sites are made once for all workers.
 
     ``equal``: a model and itself; ``tuned``: and itself with other queries in one layer, beside
     rounding and random weights, with the drift of weights and outputs; ``apart``: and a causal
     model of another shape.
     """
-    place = tmp_path_factory.mktemp("compared")
-    texts = place / "sentences.txt"
-    rows = (f"{who} sees {what}{end}\n" for who, what, end in product(SUBJECTS, OBJECTS, ENDS))
-    texts.write_text("".join(rows), encoding="utf-8")
 
-    @cache
     def study(name: str, dtype: str = "float32") -> Study:
-        model = place / name
-        if not model.exists():
-            changed(place / "bert", model) if name == "noisy" else tiny.write(name, model)
-        return collect(
-            texts, model=str(model), dtype=dtype, metrics=METRICS, annotator="none", facet="none",
-            importance="fast",
+        place = once("compared-models", write_models)
+
+        def fill(draft: Path) -> None:
+            collect(
+                place / "sentences.txt", model=str(place / name), dtype=dtype, metrics=METRICS,
+                annotator="none", facet="none", importance="fast",
+            ).save(draft / "study")  # fmt: skip
+
+        return Study.load(once(f"compared-{name}-{dtype}", fill) / "study")
+
+    def comparison(name: str) -> Comparison:
+        first = study("bert")
+        if name != "tuned":
+            return compare(first, study("gpt2") if name == "apart" else first)
+        other, rounded = study("noisy"), study("bert", "bfloat16")
+        place = once("compared-models", write_models)
+        one, two = ((None, Config(model=str(place / each))) for each in ("bert", "noisy"))
+        return compare(
+            first, other, names=("before", "after"), rounded=rounded, null=other,
+            drift=model_drift(first, other, (one, two), trained=True), twice=(first, rounded),
         )  # fmt: skip
 
     @cache
     def site(name: str) -> Compared:
-        first = study("bert")
-        if name == "tuned":
-            other = study("noisy")
-            rounded = study("bert", "bfloat16")
-            one, two = ((None, Config(model=str(place / name))) for name in ("bert", "noisy"))
-            drift = model_drift(first, other, (one, two), trained=True)
-            found = compare(
-                first, other, names=("before", "after"), rounded=rounded, null=other, drift=drift,
-                twice=(first, rounded),
-            )  # fmt: skip
-        else:
-            found = compare(first, study("gpt2" if name == "apart" else "bert"))
-        render_comparison(found, place / f"site-{name}")
-        return Compared(found, place / f"site-{name}")
+        def fill(draft: Path) -> None:
+            made = comparison(name)
+            render_comparison(made, draft / "site")
+            (draft / "comparison.pickle").write_bytes(pickle.dumps(made))
+
+        place = once(f"compared-{name}", fill)
+        found = pickle.loads((place / "comparison.pickle").read_bytes())  # noqa: S301 (as dumped)
+        return Compared(found, place / "site")
 
     return site
