@@ -361,7 +361,7 @@ def test_read_tokens_promote_what_their_values_do(family: str, texts: Path, tmp_
             assert {*rows["n_sentences"]} == {len(sentences)}
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "t5", "gpt_neox", "granite"])
+@pytest.mark.parametrize("family", tiny.by_level(["gpt2", "llama", "t5", "gpt_neox", "granite"]))
 def test_contributions_add_up_to_the_centred_logits(
     family: str, texts: Path, pairs: Path, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """Weights of heads, copying, composition and patched paths, against whole matrices."""
 
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def whole_matrices(model: Model, family: tuple[str, str]) -> tuple[list[list[Any
     return heads, unembedding
 
 
-@pytest.mark.parametrize("family", NAMED, ids="-".join)
+@pytest.mark.parametrize("family", tiny.by_level(NAMED, itemgetter(0)), ids="-".join)
 def test_factors_are_those_of_whole_matrices(
     family: tuple[str, str], load: Callable[[str], Model]
 ) -> None:
@@ -125,7 +126,7 @@ def test_factors_are_those_of_whole_matrices(
     np.testing.assert_allclose(weights.unembedding.columns, unembedding, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", NAMED, ids="-".join)
+@pytest.mark.parametrize("family", tiny.by_level(NAMED, itemgetter(0)), ids="-".join)
 def test_composition_is_that_of_whole_matrices(
     family: tuple[str, str], load: Callable[[str], Model]
 ) -> None:
@@ -141,7 +142,7 @@ def test_composition_is_that_of_whole_matrices(
         np.testing.assert_allclose(values[kind], expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("family", NAMED, ids="-".join)
+@pytest.mark.parametrize("family", tiny.by_level(NAMED, itemgetter(0)), ids="-".join)
 def test_copying_is_that_of_whole_matrices(
     family: tuple[str, str], load: Callable[[str], Model]
 ) -> None:
@@ -268,7 +269,9 @@ def test_permuting_heads_permutes_the_numbers(load: Callable[[str], Model]) -> N
         np.testing.assert_allclose(old[:, order], new, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "gpt_neox", "t5", "mistral", "opt", "gpt_oss"])
+@pytest.mark.parametrize(
+    "name", tiny.by_level(["llama", "gpt2", "gpt_neox", "t5", "mistral", "opt", "gpt_oss"])
+)
 def test_direct_contributions_are_the_centred_logits(
     name: str, load: Callable[[str], Model]
 ) -> None:
@@ -337,7 +340,7 @@ def test_patched_paths_are_those_of_a_naive_pass(load: Callable[[str], Model]) -
                 )
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "gpt_neox", "t5", "bart"])
+@pytest.mark.parametrize("name", tiny.by_level(["llama", "gpt2", "gpt_neox", "t5", "bart"]))
 def test_interventions_are_made_on_the_strongest_pairs(
     name: str, load: Callable[[str], Model]
 ) -> None:

@@ -48,7 +48,7 @@ JOINED = {"bert": "[SEP] ", "gpt2": " "}
 def run(folder: Path, file: Path, **options: Any) -> Study:
     """What heads of a tiny model write, in float64."""
     wanted: dict[str, Any] = {"metrics": METRICS, "dtype": "float64", "annotator": "none"}
-    wanted["importance"] = "off"
+    wanted |= {"importance": "off", "circuits": "off"}
     return collect(file, model=str(folder), **wanted | options)
 
 

@@ -1,7 +1,7 @@
 """What holds for every metric: it explains itself, keeps its word and does not see batches."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from latex2mathml.converter import convert
 
 import headbook.metrics
+import tiny
 import treebank
 from headbook.metrics import (
     all_metrics,
@@ -41,6 +42,7 @@ from headbook.schema import UPOS, ModelKind, SinkView
 from headbook.study.study import Study, merge
 from layers import Marks, example_layer, views_of
 from metric_values import parts, values
+from sites import Once
 
 METRICS = all_metrics()
 
@@ -123,7 +125,7 @@ PAIRS = {metric.id: metric for metric in pair_metrics(METRICS.values())}
 MORE = {  # need longer texts or more of them: test_metrics.py, test_geometry.py
     "block_ratio", "effective_rank", "maximum_explainable_variance", "layer_cka",
 }  # fmt: skip
-Folder = Callable[[str], Path]
+STUDIES = ("whole", "first", "second", "one-by-one")
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
@@ -219,32 +221,41 @@ class Runs(NamedTuple):
     scope="module",
     params=["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpt2", "t5"))],
 )
-def runs(
-    request: pytest.FixtureRequest, tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory
-) -> Runs:
+def runs(request: pytest.FixtureRequest, once: Once) -> Runs:
     """At once; in two halves that are added; and with a batch for each sentence."""
-    folder = tmp_path_factory.mktemp("halves")
-    if request.param == "t5":
+    place = once(f"metric-laws-{request.param}", lambda p: write_runs(p, request.param))
+    whole, first, second, one_by_one = (Study.load(place / name) for name in STUDIES)
+    return Runs(whole, merge([first, second]), one_by_one)
+
+
+def write_runs(place: Path, family: str) -> None:
+    """Store the studies of a family."""
+    if family == "t5":
         halves = [
-            treebank.write_pairs(folder / f"{name}.jsonl", pairs)
+            treebank.write_pairs(place / f"{name}.jsonl", pairs)
             for name, pairs in (("a", treebank.PAIRS[:2]), ("b", treebank.PAIRS[2:]))
         ]
     else:
         halves = [
-            treebank.write_trees(folder / f"{name}.conllu", trees)
+            treebank.write_trees(place / f"{name}.conllu", trees)
             for name, trees in (("a", treebank.TREES[:3]), ("b", treebank.TREES[3:]))
         ]
     options: dict[str, Any] = {
-        "model": str(tiny_folder(request.param)),
+        "model": str(tiny.write(family, place / family)),
         "dtype": "float64",
         "annotator": "none",
         "exemplars": 20,
+        "importance": "off",
+        "circuits": "off",
     }
-    return Runs(
+    studies = (
         collect(halves, **options),
-        merge([collect(halves[0], **options), collect(halves[1], **options)]),
+        collect(halves[0], **options),
+        collect(halves[1], **options),
         collect(halves, **options, batch_tokens=1),
     )
+    for name, study in zip(STUDIES, studies, strict=True):
+        study.save(place / name)
 
 
 @pytest.mark.parametrize("name", sorted(METRICS.keys() - CIRCUITS))

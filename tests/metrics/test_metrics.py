@@ -82,6 +82,8 @@ def study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Call
             file,
             model=str(tiny_folder(case.family)),
             dtype="float64",
+            importance="off",
+            circuits="off",
             annotator=annotator,
             target_annotator=annotator,
             target_language="en",
@@ -132,7 +134,7 @@ def test_every_head_metric_has_a_naive_twin(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", tiny.by_level(CASES, lambda case: CASES[case].family))
 @pytest.mark.parametrize("name", METRICS)
 def test_heads_and_layers_equal_the_naive_computation(
     name: str, case: str, study: Callable[[str], Study], naive: Callable[[str], Expected]
@@ -161,7 +163,7 @@ def test_every_metric_has_a_number_in_some_case(name: str, study: Callable[[str]
     """Two that have none anywhere would be equal, whatever they compute."""
     if name in OF_PASSAGES:
         pytest.skip("its own test is below")
-    tables = [study(case).heads for case in CASES]
+    tables = (study(case).heads for case in CASES)
     assert any(table.loc[table["metric"] == name, "value"].notna().any() for table in tables)
 
 
@@ -172,7 +174,10 @@ def test_metrics_of_passages_equal_the_naive_computation(
     folder, file = tiny_folder("bert"), tmp_path / "passages.txt"
     file.write_text("\n".join(PASSAGES))
     model = str(folder)
-    table = collect(file, model=model, dtype="float64", annotator="none", metrics=name).heads
+    table = collect(
+        file, model=model, dtype="float64", annotator="none", metrics=name, importance="off",
+        circuits="off",
+    ).heads  # fmt: skip
     attentions: Expected = defaultdict(list)
     for text in PASSAGES:
         for stack, layer, head, attention in Bare.load(folder).looks(Given(text, [])):

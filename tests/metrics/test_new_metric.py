@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import headbook.metrics
+import tiny
 import treebank
 from headbook.attention.maps import AttentionMaps, ConcatenatedMaps
 from headbook.attention.masks import ViewMask
@@ -56,7 +57,7 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttentionMetric]
     all_metrics.cache_clear()
 
 
-@pytest.fixture(scope="module", params=["bert", "modernbert", "gpt2"])
+@pytest.fixture(scope="module", params=tiny.by_level(["bert", "modernbert", "gpt2"]))
 def study(
     request: pytest.FixtureRequest,
     added: AttentionMetric,
@@ -67,7 +68,10 @@ def study(
     file = treebank.write_trees(tmp_path_factory.mktemp("trees") / "trees.conllu", treebank.TREES)
     names = f"attention_distance,{added.id}"
     model = str(tiny_folder(request.param))
-    return collect(file, model=model, dtype="float64", annotator="none", metrics=names)
+    return collect(
+        file, model=model, dtype="float64", annotator="none", metrics=names, importance="off",
+        circuits="off",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("table", ["heads", "layers", "controls"])

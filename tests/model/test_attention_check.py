@@ -377,7 +377,10 @@ def test_a_written_target_has_tokens_of_the_vocabulary_alone(
     torch.manual_seed(0)
     torch.nn.init.normal_(network.shared.weight, 0, 0.35)
     network.save_pretrained(folder)
-    study = collect(texts, model=str(folder), annotator="none", metrics="vocabulary_rank")
+    study = collect(
+        texts, model=str(folder), annotator="none", metrics="vocabulary_rank", importance="off",
+        circuits="off",
+    )  # fmt: skip
     pieces = [
         text.pieces for s in study.sentence_data.sentences.values() for text in s.texts.values()
     ]

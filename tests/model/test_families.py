@@ -191,7 +191,7 @@ def test_a_missing_target_is_what_greedy_decoding_writes(
     file.write_text("the old dog sees a bird\nwater\n", encoding="utf-8")
     study = collect(
         file, model=str(tiny_folder(name)), dtype="float64", annotator="none",
-        metrics="sink_share",
+        metrics="sink_share", importance="off", circuits="off",
     )  # fmt: skip
     bare = Bare.load(tiny_folder(name), pairs=True)
     config = bare.network.config

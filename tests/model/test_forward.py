@@ -105,7 +105,7 @@ def test_states_equal_hidden_states(
         assert ("cross", 1, ResidualPoint.POST) not in states
 
 
-@pytest.mark.parametrize("name", ["bert", "albert", "gpt_neox", "t5", "mpnet"])
+@pytest.mark.parametrize("name", tiny.by_level(["bert", "albert", "gpt_neox", "t5", "mpnet"]))
 def test_an_exception_leaves_no_hook_behind(
     name: str, tiny_folder: Folder, loaded: Callable[[str], tuple[Model, Architecture]]
 ) -> None:

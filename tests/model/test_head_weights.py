@@ -108,7 +108,7 @@ def compared(a: Model, b: Model) -> WeightDrift:
     return weight_drift(a, b, probe_architecture(a))
 
 
-@pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in BLOCKS))
+@pytest.mark.parametrize("name", tiny.by_level(dict.fromkeys(name for name, _ in BLOCKS)))
 def test_drift_is_that_of_whole_products(
     name: str, tiny_folder: Folder, other_folder: Folder
 ) -> None:

@@ -32,6 +32,8 @@ def study(folder: Path, text: str, place: Path) -> Study:
         dtype="float64",
         annotator="none",
         metrics=f"{LOOKUPS},cosine_to_input",
+        importance="off",
+        circuits="off",
     )
 
 

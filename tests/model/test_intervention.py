@@ -122,7 +122,7 @@ def naive(case: Case, changed: dict[tuple[AttentionPlace, int], torch.Tensor]) -
     return found
 
 
-@pytest.mark.parametrize("name", [*ALL, *UNUSUAL])
+@pytest.mark.parametrize("name", tiny.by_level([*ALL, *UNUSUAL]))
 def test_a_head_replaced_by_itself_changes_no_bit(name: str, case: Cases) -> None:
     try:
         it = case(name)
@@ -135,7 +135,7 @@ def test_a_head_replaced_by_itself_changes_no_bit(name: str, case: Cases) -> Non
         assert torch.equal(real(it, found), real(it, expected)), call
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", tiny.by_level(KINDS))
 def test_a_replaced_head_is_what_plain_hooks_make_of_it(name: str, case: Cases) -> None:
     it = case(name)
     for call in it.architecture.calls:
@@ -157,7 +157,7 @@ def test_a_replaced_head_is_what_plain_hooks_make_of_it(name: str, case: Cases) 
         assert (real(it, found) - real(it, clean(it))).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("name", [*KINDS, *UNUSUAL])
+@pytest.mark.parametrize("name", tiny.by_level([*KINDS, *UNUSUAL]))
 def test_the_block_changes_by_what_the_projection_makes_of_the_difference(
     name: str, case: Cases
 ) -> None:
@@ -199,7 +199,7 @@ def _around(
     return z.reshape(shape), out.reshape(*shape[:2], out.shape[-1])
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", tiny.by_level(KINDS))
 def test_two_ablations_in_one_pass_are_two_passes(name: str, case: Cases) -> None:
     """Copies of a batch with a head each, and passes that begin at the first of them."""
     it = case(name)

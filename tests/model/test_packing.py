@@ -156,7 +156,10 @@ def test_pairs_are_not_joined(tiny_folder: Folder, tmp_path: Path) -> None:
 
 
 def test_passages_of_one_sentence_are_told(tiny_folder: Folder, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"annotator": "none", "metrics": "same_sentence_preference"}
+    options: dict[str, Any] = {
+        "annotator": "none", "metrics": "same_sentence_preference", "importance": "off",
+        "circuits": "off",
+    }  # fmt: skip
     file = treebank.write_trees(tmp_path / "a.conllu")
     study = collect(file, model=str(tiny_folder("bert")), pack=4, **options)
     assert study.manifest.counts["sentences"] == len(treebank.TREES)
@@ -166,7 +169,7 @@ def test_passages_of_one_sentence_are_told(tiny_folder: Folder, tmp_path: Path) 
 def test_shown_texts_keep_where_sentences_begin(tiny_folder: Folder, tmp_path: Path) -> None:
     file = treebank.write_trees(tmp_path / "a.conllu")
     study = collect(file, model=str(tiny_folder("bert")), pack=40, annotator="none",
-                    metrics="sink_share")  # fmt: skip
+                    metrics="sink_share", importance="off", circuits="off")  # fmt: skip
     study.save(tmp_path / "study")
     again = type(study).load(tmp_path / "study")
     texts = [s.texts[Side.SOURCE] for s in again.sentence_data.sentences.values()]
@@ -179,7 +182,10 @@ def passages_study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory
     """Passages of the treebank, with what heads write."""
     file = treebank.write_trees(tmp_path_factory.mktemp("passages") / "a.conllu")
     metrics = "segmentation,context_similarity,row_similarity"
-    return collect(file, model=str(tiny_folder("bert")), pack=40, metrics=metrics, annotator="none")
+    return collect(
+        file, model=str(tiny_folder("bert")), pack=40, metrics=metrics, annotator="none",
+        importance="off", circuits="off",
+    )  # fmt: skip
 
 
 def test_pages_divide_a_passage_as_rules_do(passages_study: Study) -> None:

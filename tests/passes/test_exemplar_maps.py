@@ -28,7 +28,10 @@ from single_head import Viewed
 @pytest.fixture(scope="module")
 def study(tiny_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Study:
     (file := tmp_path_factory.mktemp("some") / "some.txt").write_text("the old cat sees\nbirds\n")
-    return collect(file, model=str(tiny_folder("bert")), metrics="sink_share", exemplars=1)
+    return collect(
+        file, model=str(tiny_folder("bert")), metrics="sink_share", exemplars=1, importance="off",
+        circuits="off",
+    )  # fmt: skip
 
 
 def displayed(study: Study, **changes: Any) -> ExemplarMaps:
@@ -63,7 +66,10 @@ def test_what_is_written_is_kept_of_the_strongest_sentence_token_against_token(
     """Cosines from a bare model's values, and of its rows, in steps of 1/255 from -1 to 1."""
     text = "the old cat sees birds"
     (tmp_path / "a.txt").write_text(f"{text}\n")
-    options: dict[str, Any] = {"exemplars": 1, "dtype": "float64", "annotator": "none"}
+    options: dict[str, Any] = {
+        "exemplars": 1, "dtype": "float64", "annotator": "none", "importance": "off",
+        "circuits": "off",
+    }  # fmt: skip
     names = "context_similarity,row_similarity"
     found = collect(tmp_path / "a.txt", model=str(tiny_folder("bert")), metrics=names, **options)
     attentions = {

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+import tiny
 from headbook.errors import ModelError
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import (
@@ -70,7 +71,7 @@ def begun(tiny_folder: Callable[[str], Path]) -> Callable[[str], Begun]:
     return of
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "bart", "modernbert"])
+@pytest.mark.parametrize("family", tiny.by_level(["bert", "gpt2", "bart", "modernbert"]))
 def test_no_metric_of_headbook_is_refused(family: str, begun: Callable[[str], Begun]) -> None:
     for dtype in (torch.float32, torch.float64):
         begun(family).check(*METRICS.values(), dtype=dtype)

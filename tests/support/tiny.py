@@ -1,9 +1,9 @@
 """Tiny random models with their tokenizers: every architecture, offline, in milliseconds."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 import torch
@@ -466,12 +466,21 @@ FALLBACK = {  # they do not ask transformers for their attention
     "mpnet": Tiny("mpnet", ROBERTA, "<s> $A </s>", _sizes()),
 }
 ALL = {**IN_TABLE, **UNKNOWN, **FALLBACK}
+T = TypeVar("T")
 COMMON = {"bert", "gpt2", "llama", "t5", "bart", "marian"}
 
 
-def by_level(names: Iterable[str]) -> "list[ParameterSet]":
-    """Return families as parameters of a test; those beyond the common ones are soak tests."""
-    return [pytest.param(name, marks=[] if name in COMMON else pytest.mark.soak) for name in names]
+def by_level(names: Iterable[T], family: Callable[[T], str] = str) -> "list[ParameterSet]":
+    """Return families as parameters of a test; those beyond the common ones are soak tests.
+
+    Args:
+        names: families, or what else has one.
+        family: the family of a name.
+    """
+    return [
+        pytest.param(name, marks=[] if family(name) in COMMON else pytest.mark.soak)
+        for name in names
+    ]
 
 
 def write(
