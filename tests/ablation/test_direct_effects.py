@@ -10,6 +10,7 @@ import torch
 from test_ablator import KEYS, SMALL, TEXTS, Case, Naive, case, scored
 from test_importance import asked, only
 
+import tiny
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.attribution import direct_effects_by_token, has_direct_path
 from headbook.ablation.importance import FULL
@@ -100,7 +101,7 @@ def by_sentence(it: Case, batch: Batch) -> np.ndarray:
     return np.stack([tokens[rows == row].sum(0) for row in range(len(batch.index))])
 
 
-@pytest.mark.parametrize("family", [*BLOCKS])
+@pytest.mark.parametrize("family", tiny.by_level(BLOCKS))
 def test_direct_effects_equal_passes_in_which_all_else_is_held(
     family: str, case: Callable[..., Case]
 ) -> None:

@@ -23,6 +23,7 @@ FEW = {
     "language": "none",
     "sentence_pages": "0",
     "metrics": "type_shares,sink_share",
+    "circuits": "off",
 }
 
 

@@ -18,7 +18,7 @@ from headbook.study.study import Study, merge
 
 FEW: dict[str, Any] = {
     "annotator": "none", "language": "none", "sentence_pages": "2", "metrics": "type_shares",
-    "facet": "where",
+    "facet": "where", "circuits": "off",
 }  # fmt: skip
 MARKER_HEAD = (classifier.LAYER, classifier.HEAD)
 

@@ -17,6 +17,7 @@ from headbook.study.study import Study, merge
 
 FEW: dict[str, Any] = {
     "annotator": "none", "language": "none", "sentence_pages": "0", "metrics": "type_shares",
+    "circuits": "off",
 }  # fmt: skip
 
 

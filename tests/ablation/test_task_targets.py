@@ -26,7 +26,7 @@ from headbook.study.ablation.results import AblationResults, HeadSetKind
 
 FEW: dict[str, Any] = {
     "annotator": "none", "language": "none", "sentence_pages": "0", "metrics": "type_shares",
-    "dtype": "float64", "importance": "full",
+    "dtype": "float64", "importance": "full", "circuits": "off", "control": "none",
 }  # fmt: skip
 ENDS = {  # output projections of heads, by layer
     "gpt2": "transformer.h.{}.attn.c_proj",
@@ -86,11 +86,12 @@ class Naive(NamedTuple):
 
     def agrees(self, target: str, number: Callable[..., float], texts: Callable[..., Any]) -> None:
         """Compare every row and head: the number of the whole model minus that without the head."""
+        whole = [number(row, None) for row in self.rows]
         for place in PLACES:
             found = self.changes(target, place)
             assert len(found) == len(self.rows)
-            for row in self.rows:
-                expected = number(row, None) - number(row, place)
+            for row, value in zip(self.rows, whole, strict=True):
+                expected = value - number(row, place)
                 assert found[self.key(*texts(row))] == pytest.approx(expected, rel=SMALL, abs=SMALL)
 
 
@@ -250,19 +251,18 @@ def test_preferences_are_differences_of_summed_log_probabilities(
         it.tokenizer.convert_ids_to_tokens(it.tokenizer(row["text"])["input_ids"]) for row in pairs
     ]
     assert max(map(len, pieces)) > min(map(len, pieces))  # words of one and of several pieces
+    whole = [preference(it, row, None) for row in pairs]
     for place in PLACES:
         found = it.changes("preference", place)
         assert len(found) == len(pairs)
-        for row in pairs:
-            expected = preference(it, row, None) - preference(it, row, place)
+        for row, value in zip(pairs, whole, strict=True):
+            expected = value - preference(it, row, place)
             assert found[it.key(*members(it, row))] == pytest.approx(expected, rel=SMALL, abs=SMALL)
     unablated = dict(
         zip(map(int, it.task.content_hash), it.task.unablated["preference"], strict=True)
     )
-    for row in pairs:
-        assert unablated[it.key(*members(it, row))] == pytest.approx(
-            preference(it, row, None), rel=SMALL, abs=SMALL
-        )
+    for row, value in zip(pairs, whole, strict=True):
+        assert unablated[it.key(*members(it, row))] == pytest.approx(value, rel=SMALL, abs=SMALL)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert"])

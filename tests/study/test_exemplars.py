@@ -22,6 +22,8 @@ OPTIONS: dict[str, Any] = {
     "metrics": "variability,sink_share",
     "exemplars": 2,
     "sentence_pages": "1",
+    "importance": "off",
+    "circuits": "off",
 }
 # The second tree once more at the end: it must not stand twice.
 TREES = (*treebank.TREES, treebank.TREES[1])

@@ -58,17 +58,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def first(files: tuple[Path, Path]) -> Study:
-    return collect(files[0], model="demo", metrics=METRICS)
+    return collect(files[0], model="demo", metrics=METRICS, importance="off", circuits="off")
 
 
 @pytest.fixture(scope="module")
 def second(files: tuple[Path, Path]) -> Study:
-    return collect(files[1], model="demo", metrics=METRICS)
+    return collect(files[1], model="demo", metrics=METRICS, importance="off", circuits="off")
 
 
 @pytest.fixture(scope="module")
 def whole(files: tuple[Path, Path]) -> Study:
-    return collect(files, model="demo", metrics=METRICS)
+    return collect(files, model="demo", metrics=METRICS, importance="off", circuits="off")
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def test_fits_are_stored_and_made_again_where_they_are_not(
     """Older versions have stored none; in a study of two they are of the sentences of both."""
     file = write_trees(tmp_path / "trees.conllu")
     model, some = str(tiny_folder("bert")), "pattern,variability"
-    fresh = collect(file, model=model, metrics=some, annotator="none")
+    fresh = collect(file, model=model, metrics=some, annotator="none", importance="off")
     fresh.save(tmp_path / "study")
     loaded = Study.load(tmp_path / "study")
     assert loaded.stored_sampled is not None
