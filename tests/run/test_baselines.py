@@ -97,6 +97,7 @@ def study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Stud
         annotator="none",
         control="untrained,shuffled",
         control_seeds=2,
+        importance="off",
     )
 
 

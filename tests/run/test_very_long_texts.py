@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import headbook
+import tiny
 from headbook.inputs import Sentence
 from headbook.model.load import Model, load_model
 from headbook.model.tokenizer import CHARACTERS_PER_TOKEN, SentenceTokenizer, shorten_text
@@ -49,7 +50,7 @@ def tokens_of(model: Model, text: str) -> tuple[list[int], list[tuple[int, int]]
 
 
 @pytest.mark.parametrize("name", TEXTS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", tiny.by_level(FAMILIES))
 def test_tokens_are_those_of_the_whole_text(
     tiny_folder: Callable[[str], Path], family: str, name: str
 ) -> None:

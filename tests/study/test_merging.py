@@ -36,7 +36,7 @@ POOLED = {
 }  # fmt: skip
 OF_EFFECTS = {"importance", "head_groups", "pruning"}
 COUNTS = ["n_sentences", "n_observations"]
-QUICK = {
+QUICK: dict[str, Any] = {
     "metrics": "attention_distance,sink_share,attention_to,cosine_to_input,vocabulary_rank,"
     "head_distance",
     "importance": "off", "control": "none", "sentence_pages": "2",
@@ -174,8 +174,8 @@ def test_the_site_of_a_merged_study_is_drawn(
 
 
 def test_samples_and_pages_of_many_sentences_are_those_of_both_parts(tmp_path: Path) -> None:
-    sizes = {"sample_sentences": 8, "vocabulary_sentences": 5, "sentence_pages": "3"}
-    write_studies(tmp_path, "encoder", **(QUICK | sizes))
+    sizes = QUICK | {"sample_sentences": 8, "vocabulary_sentences": 5, "sentence_pages": "3"}
+    write_studies(tmp_path, "encoder", **sizes)
     whole, first, second = load_studies(tmp_path, ("all", *PARTS))
     merged = merge([first, second])
     samples, pages = (
