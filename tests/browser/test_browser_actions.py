@@ -11,7 +11,9 @@ pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def test_theme_is_remembered_on_the_next_page(encoder_site: Site, open_page: Open) -> None:
+def test_theme_is_remembered_and_letters_grow_as_a_reader_sets_them(
+    encoder_site: Site, open_page: Open
+) -> None:
     page = open_page(encoder_site.folder / "index.html", color_scheme="dark")
     switch = page.get_by_role("button", name="Theme")
     for theme, colour in (("system", DARK), ("light", LIGHT), ("dark", DARK), ("system", DARK)):
@@ -25,56 +27,8 @@ def test_theme_is_remembered_on_the_next_page(encoder_site: Site, open_page: Ope
     page.emulate_media(color_scheme="light")
     switch.click()
     assert background(page) == DARK
-
-
-MENU = ["Overview", "Heads", "Sentences", "Tokens", "Analyses", "Methods"]
-
-
-TOPS = "found => found.map((each) => each.getBoundingClientRect().y)"
-HEADER = """() => {
-  const box = (name) => document.querySelector(name).getBoundingClientRect();
-  const { y, height } = box(".top"), ends = (name) => [box(name).left, box(name).right];
-  const entries = [...document.querySelectorAll(".top nav > ul > li")];
-  const rows = entries.map((each) => Math.round(each.getBoundingClientRect().y));
-  return [[y, height], ends(".top nav"), ends(".search"), rows];
-}"""
-
-
-def entries(page: Page) -> list[str]:
-    """The menu's entries that are always in sight."""
-    locator = page.locator(".top nav > ul > li > a, .top nav summary")
-    return [text.strip() for text in locator.all_text_contents()]
-
-
-@pytest.mark.parametrize(
-    ("path", "marked"),
-    [
-        ("index.html", ["Overview"]),
-        ("heads/L00-H01.html", ["Heads"]),
-        ("sentences/0001.html", ["Sentences"]),
-        ("tokens.html", ["Tokens"]),
-        ("geometry.html", ["Analyses", "How words travel"]),
-        ("metrics/attention_to.html", ["Analyses", "All metrics"]),
-        ("data.html", ["Methods"]),
-    ],
-)
-def test_the_menu_is_one_row_that_stays_and_marks_the_page(
-    encoder_site: Site, open_page: Open, path: str, marked: list[str]
-) -> None:
-    page = open_page(encoder_site.folder / path)
-    assert entries(page) == MENU
-    assert page.locator(".top [aria-current]").all_text_contents() == marked
-    for width in (701, 800, 1280, 1440):
-        assert sideways(page, width) == 0
-        page.evaluate("scrollTo(0, 400)")
-        (top, height), (_, nav), (search, _), rows = page.evaluate(HEADER)
-        assert (top, height, len({*rows})) == (0, 52, 1)
-        assert nav <= search
-    for width in (360, 390):
-        assert sideways(page, width) == 0
-    box = page.locator(".top nav li").last.bounding_box()
-    assert box is not None
-    assert box["x"] + box["width"] <= 390
+    page.evaluate("document.documentElement.style.fontSize = '200%'")
+    assert page.evaluate("getComputedStyle(document.body).fontSize") == "32px"
 
 
 def test_analyses_open_and_close_by_click_and_escape(encoder_site: Site, open_page: Open) -> None:
@@ -103,38 +57,13 @@ def test_analyses_open_and_close_by_click_and_escape(encoder_site: Site, open_pa
     expect(page.locator("h1")).to_have_text("Which numbers are there?")
 
 
-def test_analyses_open_without_scripts(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "methods.html", java_script_enabled=False)
-    page.locator(".drop summary").click()
-    expect(page.locator(".drop a").first).to_be_visible()
-    expect(page.locator(".search")).to_be_hidden()
-
-
-def test_texts_and_layout_follow_the_size_of_letters_that_a_reader_sets(
-    encoder_site: Site, open_page: Open
-) -> None:
-    """Where letters are twice as large, a window counts as half as wide."""
-    page = open_page(encoder_site.folder / "index.html")
-    page.evaluate("document.documentElement.style.fontSize = '200%'")
-    assert page.evaluate("getComputedStyle(document.body).fontSize") == "32px"
-    style = (encoder_site.folder / "assets/site.css").read_text(encoding="utf-8")
-    assert not [rule for rule in style.split("@media")[1:] if "px" in rule.partition("{")[0]]
-
-
-def test_contents_of_a_short_page_begin_with_its_first_part(
-    encoder_site: Site, open_page: Open
-) -> None:
-    page = open_page(encoder_site.folder / "about.html")
-    contents = page.get_by_role("navigation", name="On this page")
-    expect(contents.locator("[aria-current]")).to_have_text(
-        contents.locator("a").first.inner_text()
-    )
-
-
 def test_contents_stay_in_sight_and_mark_what_is_read(encoder_site: Site, open_page: Open) -> None:
     """Beside the page where it is wide, else in a row above it, never over what they lead to."""
-    page = open_page(encoder_site.folder / "methods.html", reduced_motion="reduce")
+    page = open_page(encoder_site.folder / "about.html", reduced_motion="reduce")
     contents = page.get_by_role("navigation", name="On this page")
+    first = contents.locator("a").first.inner_text()
+    expect(contents.locator("[aria-current]")).to_have_text(first)  # though the page is short
+    page.goto((encoder_site.folder / "methods.html").as_uri())
     for width, top in ((1440, 68), (800, 52), (390, 0)):
         assert sideways(page, width) == 0
         for name in ("checks", "views"):
@@ -155,37 +84,37 @@ def test_contents_stay_in_sight_and_mark_what_is_read(encoder_site: Site, open_p
     expect(contents.locator("[aria-current]")).to_have_attribute("href", "#rules")
 
 
-@pytest.mark.parametrize(
-    ("path", "tiles"),
-    [
-        ("patterns.html", ".thumbs:not(.striped)"),
-        ("sentences/0001.html", ".over"),
-        ("heads/L00-H01.html", ".near"),
-    ],
-)
-def test_pictures_of_heads_are_one_tab_stop(
-    encoder_site: Site, open_page: Open, path: str, tiles: str
-) -> None:
-    page = open_page(encoder_site.folder / path)
-    box = page.locator(tiles).first
-    box.evaluate("(box) => box.closest('details')?.setAttribute('open', '')")
-    assert not each(box.locator("a.n"), "tabindex").count("0")
-    links = box.locator("a:not(.n), button")
-    links.nth(1).wait_for()
-    assert links.count() > 1
-    stops = each(links, "tabindex")
-    assert (stops.count("0"), stops.count("-1")) == (1, len(stops) - 1)
-    links.first.focus()
-    for key, position in (("ArrowRight", 1), ("ArrowLeft", 0), ("ArrowLeft", 0)):
-        page.keyboard.press(key)
-        expect(links.nth(position)).to_be_focused()
-    rows = {round(y) for y in links.evaluate_all(TOPS)}
-    if len(rows) > 1:
-        columns = sum(round(y) == min(rows) for y in links.evaluate_all(TOPS))
-        page.keyboard.press("ArrowDown")
-        expect(links.nth(columns)).to_be_focused()
-    page.keyboard.press("Tab")
-    assert not box.evaluate("box => box.contains(document.activeElement)")
+TILES = {
+    "patterns.html": ".thumbs:not(.striped)",
+    "sentences/0001.html": ".over",
+    "heads/L00-H01.html": ".near",
+}
+TOPS = "(links) => links.map((link) => link.getBoundingClientRect().y)"
+
+
+def test_pictures_of_heads_are_one_tab_stop(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "404.html")
+    for path, tiles in TILES.items():
+        page.goto((encoder_site.folder / path).as_uri())
+        box = page.locator(tiles).first
+        box.evaluate("(box) => box.closest('details')?.setAttribute('open', '')")
+        assert not each(box.locator("a.n"), "tabindex").count("0")
+        links = box.locator("a:not(.n), button")
+        links.nth(1).wait_for()
+        assert links.count() > 1
+        stops = each(links, "tabindex")
+        assert (stops.count("0"), stops.count("-1")) == (1, len(stops) - 1)
+        links.first.focus()
+        for key, position in (("ArrowRight", 1), ("ArrowLeft", 0), ("ArrowLeft", 0)):
+            page.keyboard.press(key)
+            expect(links.nth(position)).to_be_focused()
+        rows = {round(y) for y in links.evaluate_all(TOPS)}
+        if len(rows) > 1:
+            columns = sum(round(y) == min(rows) for y in links.evaluate_all(TOPS))
+            page.keyboard.press("ArrowDown")
+            expect(links.nth(columns)).to_be_focused()
+        page.keyboard.press("Tab")
+        assert not box.evaluate("box => box.contains(document.activeElement)")
 
 
 def outline(page: Page) -> tuple[str, str]:
@@ -195,7 +124,9 @@ def outline(page: Page) -> tuple[str, str]:
     return style, width
 
 
-def test_keyboard_leads_from_the_overview_to_a_head(encoder_site: Site, open_page: Open) -> None:
+def test_keyboard_leads_from_the_overview_to_a_head_and_past_its_navigation(
+    encoder_site: Site, open_page: Open
+) -> None:
     page = open_page(encoder_site.folder / "index.html")
     cell = page.locator("[data-wall] td a").first
     for _ in range(80):
@@ -206,16 +137,11 @@ def test_keyboard_leads_from_the_overview_to_a_head(encoder_site: Site, open_pag
     expect(cell).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text("Head L0·H0")
-    page.keyboard.press("Tab")
-    expect(page.locator(".skip")).to_be_focused()
-    assert outline(page) == ("solid", "3px")
-
-
-def test_skip_link_leads_past_the_navigation(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "heads/L00-H01.html")
     skip = page.get_by_role("link", name="Skip to content")
     expect(skip).not_to_be_in_viewport()
     page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    assert outline(page) == ("solid", "3px")
     expect(skip).to_be_in_viewport()
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_be_focused()

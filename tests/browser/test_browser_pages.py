@@ -1,163 +1,208 @@
-"""Every kind of page in a browser, opened from disk: quiet, readable, accessible, printable."""
+"""Every kind of page in a browser, opened once from disk: quiet, accessible, and never too wide."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from playwright.sync_api import Page, expect
 
 from browser import DARK, LIGHT, Open, Record, background, cramped, sideways, violations
-from sites import Site
+from browser_views import ready, switch
 
-pytest_plugins = ["browser_windows"]
+pytest_plugins = ["browser_windows", "comparisons"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-# What a page of each kind must show, scripts or not, beside its heading.
-PARTS = {
-    ("encoder", "index.html"): (
-        ".claims",
-        "table.roll",
-        "table.wall",
-        "section.family .map",
-        "#who",
-        "ul.later",
-    ),
-    ("encoder", "heads.html"): (".minis a", "table.finding", "ul.questions", "figure.chart svg"),
-    ("encoder", "heads/L00-H01.html"): (
-        ".mean .map",
-        ".flows",
-        ".byoffset svg",
-        ".strongest .exemplar .text",
-        ".strips svg.strip",
-        "details.more > summary",
-    ),
-    ("encoder", "metrics/attention_distance.html"): (".plot .pl", "table.all-heads"),
-    ("encoder", "metrics/attention_to.html"): (
-        "table.all-heads",
-        "table.by-label",
-    ),
-    ("encoder", "metrics/cosine_to_input.html"): ("table.numbers", ".plot .pl"),
-    ("encoder", "metrics/index.html"): ("#metrics li",),
-    ("encoder", "sentences/0001.html"): (
-        ".maps img",
-        "[data-ranked] li",
-        "table.nearest",
-    ),
-    ("encoder", "sentences/index.html"): ("ol.sentences",),
-    ("encoder", "speech.html"): ("figure.lead svg.pl", "table.tags", "details.fold"),
-    ("encoder", "syntax.html"): (".relation-rows li", "figure.lead svg.pl", "details.fold"),
-    ("encoder", "patterns.html"): ("ul.thumbs .map", "figure.lead svg.pl", "table.heat"),
-    ("encoder", "importance.html"): (".effects", "table.effects-map", ".plot .pl"),
-    ("encoder", "similar.html"): (".cells image", "details.fold", "aside .map", ".alone .map"),
-    ("encoder", "geometry.html"): ("figure.lead .plot svg", "#mixing svg", "#space svg"),
-    ("encoder", "tokens.html"): (".fates .plot svg", "table.heat"),
-    ("encoder", "methods.html"): ("#rules", "section summary"),
-    ("encoder", "data.html"): (".origin-row", "tr .number", "main details"),
-    ("encoder", "about.html"): ("pre",),
-    ("encoder", "404.html"): ("main a",),
-    ("circuit", "circuits.html"): (
-        ".feeds .plot svg",
-        "svg.walk",
-        "table.copymap",
-        "table.wrote",
-        "figure.lead svg.pl",
-    ),
-    ("circuit", "heads/L01-H01.html"): (".writes table.wrote", ".writes table.listed"),
-    ("pair", "index.html"): (".claims", "table.wall", "ul.who svg", "ul.later"),
-    ("pair", "alignment.html"): ("table.aligned", "figure.alignment svg", "figure.alignment img"),
-    ("pair", "heads/cross-L00-H01.html"): (
-        ".mean .map",
-        ".strongest .looking .text",
-        ".strongest .looked .text",
-    ),
-    ("pair", "sentences/0001.html"): (".maps img", "[data-others] li"),
-}
-KINDS = [*PARTS]
-# The pages with charts, tables, tokens and maps; the others wait for the slow round.
-QUICK = {"index.html", "heads/L00-H01.html", "metrics/attention_distance.html"}
-QUICK |= {"sentences/0001.html"}
-QUICK_OR_SLOW = [
-    pytest.param(*kind, marks=[] if kind[0] == "encoder" and kind[1] in QUICK else pytest.mark.slow)
-    for kind in KINDS
-]
-# Not in a part of closed details beside their summary.
-OPEN = ":not(details:not([open]) > :not(summary), details:not([open]) > :not(summary) *)"
+WIDTHS = (360, 390, 800, 1440)
+ROWS = (701, 800, 1280, 1440)  # widths at which the menu is one row
+HEADER = """() => {
+  const box = (name) => document.querySelector(name).getBoundingClientRect();
+  const { y, height } = box(".top"), ends = (name) => [box(name).left, box(name).right];
+  const entries = [...document.querySelectorAll(".top nav > ul > li")];
+  const rows = entries.map((entry) => Math.round(entry.getBoundingClientRect().y));
+  return [[y, height], ends(".top nav"), ends(".search"), rows];
+}"""
 CONTRAST = "color-contrast"  # the one rule whose findings depend on the theme
-WIDTHS = (360, 800, 1440)
 
-Where = Callable[[str], Site]
+Where = Callable[[str], Path]
+
+
+def unfolded(page: Page) -> None:
+    """Open everything that can be opened, and wait for what comes then."""
+    page.locator("main details").evaluate_all("(all) => all.forEach((e) => { e.open = true; })")
+    expect(page.locator("[data-later]:empty")).to_have_count(0)
+
+
+def overview(page: Page) -> None:
+    """Point at a head, and open every claim."""
+    page.locator(".theme").wait_for()
+    page.locator("[data-wall] td a.map").nth(1).hover()
+    unfolded(page)
+
+
+def head(page: Page) -> None:
+    """Open every exemplar, and walk in the map of the first."""
+    page.locator(".exemplar summary").first.click()
+    page.locator("canvas.cells").first.press("ArrowDown")
+    unfolded(page)
+    exemplars = page.locator(".exemplar:has(summary)").count()
+    expect(page.locator("canvas.cells")).to_have_count(exemplars)
+
+
+def sentence(page: Page) -> None:
+    """Open a head beside another, with special tokens masked."""
+    ready(page).locator(".over button").first.click()
+    page.get_by_label("Compare with").select_option(index=3)
+    switch(page, view="nosink")
+    page.locator(".dock canvas.cells").first.press("ArrowDown")
+
+
+def figure_files(page: Page) -> None:
+    """Open what stands under figures: entries for bibliographies and files."""
+    for summary in page.locator(".tools summary:visible, .files summary:visible").all():
+        summary.click()
+
+
+def atlas(page: Page) -> None:
+    """Open the map of all heads at the foot."""
+    page.locator(".atlas summary").click()
+    page.locator(".atlas table").first.wait_for()
+
+
+def row(page: Page) -> None:
+    """Open the row behind a number."""
+    page.locator(".answer a.n").click()
+    expect(page.locator(".behind-number")).to_be_visible()
+
+
+def two_heads(page: Page) -> None:
+    """Wait for the maps of two models, and open the numbers."""
+    page.locator(".pairmap:last-of-type canvas.cells").first.wait_for()
+    page.locator("#numbers ~ details > summary").first.click()
+
+
+def two_sentences(page: Page) -> None:
+    """Wait for the paths of two models."""
+    page.locator(".sentencepair[data-ready]").wait_for()
+
+
+def as_opened(page: Page) -> None:
+    """Leave it."""
+    page.locator("h1").wait_for()
+
+
+# Address of a page of each kind, and what a reader opens there first.
+PAGES: dict[str, dict[str, Callable[[Page], None]]] = {
+    "encoder": {
+        "index.html": overview,
+        "heads.html": as_opened,
+        "heads/L00-H01.html": head,
+        "metrics/attention_distance.html": figure_files,
+        "metrics/attention_to.html": as_opened,
+        "metrics/cosine_to_input.html": as_opened,
+        "metrics/index.html": as_opened,
+        "sentences/0001.html": sentence,
+        "sentences/index.html": as_opened,
+        "speech.html": as_opened,
+        "syntax.html": as_opened,
+        "patterns.html": as_opened,
+        "importance.html": as_opened,
+        "similar.html": as_opened,
+        "geometry.html": as_opened,
+        "tokens.html": as_opened,
+        "methods.html": atlas,
+        "data.html": row,
+        "about.html": as_opened,
+        "404.html": as_opened,
+    },
+    "decoder": {"index.html": overview, "sentences/0001.html": sentence},
+    "circuit": {"circuits.html": as_opened, "heads/L01-H01.html": as_opened},
+    "pair": {
+        "index.html": overview,
+        "alignment.html": as_opened,
+        "heads/cross-L00-H01.html": as_opened,
+        "methods.html": atlas,
+        "sentences/0001.html": sentence,
+    },
+    "tuned": {
+        "index.html": as_opened,
+        "metrics/attention_to.html": as_opened,
+        "matched.html": as_opened,
+        "metrics/cosine_to_input.html": as_opened,
+        "comparing.html": as_opened,
+        "heads/L01-H01.html": two_heads,
+        "sentences/0*.html": two_sentences,
+    },
+    "apart": {
+        "index.html": as_opened,
+        "metrics/attention_to.html": as_opened,
+        "matched.html": as_opened,
+        "metrics/cosine_to_input.html": as_opened,
+        "heads/L01-H01.html": two_heads,
+        "sentences/0*.html": two_sentences,
+    },
+    "trained": {
+        "index.html": as_opened,
+        "heads.html": as_opened,
+        "steps/induction_score.html": as_opened,
+        "data.html": as_opened,
+    },
+}
 
 
 @pytest.fixture
 def where(request: pytest.FixtureRequest) -> Where:
-    """The site of a kind."""
-    return lambda kind: request.getfixturevalue(f"{kind}_site")
+    """The folder of a site by its kind."""
+
+    def folder(kind: str) -> Path:
+        if kind in {"tuned", "apart"}:
+            compared: Path = request.getfixturevalue("compared")(kind).folder
+            return compared
+        if kind == "trained":
+            run: Path = request.getfixturevalue("trained_run")
+            return run / "site"
+        site: Path = request.getfixturevalue(f"{kind}_site").folder
+        return site
+
+    return folder
 
 
-@pytest.mark.parametrize(("kind", "path"), KINDS)
-def test_every_kind_of_page_is_quiet_and_fits_its_window(
+@pytest.mark.parametrize(("kind", "path"), [(kind, path) for kind in PAGES for path in PAGES[kind]])
+def test_every_kind_of_page_is_quiet_accessible_and_fits_its_window(
     where: Where, open_page: Open, record: Record, kind: str, path: str
 ) -> None:
-    """In light and dark: an empty console, no request but for files, room for every text."""
-    page = open_page(where(kind).folder / path, color_scheme="light")
-    for width in WIDTHS:
-        assert (sideways(page, width), cramped(page)) == (0, []), width
-    assert background(page) == LIGHT
-    page.emulate_media(color_scheme="dark")
+    """In dark and light: no complaint, no request but for files, room for every text."""
+    page = open_page(min(where(kind).glob(path)), color_scheme="dark")
     assert background(page) == DARK
-    page.reload()
+    PAGES[kind][path](page)
+    assert violations(page) == []
+    page.emulate_media(color_scheme="light")
+    assert background(page) == LIGHT
+    assert violations(page, CONTRAST) == []
+    assert {width: sideways(page, width) for width in WIDTHS} == dict.fromkeys(WIDTHS, 0)
+    assert {width: wider(page, width) for width in WIDTHS} == dict.fromkeys(WIDTHS, (0, []))
+    check_menu(page)
+    page.emulate_media(color_scheme="dark")
     assert background(page) == DARK
     assert any(address.endswith("assets/site.js") for address in record.requests)
     assert not any(address.endswith("assets/vega.js") for address in record.requests)
     record.check()
 
 
-@pytest.mark.parametrize(("kind", "path"), QUICK_OR_SLOW)
-def test_every_kind_of_page_is_complete_without_scripts(
-    where: Where, open_page: Open, kind: str, path: str
-) -> None:
-    """But for what waits in closed details, which open without scripts."""
-    page = open_page(where(kind).folder / path, java_script_enabled=False)
-    for part in ("h1", *PARTS[kind, path]):
-        locators = page.locator(f"{part}{OPEN}").all()
-        assert locators, part
-        boxes = [locator.bounding_box() for locator in locators]
-        assert all(box and box["width"] > 8 and box["height"] > 8 for box in boxes), part
-    for control in ("button", "select", ".js"):
-        assert not any(locator.is_visible() for locator in page.locator(control).all()), control
+def wider(page: Page, width: int) -> tuple[int, list[str]]:
+    """Unfold all parts of a page; by how much it is wider than a window, and what is squeezed."""
+    sideways(page, width)
+    squeezed = cramped(page)
+    return sideways(page, width), squeezed
 
 
-@pytest.mark.parametrize(("kind", "path"), QUICK_OR_SLOW)
-def test_axe_finds_nothing(where: Where, open_page: Open, kind: str, path: str) -> None:
-    page = open_page(where(kind).folder / path, color_scheme="light")
-    assert violations(page) == []
-    page.emulate_media(color_scheme="dark")
-    assert background(page) == DARK
-    assert violations(page, CONTRAST) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", ["heads/L00-H01.html", "sentences/0001.html"])
-def test_axe_finds_nothing_about_maps_that_were_opened(
-    encoder_site: Site, open_page: Open, path: str
-) -> None:
-    page = open_page(encoder_site.folder / path, color_scheme="dark")
-    page.locator(".exemplar summary, .over button").first.click()
-    page.locator("canvas.cells").first.press("ArrowDown")
-    assert violations(page) == []
-    assert sideways(page, 360) == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", ["index.html", "heads/L00-H01.html", "sentences/0001.html"])
-def test_print_is_dark_on_white_without_controls(
-    encoder_site: Site, open_page: Open, path: str
-) -> None:
-    page = open_page(encoder_site.folder / path, color_scheme="dark")
-    for _ in range(2):
-        page.get_by_role("button", name="Theme").click()  # from the system's to dark
-    assert background(page) == DARK
-    page.emulate_media(media="print")
-    assert background(page) == LIGHT
-    for control in ("nav", "button:not(.words button, .roll button, .linklike)", "select", ".skip"):
-        assert not any(locator.is_visible() for locator in page.locator(control).all()), control
-    assert page.locator("h1").is_visible()
-    assert page.pdf().startswith(b"%PDF")
+def check_menu(page: Page) -> None:
+    """The menu is one row that stays at the top, beside the search, and never leaves the window."""
+    for width in ROWS:
+        assert sideways(page, width) == 0
+        page.evaluate("scrollTo(0, 400)")
+        (top, height), (_, nav), (search, _), rows = page.evaluate(HEADER)
+        assert (top, height, len({*rows})) == (0, 52, 1)
+        assert nav <= search
+    assert sideways(page, 390) == 0
+    box = page.locator(".top nav li").last.bounding_box()
+    assert box is None or box["x"] + box["width"] <= 390

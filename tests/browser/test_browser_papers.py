@@ -1,11 +1,11 @@
-"""What stands under figures, and pages on paper, in a browser."""
+"""Pages on paper, and the address and entry of a figure, in a browser."""
 
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from browser import LIGHT, Open, background
+from browser import DARK, LIGHT, Open, background
 from headbook.pages.parts.page import SiteFacts
 from headbook.site import latex
 from headbook.site.figures import study_figures
@@ -15,12 +15,27 @@ pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NAME = "attention_distance-self-heads"
-WIDE = ("metrics/attention_distance.html", "heads/L00-H00.html", "speech.html", "syntax.html")
+FIGURES = ("figure.chart svg", "figure svg.pl", ".byoffset svg")
+CONTROLS = (
+    "nav, .steps, .tools, .files, .skip, select, button:not(.words button, .roll button, .linklike)"
+)
+# Pages, and whether they have figures and nothing at all to press.
+PRINTED = {
+    "metrics/attention_distance.html": True,
+    "heads/L00-H01.html": True,
+    "speech.html": True,
+    "syntax.html": True,
+    "index.html": False,
+    "sentences/0001.html": False,
+}
 WIDTH = 670  # pixels of A4 without its margins
 INK = "rgb(28, 31, 36)"
+BOXES = """() => [".between canvas", ".between", ".tokens.queries"].map((name) => {
+  const { top, height, width } = document.querySelector(name).getBoundingClientRect();
+  return [top, height, name === ".tokens.queries" ? 0 : width];
+})"""
 
 
-@pytest.mark.slow
 def test_a_figures_address_and_entry_are_reached_by_keyboard(
     encoder_site: Site, open_page: Open
 ) -> None:
@@ -37,38 +52,41 @@ def test_a_figures_address_and_entry_are_reached_by_keyboard(
     page.keyboard.press("Enter")
     expect(entry).to_be_visible()
     study = encoder_site.study
-    (drawn,) = (each for each in study_figures(study) if each.name == NAME)
+    (drawn,) = (figure for figure in study_figures(study) if figure.name == NAME)
     facts = SiteFacts.of(study.manifest, sentence_pages=True)
     assert entry.text_content() == latex.entry(drawn, facts, study.manifest.created[:4])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [360, 800, 1440])
-def test_an_open_entry_keeps_to_the_page(encoder_site: Site, open_page: Open, width: int) -> None:
-    page = open_page(encoder_site.folder / "metrics/attention_distance.html")
-    page.set_viewport_size({"width": width, "height": 800})
-    for summary in page.locator(".tools summary:visible, .files summary:visible").all():
-        summary.click()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", WIDE)
+@pytest.mark.parametrize("path", PRINTED)
 def test_paper_has_the_figures_whole_and_nothing_to_press(
     encoder_site: Site, open_page: Open, path: str
 ) -> None:
-    """Dark themes, too, are printed in ink on white."""
-    page = open_page(encoder_site.folder / path)
+    """A theme that a reader chose to be dark, too, is printed in ink on white."""
+    page = open_page(encoder_site.folder / path, color_scheme="dark")
     page.set_viewport_size({"width": WIDTH, "height": 950})
-    page.evaluate("document.documentElement.dataset.theme = 'dark'")
-    assert background(page) != LIGHT
+    theme = "document.documentElement.dataset.theme"
+    for _ in range(2):
+        page.get_by_role("button", name="Theme").click()  # from the system's to dark
+    assert (page.evaluate(theme), background(page)) == ("dark", DARK)
     page.emulate_media(media="print")
     assert background(page) == LIGHT
-    for part in page.locator(".top nav, .steps, .tools, .files, button, select").all():
-        expect(part).not_to_be_visible()
-    opened = ":not(details:not([open]) *)"  # what a reader has not opened is not printed
-    figures = ("figure.chart svg", "figure svg.pl", ".byoffset svg")
-    pictures = page.locator(", ".join(f"{each}{opened}" for each in figures)).all()
+    for control in page.locator(CONTROLS).all():
+        expect(control).not_to_be_visible()
+    expect(page.locator("h1")).to_be_visible()
+    if PRINTED[path]:
+        check_figures(page)
+    assert page.pdf().startswith(b"%PDF")
+    for event, colour in (("beforeprint", "light"), ("afterprint", "dark")):
+        page.evaluate("(event) => window.dispatchEvent(new Event(event))", event)
+        assert page.evaluate(theme) == colour  # scripts draw for light paper
+
+
+def check_figures(page: Page) -> None:
+    """Figures keep to the paper, links are of ink, and nothing can be pressed."""
+    for control in page.locator("button").all():
+        expect(control).not_to_be_visible()
+    unfolded = ":not(details:not([open]) *)"  # what a reader has not opened is not printed
+    pictures = page.locator(", ".join(f"{figure}{unfolded}" for figure in FIGURES)).all()
     assert pictures
     for picture in pictures:
         box = picture.bounding_box()
@@ -79,16 +97,9 @@ def test_paper_has_the_figures_whole_and_nothing_to_press(
     assert link.evaluate("link => getComputedStyle(link).color") in {INK, "rgb(86, 93, 104)"}
 
 
-BOXES = """() => [".between canvas", ".between", ".tokens.queries"].map((name) => {
-  const { top, height, width } = document.querySelector(name).getBoundingClientRect();
-  return [top, height, name === ".tokens.queries" ? 0 : width];
-})"""
-
-
-@pytest.mark.slow
 def test_printed_lines_end_at_their_tokens(encoder_site: Site, open_page: Open) -> None:
     """Paper has smaller letters, and nothing draws the lines for it: they go with their tokens."""
-    page = open_page(encoder_site.folder / "methods.html", alone=True)
+    page = open_page(encoder_site.folder / "404.html", alone=True)
     page.add_init_script("window.ResizeObserver = class { observe() {} }")
     page.goto((encoder_site.folder / "heads/L00-H01.html").as_uri())
     page.locator(".exemplar summary").first.click()
@@ -101,15 +112,3 @@ def test_printed_lines_end_at_their_tokens(encoder_site: Site, open_page: Open) 
     header = page.locator("header.top").bounding_box()
     assert header
     assert header["y"] < 0  # it stays at the top of the first sheet
-
-
-@pytest.mark.slow
-def test_scripts_draw_for_light_paper(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "index.html", color_scheme="dark")
-    page.get_by_role("button", name="Theme").click(click_count=2)
-    theme = "document.documentElement.dataset.theme"
-    assert page.evaluate(theme) == "dark"
-    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate(theme) == "light"
-    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate(theme) == "dark"

@@ -35,8 +35,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NAME = "report.html"
 AGAIN = (
     actions.test_a_type_is_found_by_part_of_its_name_whatever_its_case,
-    actions.test_keyboard_leads_from_the_overview_to_a_head,
-    actions.test_theme_is_remembered_on_the_next_page,
+    actions.test_keyboard_leads_from_the_overview_to_a_head_and_past_its_navigation,
+    actions.test_theme_is_remembered_and_letters_grow_as_a_reader_sets_them,
     find.test_search_is_on_every_page_and_keys_alone_lead_through_it,
     heads.test_headings_sort_by_keyboard,
     instances.test_every_view_shows_the_weights_of_the_study,
