@@ -1,17 +1,17 @@
-"""Checkpoints in a browser: its slider, what is there without scripts, and who cannot see it."""
+"""Checkpoints in a browser: the slider, and what is there without scripts."""
 
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser import Open, cramped, each, sideways, violations
+from browser import Open, each
+from browser_plain import plain
 from trained_runs import REVISIONS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 pytest_plugins = ["browser_windows"]
 
-PAGES = ("index.html", "heads.html", "steps/induction_score.html", "data.html")
 NAMES = [name.replace("step-", "step ") for name in REVISIONS]
 
 
@@ -22,7 +22,9 @@ def opened(open_page: Open, trained_run: Path, **options: object) -> Page:
     return page
 
 
-def test_the_slider_shows_each_step(trained_run: Path, open_page: Open) -> None:
+def test_the_slider_shows_each_step_and_a_live_chart_every_head(
+    trained_run: Path, open_page: Open
+) -> None:
     page = opened(open_page, trained_run)
     slider, output = page.get_by_role("slider", name="Step"), page.locator("output")
     sheet, tiles = (
@@ -53,6 +55,10 @@ def test_the_slider_shows_each_step(trained_run: Path, open_page: Open) -> None:
     assert output.text_content() == NAMES[-2]
     page.locator(".frames li").nth(0).click()
     assert output.text_content() == NAMES[0]
+    page.goto((trained_run / "site" / "steps" / "induction_score.html").as_uri())
+    page.get_by_role("button", name="Interactive").click()
+    page.locator(".live svg.marks").wait_for()
+    assert page.locator(".live .mark-line path").count() >= 8
 
 
 def test_it_plays_to_the_end_unless_motion_is_unwanted(trained_run: Path, open_page: Open) -> None:
@@ -70,35 +76,17 @@ def test_it_plays_to_the_end_unless_motion_is_unwanted(trained_run: Path, open_p
     expect(still.get_by_role("button", name="Next")).to_be_visible()
 
 
-def test_without_scripts_all_steps_are_there(trained_run: Path, open_page: Open) -> None:
-    page = open_page(trained_run / "site" / "index.html", java_script_enabled=False)
-    pictures = page.locator(".frames img")
-    assert pictures.count() == len(NAMES)
-    for place, name in enumerate(NAMES):
-        picture = pictures.nth(place)
-        expect(picture).to_be_visible()
-        assert picture.get_attribute("alt") == f"Mean attention of all heads at {name}"
-    expect(page.locator(".drawn")).to_be_hidden()
+def test_without_scripts_all_steps_are_there(trained_run: Path) -> None:
+    page = plain(trained_run / "site" / "index.html")
+    pictures = page.all(".frames img")
+    assert [picture.attributes["alt"] for picture in pictures] == [
+        f"Mean attention of all heads at {name}" for name in NAMES
+    ]
+    assert not any(picture.is_hidden or picture.is_folded for picture in pictures)
+    assert page.one(".drawn").is_hidden
     for wall in (".walls", "[data-checkpoints]"):
-        tile = page.locator(f"{wall} .tiles td a").first
-        assert tile.get_attribute("href") == "heads.html#L00-H00"
+        tile = page.one(f"{wall} .tiles td a")
+        assert tile.attributes["href"] == "heads.html#L00-H00"
     for part in (".claim", ".walls .tiles img", ".changed img"):
-        expect(page.locator(part).first).to_be_visible()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("path", PAGES)
-def test_pages_fit_and_axe_finds_nothing(
-    trained_run: Path, open_page: Open, path: str, theme: str
-) -> None:
-    page = open_page(trained_run / "site" / path, color_scheme=theme)
-    assert not violations(page)
-    for width in (360, 390, 800, 1440):
-        assert (sideways(page, width), cramped(page)) == (0, []), width
-
-
-def test_a_live_chart_has_every_head(trained_run: Path, open_page: Open) -> None:
-    page = open_page(trained_run / "site" / "steps" / "induction_score.html")
-    page.get_by_role("button", name="Interactive").click()
-    page.locator(".live svg.marks").wait_for()
-    assert page.locator(".live .mark-line path").count() >= 8
+        assert page.one(part).shows_something
+        assert not page.one(part).is_hidden

@@ -6,7 +6,8 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 from playwright.sync_api import expect
 
-from browser import Open, Record, sideways, violations
+from browser import Open, Record, sideways
+from browser_plain import plain
 from html_pages import html_of
 from sites import Site
 
@@ -17,6 +18,7 @@ HEAD = "heads/L00-H01.html"
 TOP = "(element) => element.getBoundingClientRect().top + scrollY"
 BOXES = """(parts) => parts.map((part) =>
   document.querySelector(part).getBoundingClientRect().toJSON())"""
+SIDE_BY_SIDE = ((1440, 3), (1200, 3), (1024, 2), (390, 1))  # widths, and parts in a row there
 BOTTOM = "(element) => element.getBoundingClientRect().bottom + scrollY"
 
 
@@ -38,37 +40,7 @@ def test_sentence_map_flow_and_exemplars_stand_on_the_first_screen(
     assert box["width"] >= 200
     assert box["bottom"] <= 844
     assert page.locator(".exemplar").first.evaluate(TOP) <= 2 * 844
-
-
-@pytest.mark.parametrize("width", [390, 800, 1440])
-def test_an_open_exemplar_fits_its_window(
-    encoder_site: Site, open_page: Open, record: Record, width: int
-) -> None:
-    page = open_page(encoder_site.folder / HEAD)
-    page.set_viewport_size({"width": width, "height": 900})
-    page.locator(".exemplar summary").first.click()
-    page.locator("canvas.cells").wait_for()
-    page.locator("details:has(> summary #numbers) > summary").click()
-    assert sideways(page, width) == 0
-    record.check()
-
-
-def test_an_exemplar_that_opens_stays_in_sight(encoder_site: Site, open_page: Open) -> None:
-    """Though it then takes the whole width, below the map that it stood beside."""
-    page = open_page(encoder_site.folder / HEAD)
-    page.set_viewport_size({"width": 1440, "height": 700})
-    summary = page.locator(".strongest .exemplar summary").first
-    summary.click()
-    canvas = page.locator(".strongest canvas.cells").first
-    expect(canvas).to_be_in_viewport(ratio=0.9)
-    expect(summary).to_be_in_viewport()
-
-
-def test_map_flow_and_exemplars_stand_side_by_side_where_there_is_room(
-    encoder_site: Site, open_page: Open
-) -> None:
-    page = open_page(encoder_site.folder / HEAD)
-    for width, beside in ((1440, 3), (1200, 3), (1024, 2), (390, 1)):
+    for width, beside in SIDE_BY_SIDE if kind == "encoder" else ():
         page.set_viewport_size({"width": width, "height": 900})
         parts = (".first > .mean", ".first > .fromto", ".first > .strongest")
         tops = [page.locator(part).evaluate(TOP) for part in parts]
@@ -76,34 +48,29 @@ def test_map_flow_and_exemplars_stand_side_by_side_where_there_is_room(
         assert sideways(page, width) == 0
 
 
-def test_an_exemplar_in_a_closed_section_opens_from_its_address(
-    encoder_site: Site, open_page: Open
+def test_an_exemplar_opens_in_sight_in_every_window_and_in_the_address(
+    encoder_site: Site, open_page: Open, record: Record
 ) -> None:
-    page = open_page(encoder_site.folder / HEAD)
-    place = page.locator('[data-map^="median-"]').first.get_attribute("data-map")
-    page.goto(f"{(encoder_site.folder / HEAD).as_uri()}#at={place}")
-    page.reload()
-    article = page.locator(f'[data-map="{place}"]')
-    article.locator("canvas.cells").wait_for()
-    expect(article).to_be_in_viewport()
-
-
-def test_lines_map_and_weights_stand_side_by_side(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / HEAD)
-    page.set_viewport_size({"width": 1440, "height": 900})
-    page.locator(".exemplar summary").first.click()
+    """It takes the whole width, below the map that it stood beside; closed, it is gone."""
+    page = open_page(encoder_site.folder / HEAD, viewport={"width": 1440, "height": 700})
+    summary = page.locator(".strongest .exemplar summary").first
+    summary.click()
+    canvas = page.locator(".strongest canvas.cells").first
+    expect(canvas).to_be_in_viewport(ratio=0.9)
+    expect(summary).to_be_in_viewport()
     page.locator(".weights tbody tr").first.wait_for()
+    page.set_viewport_size({"width": 1440, "height": 900})
     boxes = page.evaluate(BOXES, [".twice", "canvas.cells", ".side"])
     lefts = [box["x"] for box in boxes]
     rights = [box["x"] + box["width"] for box in boxes]
     assert lefts[1] >= rights[0]
     assert lefts[2] >= rights[1]
     assert max(box["y"] for box in boxes) - min(box["y"] for box in boxes) < 5
-
-
-def test_what_is_open_stands_in_the_address(encoder_site: Site, open_page: Open) -> None:
-    """Opened, it is there after a reload; closed, it is gone."""
-    page = open_page(encoder_site.folder / HEAD)
+    page.locator("details:has(> summary #numbers) > summary").click()
+    for width in (390, 800, 1440):
+        assert sideways(page, width) == 0
+    record.check()
+    summary.click()
     article = page.locator('[data-map="strongest-2"]')
     article.locator("summary").click()
     expect(page).to_have_url(re.compile("at=strongest-2"))
@@ -115,25 +82,24 @@ def test_what_is_open_stands_in_the_address(encoder_site: Site, open_page: Open)
     assert "at" not in parse_qs(urlparse(page.url).fragment)
 
 
-def test_a_keyboard_opens_an_exemplar(encoder_site: Site, open_page: Open) -> None:
+def test_a_keyboard_an_address_and_a_reader_of_everything_open_exemplars(
+    encoder_site: Site, open_page: Open
+) -> None:
     page = open_page(encoder_site.folder / HEAD)
-    summary = page.locator(".exemplar summary").first
-    summary.focus()
+    page.locator(".exemplar summary").first.focus()
     page.keyboard.press("Enter")
     page.locator("canvas.cells").wait_for()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('.exemplar') !== null")
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_an_open_page_breaks_no_rule(encoder_site: Site, open_page: Open, theme: str) -> None:
-    page = open_page(encoder_site.folder / HEAD, color_scheme=theme)
-    page.locator(".exemplar summary").first.click()
-    page.locator("canvas.cells").wait_for()
-    page.evaluate("for (const each of document.querySelectorAll('main details')) each.open = true")
+    place = page.locator('[data-map^="median-"]').first.get_attribute("data-map")
+    page.goto(f"{(encoder_site.folder / HEAD).as_uri()}#at={place}")
+    page.reload()
+    article = page.locator(f'[data-map="{place}"]')  # in a section that was closed
+    article.locator("canvas.cells").wait_for()
+    expect(article).to_be_in_viewport()
+    page.evaluate("for (const e of document.querySelectorAll('main details')) e.open = true")
     expect(page.locator("canvas.cells")).to_have_count(page.locator(".exemplar").count())
     expect(page.locator("[data-later]:empty")).to_have_count(0)
-    assert violations(page) == []
 
 
 def test_numbers_come_where_a_reader_opens_them(encoder_site: Site, open_page: Open) -> None:
@@ -151,10 +117,10 @@ def test_numbers_come_where_a_reader_opens_them(encoder_site: Site, open_page: O
     expect(page.locator("h1")).to_be_visible()
 
 
-def test_without_scripts_weights_and_maps_can_be_read(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / HEAD, java_script_enabled=False)
-    article = page.locator(".exemplar").first
-    article.locator("summary").click()
-    expect(article.locator(".links li").first).to_be_visible()
-    expect(article.locator("img.map")).to_be_visible()
-    expect(page.locator(".strips svg").first).to_be_visible()
+def test_without_scripts_weights_and_maps_can_be_read(encoder_site: Site) -> None:
+    page = plain(encoder_site.folder / HEAD)
+    article = page.one(".exemplar")
+    for node in (article.one(".links li"), article.one("img.map"), page.one(".strips svg")):
+        assert node.shows_something
+        assert not node.is_hidden
+    assert article.one("summary").shows_something

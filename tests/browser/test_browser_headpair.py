@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from browser import Open, Record, sideways, violations
+from browser import Open
+from browser_plain import plain
 from comparisons import Compared
 
 pytest_plugins = ["browser_windows", "comparisons"]
@@ -16,82 +17,18 @@ HEAD = "heads/L01-H01.html"
 BOTTOM = "(element) => element.getBoundingClientRect().bottom + scrollY"
 READY = ".pairmap:last-of-type canvas.cells"
 
-
-@pytest.mark.parametrize("width", [390, 1440])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_is_wrong_with_a_pair_page(
-    compared: Callable[[str], Compared], open_page: Open, record: Record, width: int, scheme: str
-) -> None:
-    """No violation of access rules, no complaint of the policy, nothing asked of the network."""
-    for kind in ("tuned", "apart"):
-        page = open_page(compared(kind).folder / HEAD, color_scheme=scheme)
-        page.locator(READY).first.wait_for()
-        page.locator("#numbers ~ details > summary").first.click()
-        assert sideways(page, width) == 0
-        assert violations(page) == []
-    record.check()
+Make = Callable[[str], Compared]
 
 
-@pytest.mark.parametrize("width", [390, 1440])
-def test_nothing_is_wrong_with_a_sentence(
-    compared: Callable[[str], Compared], open_page: Open, record: Record, width: int
-) -> None:
-    for kind in ("tuned", "apart"):
-        file = min((compared(kind).folder / "sentences").glob("0*.html"))
-        page = open_page(file)
-        page.locator(".sentencepair[data-ready]").wait_for()
-        assert sideways(page, width) == 0
-        assert violations(page) == []
-    record.check()
-
-
-def test_maps_stand_on_the_first_screen(
-    compared: Callable[[str], Compared], open_page: Open
-) -> None:
-    page = open_page(compared("tuned").folder / HEAD)
-    page.set_viewport_size({"width": 1440, "height": 900})
+def test_two_models_are_read_side_by_side(compared: Make, open_page: Open) -> None:
+    """Maps on the first screen, the same cell and query in both, words, and an address."""
+    page = open_page(compared("tuned").folder / HEAD, viewport={"width": 1440, "height": 900})
     page.locator(READY).first.wait_for()
     for number in range(3):
         assert page.locator("canvas.cells").nth(number).evaluate(BOTTOM) <= 900
-
-
-def test_keys_read_the_same_cell_in_both_models(
-    compared: Callable[[str], Compared], open_page: Open
-) -> None:
-    page = open_page(compared("tuned").folder / HEAD)
-    page.locator(READY).first.wait_for()
-    first = page.locator(".pairmap").first
-    status = first.locator(".status")
-    before = status.inner_text()
-    canvas = first.locator("canvas.cells").nth(1)
-    canvas.focus()
-    for key in ("ArrowDown", "ArrowRight"):
-        page.keyboard.press(key)
-    expect(status).to_contain_text("difference")
-    page.keyboard.press("Enter")
-    assert "at=1" in page.url
-    assert "q=" in page.url
-    page.keyboard.press("Escape")
-    expect(status).to_have_text(before)
-
-
-def test_a_query_is_marked_in_both_texts(
-    compared: Callable[[str], Compared], open_page: Open
-) -> None:
-    page = open_page(compared("tuned").folder / HEAD)
-    page.locator(READY).first.wait_for()
-    texts = page.locator(".pairmap").first.locator(".looked .text")
-    texts.nth(0).locator(".t").nth(2).hover()
-    for number in range(2):
-        expect(texts.nth(number).locator(".t").nth(2)).to_have_class(re.compile(r"\blooks\b"))
-        assert texts.nth(number).locator(".t.looks").count() == 1
-
-
-def test_a_view_in_the_address_opens_again(
-    compared: Callable[[str], Compared], open_page: Open
-) -> None:
-    page = open_page(compared("tuned").folder / HEAD)
-    page.locator(READY).first.wait_for()
+    mark_a_query(page)
+    keep_its_word(page)
+    read_a_cell_by_keys(page)
     page.locator("select[data-switch=view]").select_option("renorm")
     page.locator(".pairmap canvas.cells").first.click(position={"x": 120, "y": 120})
     status = page.locator(".pairmap .status").first.inner_text()
@@ -102,12 +39,18 @@ def test_a_view_in_the_address_opens_again(
     expect(page.locator(".pairmap .status").first).to_have_text(status)
 
 
-def test_words_keep_the_token_that_is_kept(
-    compared: Callable[[str], Compared], open_page: Open
-) -> None:
-    """And subword tokens again bring it back, in both models."""
-    page = open_page(compared("tuned").folder / HEAD)
-    page.locator(READY).first.wait_for()
+def mark_a_query(page: Page) -> None:
+    """Point at a query: it is marked in both texts, alone."""
+    texts = page.locator(".pairmap").first.locator(".looked .text")
+    texts.nth(0).locator(".t").nth(2).hover()
+    for number in range(2):
+        expect(texts.nth(number).locator(".t").nth(2)).to_have_class(re.compile(r"\blooks\b"))
+        assert texts.nth(number).locator(".t.looks").count() == 1
+    page.locator("h1").hover()
+
+
+def keep_its_word(page: Page) -> None:
+    """Choose words, then subword tokens again, which bring the token back in both models."""
     article = page.locator(".pairmap").first
     status = article.locator(".status")
     before = status.inner_text()
@@ -123,16 +66,28 @@ def test_words_keep_the_token_that_is_kept(
     expect(status).to_have_text(before)
 
 
-def test_pictures_of_maps_stand_there_without_scripts(
-    compared: Callable[[str], Compared], open_page: Open
-) -> None:
-    page = open_page(compared("tuned").folder / HEAD, java_script_enabled=False)
-    assert page.locator(".pairmap img.map").count() == 3 * page.locator(".pairmap").count() > 0
+def read_a_cell_by_keys(page: Page) -> None:
+    """Walk in a map; Enter writes the cell into the address, Escape goes back."""
+    first = page.locator(".pairmap").first
+    status = first.locator(".status")
+    before = status.inner_text()
+    first.locator("canvas.cells").nth(1).focus()
+    for key in ("ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    expect(status).to_contain_text("difference")
+    page.keyboard.press("Enter")
+    assert "at=1" in page.url
+    assert "q=" in page.url
+    page.keyboard.press("Escape")
+    expect(status).to_have_text(before)
 
 
-def test_a_token_is_marked_in_both_charts(
-    compared: Callable[[str], Compared], open_page: Open
-) -> None:
+def test_pictures_of_maps_stand_there_without_scripts(compared: Make) -> None:
+    page = plain(compared("tuned").folder / HEAD)
+    assert len(page.all(".pairmap img.map")) == 3 * len(page.all(".pairmap")) > 0
+
+
+def test_a_token_is_marked_in_both_charts(compared: Make, open_page: Open) -> None:
     folder = compared("apart").folder
     page = open_page(min((folder / "sentences").glob("0*.html")))
     page.locator(".sentencepair[data-ready]").wait_for()

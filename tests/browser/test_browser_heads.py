@@ -6,9 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from browser import Open, each
+from browser_plain import plain
 from browser_views import (
     DISTANCE,
     ENTROPY,
@@ -74,12 +75,11 @@ def test_filters_work_while_the_numbers_of_a_column_are_on_their_way(
     assert names(page) == layer
 
 
-@pytest.mark.parametrize("fragment", ["#12", "#-", "#nowhere"])
-def test_an_address_that_names_nothing_leaves_the_list_whole(
-    encoder_site: Site, open_page: Open, fragment: str
-) -> None:
-    page = visit(open_page, encoder_site, fragment)
-    assert len(names(page)) == len(column_of(encoder_site, DISTANCE)[1])
+# Text and interval of a cell of each row.
+CELLS = """(rows, place) => rows.map((row) => {
+  const cell = row.querySelectorAll("th, td")[place];
+  return [cell.textContent, cell.querySelector("a")?.title];
+})"""
 
 
 def test_an_added_column_holds_the_numbers_of_the_study(
@@ -95,18 +95,25 @@ def test_an_added_column_holds_the_numbers_of_the_study(
         if heading.count() == 0:
             heading.wait_for()
         position = each(page.locator(".finding thead :is(th, td)"), "data-key").index(column.key)
-        for facts, line in zip(
-            in_order(encoder_site), page.locator(".finding tbody tr:not(.part)").all(), strict=True
-        ):
+        lines = page.locator(".finding tbody tr:not(.part)").evaluate_all(CELLS, position)
+        for facts, (text, interval) in zip(in_order(encoder_site), lines, strict=True):
             cell = NumberCell.of(column.at(found, facts.head), column.metric)
-            initial = line.locator("th, td").nth(position)
-            assert initial.text_content() == cell.text, (facts.name, column.key)
+            assert text == cell.text, (facts.name, column.key)
             if cell.interval:
-                assert initial.locator("a").get_attribute("title") == cell.interval
+                assert interval == cell.interval
 
 
-def test_headings_sort_by_keyboard(encoder_site: Site, open_page: Open) -> None:
+def test_a_reader_sorts_searches_and_filters(encoder_site: Site, open_page: Open) -> None:
+    """By the keyboard, by words whatever their case and accents, by kinds and by layers."""
     page = visit(open_page, encoder_site)
+    sort_by_headings(page, encoder_site)
+    search_without_accents(page, encoder_site)
+    page.get_by_label("Filter by words").fill("")
+    filter_by_what_they_name(page, encoder_site)
+
+
+def sort_by_headings(page: Page, encoder_site: Site) -> None:
+    """Press headings."""
     for key in (DISTANCE, ENTROPY):
         _, values = column_of(encoder_site, key)
         heading = page.locator(f'th[data-key="{key}"]')
@@ -165,8 +172,9 @@ def test_a_range_leaves_the_heads_whose_numbers_lie_in_it(
         assert "range" not in view_of(page)
 
 
-def test_filters_leave_the_heads_that_they_name(encoder_site: Site, open_page: Open) -> None:
-    page, facts = visit(open_page, encoder_site), in_order(encoder_site)
+def filter_by_what_they_name(page: Page, encoder_site: Site) -> None:
+    """Choose kinds of heads, layers and a name, and take all of it back."""
+    facts = in_order(encoder_site)
     for filtered, attribute in (
         ("class", "label"),
         ("looks", "attends_to"),
@@ -192,10 +200,9 @@ def test_filters_leave_the_heads_that_they_name(encoder_site: Site, open_page: O
     assert view_of(page) == {}
 
 
-def test_search_takes_neither_case_nor_accents_into_account(
-    encoder_site: Site, open_page: Open
-) -> None:
-    page, facts = visit(open_page, encoder_site), in_order(encoder_site)
+def search_without_accents(page: Page, encoder_site: Site) -> None:
+    """Type a word in capitals and with accents."""
+    facts = in_order(encoder_site)
     word = facts[0].label.word.lower()
     accented = word.replace("a", "á").replace("o", "ö").upper()
     page.get_by_label("Filter by words").fill(accented)
@@ -239,24 +246,35 @@ def test_the_address_reproduces_the_view(encoder_site: Site, open_page: Open) ->
     assert state_of(other) == before
 
 
-@pytest.mark.parametrize(
-    "fragment",
-    [
-        "#columns=nothing+attention_distance&sort=-sink&x=y&class=none&looks=%FF&stack=mine",
-        "#sort=-attention_to/previous&range=attention_to/previous+1+2&range=sink_share/+a+b",
-        "#from=-1&to=1e9&role=yes&find=&constructor=1&sort=__proto__&class=toString",
-        "#%E0%A4%A",
-        "#list",
-    ],
+UNKNOWN = (
+    "#12",
+    "#-",
+    "#nowhere",
+    "#columns=nothing+attention_distance&sort=-sink&x=y&class=none&looks=%FF&stack=mine",
+    "#sort=-attention_to/previous&range=attention_to/previous+1+2&range=sink_share/+a+b",
+    "#from=-1&to=1e9&role=yes&find=&constructor=1&sort=__proto__&class=toString",
+    "#%E0%A4%A",
+    "#list",
 )
+
+
 def test_what_an_address_holds_and_no_list_knows_is_ignored(
-    encoder_site: Site, open_page: Open, fragment: str
+    encoder_site: Site, open_page: Open
 ) -> None:
-    expected = state_of(visit(open_page, encoder_site))
-    assert state_of(visit(open_page, encoder_site, fragment)) == expected
+    page = visit(open_page, encoder_site)
+    expected = state_of(page)
+    assert len(names(page)) == len(column_of(encoder_site, DISTANCE)[1])
+    for fragment in UNKNOWN:
+        page.goto("about:blank")
+        page.goto((encoder_site.folder / "heads.html").as_uri() + fragment)
+        drawn(page)
+        assert state_of(page) == expected, fragment
 
 
-def test_a_question_leads_to_its_answer_at_the_top(encoder_site: Site, open_page: Open) -> None:
+def test_questions_families_and_maps_lead_to_their_heads(
+    encoder_site: Site, open_page: Open
+) -> None:
+    """A question to its answer at the top, a family to its heads, a map to its line."""
     page = visit(open_page, encoder_site)
     page.emulate_media(reduced_motion="reduce")  # or the way to the link goes on after Enter
     links = page.locator(".questions li > a:first-child")
@@ -273,12 +291,13 @@ def test_a_question_leads_to_its_answer_at_the_top(encoder_site: Site, open_page
         expect(page.locator("[data-count]")).to_be_in_viewport()
         page.keyboard.press("Tab")
         expect(page.get_by_role("button", name="Head", exact=True)).to_be_focused()
+    page = visit(open_page, encoder_site)
+    choose_a_family_and_a_map(page, encoder_site)
 
 
-def test_a_family_filters_the_list_and_a_map_leads_to_its_line(
-    encoder_site: Site, open_page: Open
-) -> None:
-    page, facts = visit(open_page, encoder_site), in_order(encoder_site)
+def choose_a_family_and_a_map(page: Page, encoder_site: Site) -> None:
+    """Filter by a family, and go to the line of a map."""
+    facts = in_order(encoder_site)
     family = page.locator(".family > a").first
     word = next(f.label.word for f in facts if f.label.word in (family.text_content() or ""))
     family.click()
@@ -294,13 +313,12 @@ def test_a_family_filters_the_list_and_a_map_leads_to_its_line(
     assert page.url.endswith(f"#{href.removeprefix('heads/').removesuffix('.html')}")
 
 
-def test_without_scripts_a_map_leads_to_its_line(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "heads.html", java_script_enabled=False)
-    last = page.locator(".minis a").last
-    last.click()
-    expect(page.locator(".finding tr:target")).to_be_in_viewport()
-    title = (last.get_attribute("title") or "").partition(",")[0]
-    expect(page.locator(".finding tr:target th")).to_have_text(title)
+def test_without_scripts_a_map_leads_to_its_line(encoder_site: Site) -> None:
+    page = plain(encoder_site.folder / "heads.html")
+    last = page.all(".minis a")[-1]
+    title = last.attributes["title"].partition(",")[0]
+    (line,) = page.all(f".finding tr{last.attributes['href']}")
+    assert line.one("th").text == title
 
 
 def test_a_sentence_is_found_by_part_of_it_whatever_its_case(

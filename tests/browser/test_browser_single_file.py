@@ -1,6 +1,7 @@
-"""A site in one file in a browser, opened from disk: it does all that the folder does.
+"""A site in one file in a browser, opened from disk: where it differs from the folder.
 
-Tests of the folder's pages are run again, on the one file, with the `open_page` of this module.
+Pages, their data, links, files and addresses all come from the one file; what pages show is
+compared with the folder, whose tests say what that must be.
 """
 
 import re
@@ -13,42 +14,21 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-import test_browser_actions as actions
-import test_browser_exemplars as instances
-import test_browser_head as headpage
-import test_browser_heads as heads
-import test_browser_links as links
-import test_browser_search as find
-import test_browser_sentence as sentence
 from playwright.sync_api import Browser, Page, expect
 
-from browser import WIDE, Open, Record, Windows, each, sideways, violations
+from browser import LIGHT, WIDE, Open, Record, Windows, background, each, sideways, violations
+from browser_plain import plain
+from browser_views import choose, ranked
 from headbook.resources import folder
 from headbook.site.archive import pack
 from headbook.site.markup import gzipped
 from html_pages import html_of, ids, is_moved
-from sites import Once, Site
+from sites import Once, Site, data_of
 
 pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NAME = "report.html"
-AGAIN = (
-    actions.test_a_type_is_found_by_part_of_its_name_whatever_its_case,
-    actions.test_keyboard_leads_from_the_overview_to_a_head_and_past_its_navigation,
-    actions.test_theme_is_remembered_and_letters_grow_as_a_reader_sets_them,
-    find.test_search_is_on_every_page_and_keys_alone_lead_through_it,
-    heads.test_headings_sort_by_keyboard,
-    instances.test_every_view_shows_the_weights_of_the_study,
-    headpage.test_numbers_come_where_a_reader_opens_them,
-    links.test_a_link_opens_the_exemplar_and_its_pair,
-    links.test_the_exemplar_leads_to_the_same_weight_among_all_heads,
-    sentence.test_nearest_tokens_follow_the_word,
-    sentence.test_ranked_weights_are_those_of_the_study,
-    sentence.test_the_address_alone_brings_the_view_back,
-)
-globals().update({test.__name__: test for test in AGAIN})
-SOME = ("index.html", "heads/L00-H01.html", "metrics/attention_to.html", "data.html")
 WIDTHS = (360, 800, 1440)
 AWAKE = "body[data-root='#/'] > .top .theme"  # not hidden once the scripts of a page have run
 REST = """() => new Promise((done) => {
@@ -142,15 +122,6 @@ def test_every_kind_of_page_shows_what_it_shows_in_the_folder(
     other.close()
 
 
-def test_an_old_address_leads_to_the_page_that_took_its_place(
-    encoder_site: Site, open_page: Open
-) -> None:
-    page = open_page(encoder_site.folder / "index.html")
-    page.evaluate("location.hash = '#/flow.html'")
-    expect(page.locator("h1")).to_have_text("Do words keep their identity through the layers?")
-    assert page.url.endswith("#/geometry.html")
-
-
 def same(one: Page, other: Page) -> None:
     """Wait until pages that are at rest show the same, or have had time for it."""
     for _ in range(10):
@@ -164,7 +135,7 @@ def test_every_link_leads_to_a_page_or_a_file_that_is_there(
     any_site: Site, open_page: Open
 ) -> None:
     """And to a place in it; what was left out is no link where all files are listed."""
-    page = open_page(any_site.folder / "index.html")
+    page = open_page(any_site.folder / "index.html", color_scheme="light")
     places = cache(lambda target: {*ids(html_of(target))})
     for path in paths(any_site):
         go(page, path)
@@ -180,17 +151,21 @@ def test_every_link_leads_to_a_page_or_a_file_that_is_there(
         assert (left.count() > 0) == (path == "data.html")
         texts = left.all_text_contents()
         assert all(text.endswith((".gz", ".parquet")) for text in texts)
+        if any_site.kind == "encoder" and path == "data.html":  # which differs from the folder's
+            widths = {width: sideways(page, width) for width in WIDTHS}
+            assert widths == dict.fromkeys(WIDTHS, 0)
+            assert violations(page) == []
 
 
 def test_back_returns_to_the_page_its_view_and_its_place(
     encoder_site: Site, open_page: Open
 ) -> None:
+    """Steps of a reader, in the history of the one file; a reload keeps them, too."""
     page = open_page(encoder_site.folder / "heads.html")
     page.get_by_label("Filter by words").fill("L01")
     displayed = page.locator("[data-count]").inner_text()
     page.locator("table.finding tbody th a").last.scroll_into_view_if_needed()
-    height = page.evaluate("scrollY")
-    assert height > 0
+    assert page.evaluate("scrollY") > 0
     page.locator("table.finding tbody th a").last.click()
     expect(page.locator("h1")).to_contain_text("Head L1")
     assert page.evaluate("scrollY") == 0
@@ -208,10 +183,7 @@ def test_back_returns_to_the_page_its_view_and_its_place(
     page.reload()
     expect(page.locator("[data-switch=view]").first).to_have_value("renorm")
     assert page.url == address
-
-
-def test_back_returns_to_the_height_of_the_page(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "methods.html")
+    go(page, "methods.html")
     page.evaluate("scrollTo(0, 500)")
     page.locator("nav a").first.evaluate("(link) => link.click()")
     page.locator("[data-wall]").first.wait_for()
@@ -221,8 +193,65 @@ def test_back_returns_to_the_height_of_the_page(encoder_site: Site, open_page: O
     assert page.evaluate("scrollY") == 500
 
 
-def test_files_are_saved_as_they_are_in_the_folder(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "metrics/attention_distance.html")
+def test_keys_search_data_and_theme_go_from_page_to_page(
+    encoder_site: Site, open_page: Open
+) -> None:
+    """A reader sets a theme, finds a sentence by keys, and follows an exemplar to its weight."""
+    page = open_page(encoder_site.folder / "index.html", color_scheme="dark")
+    switch = page.get_by_role("button", name="Theme")
+    switch.click()
+    assert background(page) == LIGHT
+    page.keyboard.press("/")
+    search = page.get_by_role("combobox", name="Search this site")
+    expect(search).to_be_focused()
+    page.locator("[data-finder][data-ready]").wait_for()
+    search.fill("sentence 2")
+    expect(page.locator("#found-count")).not_to_be_empty()
+    search.press("ArrowDown")
+    search.press("Enter")
+    expect(page).to_have_url(re.compile("sentences/0002.html$"))
+    expect(switch).to_have_text("Theme: light")
+    assert background(page) == LIGHT
+    choose(page, "L1·H2")
+    address = page.url
+    before = ranked(page)
+    page.reload()
+    expect(page.locator(".dock [data-title]")).to_have_text("L1·H2")
+    assert (page.url, ranked(page)) == (address, before)
+    go(page, "heads/L00-H01.html")
+    article = page.locator(".exemplar").filter(has=page.locator("header a")).first
+    article.locator("summary").click()
+    reported = re.compile(r"“(.+)” \((\d+)\) attends to “(.+)” \((\d+)\) with ([01]\.\d+)\.$")
+    expect(article.locator(".pair")).to_have_text(reported)
+    match = reported.search(article.locator(".pair").text_content() or "")
+    assert match is not None
+    query, q, key, k, weight = match.groups()
+    article.locator("header a").first.click()
+    expect(page.locator(".dock [data-title]")).to_have_text("L0·H1")
+    shown = f"{q} {query} attends to {k} {key}: {weight}"
+    expect(page.locator(".dock .status")).to_have_text(shown)
+
+
+def test_numbers_and_rows_are_those_of_the_folder(encoder_site: Site, open_page: Open) -> None:
+    """Folded numbers, types of tokens and saved files."""
+    page = open_page(encoder_site.folder / "heads/L00-H01.html")
+    numbers = page.locator("details:has(> summary #numbers)")
+    assert numbers.locator("table").count() == 0
+    numbers.locator("> summary").click()
+    numbers.locator("table").first.wait_for()
+    whole = html_of(encoder_site.folder / "heads/L00-H01.html")
+    tables = re.findall(r'<table class="numbers all">.*?</table>', whole, re.DOTALL)
+    rows = sum(table.count('<tr><th scope="row">') for table in tables)
+    assert numbers.locator("tbody tr").count() == rows
+    numbers.locator("tbody a").first.click()
+    expect(page).to_have_url(re.compile(r"/metrics/\w+\.html"))
+    go(page, "tokens.html")
+    page.locator("#all > summary").click()
+    types = data_of(encoder_site, "types")["self"]
+    page.get_by_label("Find a token").fill("O")
+    wanted = [row for row in types if "o" in row[0].lower()]
+    expect(page.get_by_role("status").first).to_have_text(f"{len(wanted)} of {len(types)} types")
+    go(page, "metrics/attention_distance.html")
     for suffix in ("SVG", "CSV"):
         link = page.get_by_role("link", name=suffix, exact=True).first
         name = each(link, "href")[0].removeprefix("#/")
@@ -233,16 +262,17 @@ def test_files_are_saved_as_they_are_in_the_folder(encoder_site: Site, open_page
     assert page.get_by_role("link", name="PDF").count() == 0
 
 
-def test_an_address_of_no_page_says_so(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "heads/L99-H99.html")
-    expect(page.locator("h1")).to_have_text(
-        open_page(encoder_site.folder / "404.html").locator("h1").inner_text()
-    )
-
-
-def test_the_listeners_of_a_page_end_with_it(encoder_site: Site, open_page: Open) -> None:
-    """A page that is come back to answers once, as at first."""
+def test_addresses_of_old_and_of_no_pages_and_listeners_that_end(
+    encoder_site: Site, open_page: Open
+) -> None:
+    """An old address leads to the new page; a page that is come back to answers once."""
     page = open_page(encoder_site.folder / "index.html")
+    page.evaluate("location.hash = '#/flow.html'")
+    expect(page.locator("h1")).to_have_text("Do words keep their identity through the layers?")
+    assert page.url.endswith("#/geometry.html")
+    missing = plain(encoder_site.folder / "404.html").one("h1").text
+    go(page, "heads/L99-H99.html")
+    expect(page.locator("h1")).to_have_text(missing)
     switch = page.get_by_role("button", name="Theme")
     for _ in range(3):
         go(page, "methods.html")
@@ -256,20 +286,14 @@ def test_the_listeners_of_a_page_end_with_it(encoder_site: Site, open_page: Open
     expect(page.locator(".roll [data-i='1']")).to_have_attribute("aria-pressed", "true")
 
 
-@pytest.mark.parametrize("path", SOME)
-def test_pages_fit_and_axe_finds_nothing(encoder_site: Site, open_page: Open, path: str) -> None:
-    """All pages show what they show in the folder, where axe looks at each kind."""
-    page = open_page(encoder_site.folder / path, color_scheme="light")
-    assert {width: sideways(page, width) for width in WIDTHS} == dict.fromkeys(WIDTHS, 0)
-    assert violations(page) == []
-
-
-def test_the_overview_can_be_read_without_scripts(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "index.html", java_script_enabled=False)
-    assert "the others need scripts" in page.locator("noscript, .warnings").first.inner_text()
+def test_the_overview_can_be_read_without_scripts(
+    encoder_site: Site, one_file: Callable[[Site], Path]
+) -> None:
+    page = plain(one_file(encoder_site))
+    assert "need scripts" in page.one("noscript, .warnings").text
     for part in ("h1", ".claims", "table.roll", "table.wall", "#who"):
-        assert page.locator(part).first.is_visible()
-    assert sideways(page, 360) == 0
+        assert page.one(part).shows_something
+        assert not page.one(part).is_hidden
 
 
 def test_what_is_compressed_opens(chromium: Browser) -> None:
