@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser import Open, Record, each, sideways, violations
+from browser import Open, Record, each
 from sites import Site, data_of
 
 pytest_plugins = ["browser_windows"]
@@ -54,7 +54,9 @@ def test_it_shows_every_head_by_any_metric(
         assert displayed(page) == expected(site, key)
 
 
-def test_the_map_of_another_page_begins_as_every_map(encoder_site: Site, open_page: Open) -> None:
+def test_the_map_of_another_page_begins_as_every_map_with_its_head_marked(
+    encoder_site: Site, open_page: Open
+) -> None:
     """Nothing is remembered: a page shows colleagues what it shows its author."""
     page = opened(open_page, encoder_site, "data.html")
     page.locator(".atlas select").select_option("relative_entropy/")
@@ -62,15 +64,9 @@ def test_the_map_of_another_page_begins_as_every_map(encoder_site: Site, open_pa
     page.locator(".atlas summary").click()
     page.locator(".atlas table").wait_for()
     assert displayed(page) == expected(encoder_site, data_of(encoder_site, "map")["chosen"])
-
-
-def test_the_head_of_the_page_is_marked(encoder_site: Site, open_page: Open) -> None:
-    page = opened(open_page, encoder_site, "heads/L01-H02.html")
     current = page.locator('.atlas [aria-current="page"]')
     expect(current).to_have_count(1)
     assert (current.get_attribute("aria-label") or "").startswith("L1·H2: ")
-    other = opened(open_page, encoder_site, "methods.html")
-    expect(other.locator(".atlas [aria-current]")).to_have_count(0)
 
 
 def test_arrow_keys_move_and_a_click_leads_to_the_head(encoder_site: Site, open_page: Open) -> None:
@@ -86,29 +82,15 @@ def test_arrow_keys_move_and_a_click_leads_to_the_head(encoder_site: Site, open_
     expect(page.locator("h1")).to_have_text("Head L1·H2")
 
 
-def test_escape_closes_it(encoder_site: Site, open_page: Open) -> None:
-    page = opened(open_page, encoder_site, "methods.html")
+def test_it_is_loaded_when_it_is_opened_and_closed_by_escape(
+    encoder_site: Site, open_page: Open, record: Record
+) -> None:
+    page = open_page(encoder_site.folder / "methods.html")
+    parts = ("map.js", "atlas.js", "find.js")
+    assert not any(name in address for address in record.requests for name in parts)
+    page.locator(".atlas summary").click()
+    page.locator(".atlas table").first.wait_for()
+    expect(page.locator(".atlas [aria-current]")).to_have_count(0)
     page.locator(".atlas select").press("Escape")
     expect(page.locator(".atlas table")).to_be_hidden()
     expect(page.locator(".atlas summary")).to_be_focused()
-
-
-def test_nothing_is_loaded_before_it_is_opened(
-    encoder_site: Site, open_page: Open, record: Record
-) -> None:
-    open_page(encoder_site.folder / "methods.html")
-    assert not any(
-        name in address for address in record.requests for name in ("map.js", "atlas.js", "find.js")
-    )
-
-
-@pytest.mark.parametrize("kind", ["encoder", "pair"])
-def test_it_is_accessible_and_fits(
-    request: pytest.FixtureRequest, open_page: Open, kind: str
-) -> None:
-    site: Site = request.getfixturevalue(f"{kind}_site")
-    page = opened(open_page, site, "methods.html", color_scheme="dark")
-    assert violations(page) == []
-    assert {width: sideways(page, width) for width in (360, 800, 1440)} == dict.fromkeys(
-        (360, 800, 1440), 0
-    )

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from browser import Open, each, sideways, violations
+from browser import Open, each
+from browser_plain import plain
 from headbook.report.answers.overview.live_sentence import LiveSentence, live_sentences
 from headbook.report.wording import head_name
 from sites import Site
@@ -77,8 +78,17 @@ def test_the_first_picture_begins_early_beside_few_words(
     assert phone.evaluate(top) <= 844
 
 
-def test_pointing_at_a_word_shows_who_attends_to_it(encoder_site: Site, open_page: Open) -> None:
+def test_the_live_sentence_follows_pointer_and_keys(encoder_site: Site, open_page: Open) -> None:
+    """Who attends to a word, what the line below says, and nothing moves."""
     page, live = opened(open_page, encoder_site), live_of(encoder_site)
+    read_the_line_below(page, live)
+    walk_the_words(page, live)
+    point_at_every_word(page, live)
+    point_at_a_word(page, live)
+
+
+def point_at_a_word(page: Page, live: LiveSentence) -> None:
+    """Point at two words, and ask for the other direction."""
     other = next(n for n in range(live.sizes[1]) if n != live.word and not live.keys.special[n])
     for place in (other, live.word):
         word(page, place).hover()
@@ -92,10 +102,8 @@ def test_pointing_at_a_word_shows_who_attends_to_it(encoder_site: Site, open_pag
         assert steps(page, str(family.family)) == expected(family.mean[live.word])
 
 
-def test_the_line_below_names_the_strongest_head_and_each_cell(
-    encoder_site: Site, open_page: Open
-) -> None:
-    page, live = opened(open_page, encoder_site), live_of(encoder_site)
+def read_the_line_below(page: Page, live: LiveSentence) -> None:
+    """Read the strongest head, and each cell that is pointed at."""
     still = page.locator("[data-say]").text_content()
     other = next(n for n in range(live.sizes[1]) if n != live.word)
     word(page, other).hover()
@@ -108,8 +116,8 @@ def test_the_line_below_names_the_strongest_head_and_each_cell(
     expect(message).to_contain_text(head_name(live.heads[family.strongest[1, live.word]]))
 
 
-def test_arrow_keys_walk_the_words(encoder_site: Site, open_page: Open) -> None:
-    page, live = opened(open_page, encoder_site), live_of(encoder_site)
+def walk_the_words(page: Page, live: LiveSentence) -> None:
+    """Go from word to word by keys."""
     word(page, 0).focus()
     expect(page.locator("[data-chosen]")).to_have_text(live.keys.pieces[0])
     for key, place in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1)):
@@ -118,8 +126,8 @@ def test_arrow_keys_walk_the_words(encoder_site: Site, open_page: Open) -> None:
         expect(page.locator("[data-chosen]")).to_have_text(live.keys.pieces[place])
 
 
-def test_pointing_moves_nothing(encoder_site: Site, open_page: Open) -> None:
-    page, live = opened(open_page, encoder_site), live_of(encoder_site)
+def point_at_every_word(page: Page, live: LiveSentence) -> None:
+    """See that no word moves."""
     places = [word(page, n).bounding_box() for n in range(live.sizes[1])]
     for n in range(live.sizes[1]):
         word(page, n).hover()
@@ -135,17 +143,15 @@ def lighting(page: Page, family: str) -> tuple[list[bool], list[bool]]:
     return tiles(page).evaluate_all(FADED), others
 
 
-@pytest.mark.parametrize("scripts", [True, False])
-def test_a_family_lights_its_heads_without_scripts_too(
-    encoder_site: Site, open_page: Open, scripts: bool
-) -> None:
-    page = open_page(encoder_site.folder / "index.html", java_script_enabled=scripts)
-    for family in (str(line.family) for line in live_of(encoder_site).families):
-        page.locator(f".roll tr[data-family='{family}'] th").hover()
-        faded, others = lighting(page, family)
-        assert faded == others
-    page.mouse.move(1, 1)
-    assert not any(lighting(page, "")[0])
+def test_a_family_lights_its_heads_without_scripts_too(encoder_site: Site, open_page: Open) -> None:
+    for scripts in (True, False):
+        page = open_page(encoder_site.folder / "index.html", java_script_enabled=scripts)
+        for family in (str(line.family) for line in live_of(encoder_site).families):
+            page.locator(f".roll tr[data-family='{family}'] th").hover()
+            faded, others = lighting(page, family)
+            assert faded == others
+        page.mouse.move(1, 1)
+        assert not any(lighting(page, "")[0])
 
 
 def test_a_claim_lights_its_heads(open_page: Open, decoder_site: Site) -> None:
@@ -179,11 +185,18 @@ def test_arrow_keys_walk_the_wall_which_is_one_tab_stop(
     expect(page.locator("h1")).to_have_text("Head L0·H0")
 
 
-@pytest.mark.parametrize("width", [390, 800, 1440])
-def test_tiles_show_their_own_map_and_are_large_enough_to_hit(
-    encoder_site: Site, open_page: Open, width: int
+def test_tiles_and_bars_are_those_of_their_heads_in_every_window(
+    encoder_site: Site, open_page: Open
 ) -> None:
-    page = opened(open_page, encoder_site, viewport={"width": width, "height": 900})
+    page = opened(open_page, encoder_site)
+    check_bars(page)
+    for width in (390, 800, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        check_tiles(page)
+
+
+def check_tiles(page: Page) -> None:
+    """Tiles show their own part of the picture of maps, and are large enough to hit."""
     for link in tiles(page).all():
         box = link.bounding_box()
         assert box is not None
@@ -200,8 +213,8 @@ def test_tiles_show_their_own_map_and_are_large_enough_to_hit(
         assert (-x, -y) == pytest.approx((column * size, row * size), abs=0.6)
 
 
-def test_bars_are_as_long_as_their_steps(encoder_site: Site, open_page: Open) -> None:
-    page = opened(open_page, encoder_site)
+def check_bars(page: Page) -> None:
+    """Bars are as long as their steps."""
     bars = page.locator("[data-wall] td:not(.lay) > b")
     assert bars.count() == 8
     widths = bars.evaluate_all("found => found.map((b) => b.getBoundingClientRect().width)")
@@ -213,32 +226,14 @@ def test_bars_are_as_long_as_their_steps(encoder_site: Site, open_page: Open) ->
         )
 
 
-@pytest.mark.parametrize("kind", ["encoder", "decoder", "pair"])
-def test_the_overview_is_accessible_and_narrow_enough(
-    request: pytest.FixtureRequest, open_page: Open, kind: str
-) -> None:
-    site: Site = request.getfixturevalue(f"{kind}_site")
-    page = opened(open_page, site)
-    tiles(page).nth(1).hover()
-    for details in page.locator("main details").all():
-        details.evaluate("(each) => { each.open = true; }")
-    assert violations(page) == []
-    page.emulate_media(color_scheme="dark")
-    assert violations(page, "color-contrast") == []
-    widths = (360, 390, 800, 1280, 1440)
-    assert {width: sideways(page, width) for width in widths} == dict.fromkeys(widths, 0)
-
-
-def test_without_scripts_the_live_sentence_is_drawn_for_its_word(
-    encoder_site: Site, open_page: Open
-) -> None:
-    page = open_page(encoder_site.folder / "index.html", java_script_enabled=False)
-    live = live_of(encoder_site)
-    expect(page.locator("[data-chosen]")).to_have_text(live.keys.pieces[live.word])
+def test_without_scripts_the_live_sentence_is_drawn_for_its_word(encoder_site: Site) -> None:
+    page, live = plain(encoder_site.folder / "index.html"), live_of(encoder_site)
+    assert page.one("[data-chosen]").text == live.keys.pieces[live.word]
     for family in live.families:
         weights = family.mean[:, live.word]
-        assert steps(page, str(family.family)) == [
+        cells = page.all(f'.roll tr[data-family="{family.family}"] td i')
+        assert [int(cell.attributes["class"].removeprefix("o")) for cell in cells] == [
             round(10 * min(1.0, 2 * float(weight)) ** 0.5) for weight in weights
         ]
-    assert tiles(page).count() == 8
-    expect(page.locator(".turn")).to_be_hidden()
+    assert len(page.one("[data-wall]").all("td a.map")) == 8
+    assert page.one(".turn").is_hidden

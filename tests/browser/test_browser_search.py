@@ -52,7 +52,9 @@ def overview(encoder_site: Site, open_page: Open) -> Page:
     return open_page(encoder_site.folder / "index.html")
 
 
-def test_data_come_when_the_box_is_entered(overview: Page, record: Record) -> None:
+def test_data_come_when_the_box_is_entered_and_the_address_stays(
+    overview: Page, record: Record
+) -> None:
     def asked() -> list[str]:
         return [address for address in record.requests if "/data/" in address]
 
@@ -60,27 +62,36 @@ def test_data_come_when_the_box_is_entered(overview: Page, record: Record) -> No
     box(overview).focus()
     overview.wait_for_timeout(300)
     assert {address.rpartition("/")[2] for address in asked()} == {"find.js", "headlist.js"}
+    keep_the_address(overview)
 
 
 HEAD = ["L1 H2", "l1·h2", "layer 1 head 2", "1.2", "Layer 1, Head 2", "L1-H2", "1/2"]
 
 
-@pytest.mark.parametrize("query", HEAD)
-def test_a_head_is_found_however_it_is_written(overview: Page, query: str) -> None:
-    assert ask(overview, query)["Heads"] == 1
-    assert hits(overview, "Heads") == ["L1·H2"]
-    option = options(overview, "Heads").first
-    assert option.get_attribute("href") == "heads/L01-H02.html"
-    option.click()
+def test_a_head_is_found_however_it_is_written(overview: Page) -> None:
+    for query in HEAD:
+        assert ask(overview, query)["Heads"] == 1, query
+        assert hits(overview, "Heads") == ["L1·H2"], query
+        assert options(overview, "Heads").first.get_attribute("href") == "heads/L01-H02.html"
+    options(overview, "Heads").first.click()
     expect(overview.locator("h1")).to_have_text("Head L1·H2")
 
 
-@pytest.mark.parametrize("path", ["heads/L00-H01.html", "methods.html", "sentences/0001.html"])
 def test_search_is_on_every_page_and_keys_alone_lead_through_it(
-    encoder_site: Site, open_page: Open, path: str
+    encoder_site: Site, open_page: Open
 ) -> None:
-    """A slash enters the field, arrows choose, Enter opens; the field keeps the focus."""
-    page = open_page(encoder_site.folder / path)
+    """A slash enters the field, but in another field it is a slash."""
+    page = open_page(encoder_site.folder / "heads.html")
+    field = page.get_by_label("Filter by words")
+    field.press("/")
+    expect(field).to_be_focused()
+    for path in ("heads/L00-H01.html", "methods.html", "sentences/0001.html"):
+        page.goto((encoder_site.folder / path).as_uri())
+        go_by_keys(page)
+
+
+def go_by_keys(page: Page) -> None:
+    """Enter by a slash, choose by arrows, open by Enter; the field keeps the focus."""
     page.keyboard.press("/")
     expect(box(page)).to_be_focused()
     expect(box(page)).to_have_value("")
@@ -100,7 +111,8 @@ def test_search_is_on_every_page_and_keys_alone_lead_through_it(
     expect(page).to_have_url(re.compile("sentences/0002.html$"))
 
 
-def test_escape_closes_the_list_then_empties_the_field(overview: Page) -> None:
+def leave_by_escape(overview: Page) -> None:
+    """Close the list, empty the field, and leave it."""
     ask(overview, "layer 1")
     box(overview).press("Escape")
     expect(overview.locator("[data-found]")).to_be_hidden()
@@ -114,15 +126,8 @@ def test_escape_closes_the_list_then_empties_the_field(overview: Page) -> None:
     expect(overview.locator("[data-found]")).to_be_hidden()
 
 
-def test_a_slash_inside_a_field_is_a_slash(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "heads.html")
-    field = page.get_by_label("Filter by words")
-    field.press("/")
-    expect(field).to_be_focused()
-
-
-def test_search_leaves_the_address_alone(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "index.html")
+def keep_the_address(page: Page) -> None:
+    """Type what could stand in an address."""
     page.goto(f"{page.url}#families")
     address = page.url
     ask(page, "the dog, & “é”#1")
@@ -130,34 +135,30 @@ def test_search_leaves_the_address_alone(encoder_site: Site, open_page: Open) ->
     assert page.url == address
 
 
-@pytest.mark.parametrize(
-    ("query", "address"),
-    [
-        ("dobj", "relation_accuracy%2Fobj%3Ato_dependent"),
-        ("induction", "metrics/duplicate_score.html"),
-        ("coreference", "metrics/attention_to.html"),
-        ("useless", "patterns.html"),
-        ("dead heads", "patterns.html"),
-        ("pruning", "metrics/output_norm_share.html"),
-        ("duplicate", "metrics/duplicate_score.html"),
-        ("previous-token head", "attention_to%2Fprevious"),
-        ("sink", "metrics/sink_share.html"),
-        ("overview", "index.html"),
-    ],
-)
-def test_words_of_papers_and_other_tools_are_understood(
-    overview: Page, query: str, address: str
-) -> None:
-    ask(overview, query)
-    assert any(address in href for href in each(options(overview), "href"))
+WORDS = {
+    "dobj": "relation_accuracy%2Fobj%3Ato_dependent",
+    "induction": "metrics/duplicate_score.html",
+    "coreference": "metrics/attention_to.html",
+    "useless": "patterns.html",
+    "dead heads": "patterns.html",
+    "pruning": "metrics/output_norm_share.html",
+    "duplicate": "metrics/duplicate_score.html",
+    "previous-token head": "attention_to%2Fprevious",
+    "sink": "metrics/sink_share.html",
+    "overview": "index.html",
+}
+NEWCOMERS = ("previous token", "direct object", "SEP", "separator", "object")
 
 
-@pytest.mark.parametrize("query", ["previous token", "direct object", "SEP", "separator", "object"])
-def test_what_newcomers_type_leads_to_questions(overview: Page, query: str) -> None:
-    """Every question with these words, and the heads in the order that answers it."""
-    wanted = [q for q, *_ in data_of_questions(overview) if query.lower() in q.lower()]
-    assert ask(overview, query).get("Questions", 0) >= len(wanted)
-    assert {*hits(overview, "Questions")} >= {*wanted}
+def test_words_of_papers_tools_and_newcomers_are_understood(overview: Page) -> None:
+    """Newcomers find every question with their words."""
+    for query, address in WORDS.items():
+        ask(overview, query)
+        assert any(address in href for href in each(options(overview), "href")), query
+    for query in NEWCOMERS:
+        wanted = [q for q, *_ in data_of_questions(overview) if query.lower() in q.lower()]
+        assert ask(overview, query).get("Questions", 0) >= len(wanted), query
+        assert {*hits(overview, "Questions")} >= {*wanted}, query
 
 
 def data_of_questions(page: Page) -> list[list[str]]:
@@ -167,9 +168,17 @@ def data_of_questions(page: Page) -> list[list[str]]:
     return rows
 
 
-def test_heads_are_found_by_what_they_attend_to_and_by_type(
+def test_heads_sentences_and_tokens_are_those_of_the_study(
     encoder_site: Site, overview: Page
 ) -> None:
+    """Heads by what they attend to and type, sentences by letters, tokens by their type."""
+    find_heads(encoder_site, overview)
+    find_sentences(encoder_site, overview)
+    find_tokens(overview)
+
+
+def find_heads(encoder_site: Site, overview: Page) -> None:
+    """Ask for what heads attend to, and for a type."""
     facts = [f for r in encoder_site.results.values() for f in head_facts(r)]
     word = next(f.attends_to.word for f in facts if f.attends_to.word)
     wanted = {f.name for f in facts if f.attends_to.word == word}
@@ -184,8 +193,8 @@ def test_heads_are_found_by_what_they_attend_to_and_by_type(
     assert ask(overview, name)["Heads"] == sum(name in kind for kind in types)
 
 
-def test_sentences_are_those_with_the_letters(encoder_site: Site, overview: Page) -> None:
-    """Parts of words, whatever their case and accents."""
+def find_sentences(encoder_site: Site, overview: Page) -> None:
+    """Ask by parts of words, whatever their case and accents."""
     texts = {row[0]: row[2] for row in data_of(encoder_site, "find")["sentences"]}
     for query in ("FISHER", "fïsher", "old", "see the"):
         words = query.lower().replace("ï", "i").split()
@@ -195,10 +204,19 @@ def test_sentences_are_those_with_the_letters(encoder_site: Site, overview: Page
             options(overview, "Sentences").last.click()
         displayed = [text.removesuffix("…").rstrip() for text in hits(overview, "Sentences")]
         assert len(displayed) == len(wanted)
-        assert all(any(text.startswith(each) for each in displayed) for text in wanted)
+        assert all(any(text.startswith(start) for start in displayed) for text in wanted)
 
 
-def test_what_was_found_is_marked(overview: Page) -> None:
+def test_results_are_marked_counted_and_only_text(overview: Page) -> None:
+    """And Escape closes them, then empties the field."""
+    see_marks(overview)
+    hear_the_count(overview)
+    type_hostile_text(overview)
+    leave_by_escape(overview)
+
+
+def see_marks(overview: Page) -> None:
+    """See the letters that were typed in what was found."""
     ask(overview, "attention DIST")
     marks = options(overview).locator(".hit mark").all_text_contents()
     assert {mark.lower() for mark in marks} >= {"attention", "dist"}
@@ -207,10 +225,8 @@ def test_what_was_found_is_marked(overview: Page) -> None:
     assert {mark.lower() for mark in marks} == {"fisher"}
 
 
-def test_a_token_leads_to_its_type_even_on_the_page_of_tokens(
-    encoder_site: Site, open_page: Open
-) -> None:
-    page = open_page(encoder_site.folder / "index.html")
+def find_tokens(page: Page) -> None:
+    """Go to a token's type, also from the page of tokens."""
     for token in ("house", "old"):
         ask(page, token)
         position = hits(page, "Tokens").index(token)
@@ -220,7 +236,8 @@ def test_a_token_leads_to_its_type_even_on_the_page_of_tokens(
         assert page.locator("[data-types]").first.input_value() == token
 
 
-def test_the_count_is_said(overview: Page) -> None:
+def hear_the_count(overview: Page) -> None:
+    """Hear how many of each kind there are."""
     found = ask(overview, "dist")
     message = ", ".join(f"{kind} {number}" for kind, number in found.items())
     expect(overview.locator("#found-count")).to_have_text(f"{message}.")
@@ -259,7 +276,8 @@ def test_results_are_accessible_in_both_themes(overview: Page) -> None:
         assert displayed["x"] + displayed["width"] <= width
 
 
-def test_hostile_text_stays_text(overview: Page) -> None:
+def type_hostile_text(overview: Page) -> None:
+    """Type markup and names of properties."""
     for query in ("<img src=x onerror=alert(1)>", "__proto__", "constructor", "\\d+(", "%E0%A4%A"):
         ask(overview, query)
     assert overview.locator("[data-finder] img").count() == 0

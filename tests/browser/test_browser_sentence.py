@@ -12,7 +12,8 @@ from playwright.sync_api import Page, expect
 import headbook
 import naive_sentences as naive
 import tiny
-from browser import DARK, Open, background, sideways, violations
+from browser import Open
+from browser_plain import plain
 from browser_views import cells, choose, map_of, pair, picture, ranked, ready, switch, tile, word
 from headbook.charts.theme import coarse, ink_steps, rgba_ramp
 from headbook.pages.parts import sentence_maps
@@ -25,7 +26,6 @@ pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SENTENCE = "sentences/0001.html"
-WIDTHS = (390, 800, 1440)
 VIEWS = ("raw", "nosink", "renorm", "norm")
 PLACES = [
     ("encoder", "self"),
@@ -345,18 +345,16 @@ def test_a_path_chooses_its_token_in_its_own_text(pair_site: Site, open_page: Op
         expect(figure.locator("g.on")).to_have_attribute("data-i", "2")
 
 
-def test_without_scripts_a_head_and_its_lists_stand_there(
-    encoder_site: Site, open_page: Open
-) -> None:
-    page = open_page(encoder_site.folder / SENTENCE, java_script_enabled=False)
-    assert page.locator(".pane.js").is_hidden()
+def test_without_scripts_a_head_and_its_lists_stand_there(encoder_site: Site) -> None:
+    page = plain(encoder_site.folder / SENTENCE)
+    assert page.one(".pane.js").is_hidden
     for pane in ("matrix", "ranked", "others"):
-        assert page.locator(f"[data-{pane}]").is_visible()
-    assert page.locator("[data-ranked] li").count() > 0
-    assert page.locator("[data-others] li").count() == 8
-    assert page.locator("[data-entries] tbody tr").count() > 0
-    assert page.locator("noscript p").first.is_visible()
-    assert page.locator(".maps img").is_visible()
+        assert not page.one(f"[data-{pane}]").is_hidden
+    assert page.all("[data-ranked] li")
+    assert len(page.all("[data-others] li")) == 8
+    assert page.all("[data-entries] tbody tr")
+    assert page.one("noscript p").text
+    assert not page.one(".maps img").is_hidden
 
 
 def test_keyboard_goes_through_maps_words_and_weights(encoder_site: Site, open_page: Open) -> None:
@@ -379,24 +377,6 @@ def test_keyboard_goes_through_maps_words_and_weights(encoder_site: Site, open_p
     expect(page.locator(".dock .status")).to_contain_text(re.compile(r"^3 .* attends to 1 "))
     page.keyboard.press("Enter")
     assert (address(page)["q"], address(page)["k"]) == (["3"], ["1"])
-
-
-@pytest.mark.parametrize(
-    "kind", ["encoder", *(pytest.param(k, marks=pytest.mark.slow) for k in ("decoder", "pair"))]
-)
-def test_the_open_panel_fits_and_axe_finds_nothing(
-    request: pytest.FixtureRequest, open_page: Open, kind: str
-) -> None:
-    site: Site = request.getfixturevalue(f"{kind}_site")
-    page = open_page(site.folder / SENTENCE, color_scheme="light", reduced_motion="reduce")
-    ready(page).locator(".over button").first.click()
-    page.get_by_label("Compare with").select_option(index=3)
-    switch(page, view="nosink")
-    assert {width: sideways(page, width) for width in WIDTHS} == dict.fromkeys(WIDTHS, 0)
-    assert violations(page) == []
-    page.emulate_media(color_scheme="dark")
-    assert background(page) == DARK
-    assert violations(page, "color-contrast") == []
 
 
 def test_a_map_without_numbers_leads_to_its_head(
