@@ -40,10 +40,10 @@ def overview(page: Page) -> None:
 
 
 def head(page: Page) -> None:
-    """Open everything but further exemplars of a section, and walk in the map of the first."""
+    """Open everything but further exemplars like the first, and walk in its map."""
     page.locator(".exemplar summary").first.click()
     page.locator("canvas.cells").first.press("ArrowDown")
-    unfolded(page, "main details:not(.exemplar ~ .exemplar details)")
+    unfolded(page, "main details:not(.exemplar details), [data-map='median-1'] details")
 
 
 def sentence(page: Page) -> None:

@@ -145,8 +145,17 @@ def test_bars_point_up_and_down_as_their_numbers_do(encoder_site: Site, open_pag
             assert abs((heights[0] - heights[1]) - np.sign(value) * share * 31) <= 2
 
 
-def test_arrow_keys_read_single_dimensions(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / SENTENCE)
+def test_the_view_follows_keys_and_what_is_chosen_and_is_accessible(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / SENTENCE, color_scheme="light")
+    read_single_dimensions(page, encoder_site)
+    choose_other_pairs(page, encoder_site)
+    look_at_all_of_it(page)
+
+
+def read_single_dimensions(page: Page, encoder_site: Site) -> None:
+    """Walk along the bars by arrow keys."""
     view = opened(page, ("self", 1, 0), (4, 1))
     kept = encoder_site.study.sentence_data.queries_and_keys["self", 0, 1]
     one, other = kept.queries[0, 4].astype(float), kept.keys[0, 1].astype(float)
@@ -162,9 +171,8 @@ def test_arrow_keys_read_single_dimensions(encoder_site: Site, open_page: Open) 
     expect(status).to_have_text("Point at the bars, or use the arrow keys.")
 
 
-def test_the_pair_follows_what_is_chosen(encoder_site: Site, open_page: Open) -> None:
-    """Another key, then another head, then words."""
-    page = open_page(encoder_site.folder / SENTENCE)
+def choose_other_pairs(page: Page, encoder_site: Site) -> None:
+    """Choose another key, then another head, then words."""
     opened(page, ("self", 1, 1), (2, 3))
     view = page.locator(".neurons")
     choose_pair(page, 2, 4)
@@ -254,8 +262,8 @@ def text_at(site: Site, exemplar: Any) -> str:
     return str(text.pieces[exemplar.key])
 
 
-def test_the_open_view_is_accessible_and_fits(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / SENTENCE, color_scheme="light")
+def look_at_all_of_it(page: Page) -> None:
+    """Open every table, in both themes and every width."""
     view = opened(page, ("self", 1, 2), (3, 1))
     for name in ("Every dimension", "Every key"):
         view.locator("details").filter(has_text=name).locator("summary").click()

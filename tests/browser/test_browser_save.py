@@ -34,13 +34,20 @@ def elements(text: str, tag: str) -> list[ET.Element]:
     return list(ET.fromstring(text).iter(SVG + tag))  # noqa: S314 - our own
 
 
-@pytest.mark.parametrize(("view", "units"), STATES)
-def test_the_table_has_every_weight_of_the_view(
-    decoder_site: Site, open_page: Open, view: str, units: str
-) -> None:
+def test_tables_maps_and_lines_are_those_of_the_view(decoder_site: Site, open_page: Open) -> None:
+    """Every weight, a cell for each that there is, the fewest lines for the chosen share."""
     page = open_page(decoder_site.folder / "sentences/0001.html")
-    _, head_map = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
-    switch(page, view=view, units=units)
+    choose(page, "L1·H2")
+    head_map = map_of(decoder_site, "self", 1, 2)
+    save_the_map(page, head_map, decoder_site.study.manifest.model.name)
+    save_lines(page, head_map)
+    for view, units in STATES:
+        switch(page, view=view, units=units)
+        save_the_table(page, head_map, view, units)
+
+
+def save_the_table(page: Page, head_map: naive.Map, view: str, units: str) -> None:
+    """Save every weight of a view."""
     text = saved(page, page.locator("[data-more]"), "Weights (CSV)")
     rows = list(csv.DictReader(io.StringIO(text)))
     expected, names = naive.weights(head_map, view, units), naive.names(head_map.keys, units)
@@ -53,11 +60,8 @@ def test_the_table_has_every_weight_of_the_view(
         assert value == pytest.approx(expected[q][k], rel=step, abs=1e-9, nan_ok=True)
 
 
-def test_the_map_has_a_cell_for_each_weight_that_there_is(
-    decoder_site: Site, open_page: Open
-) -> None:
-    page = open_page(decoder_site.folder / "sentences/0001.html")
-    _, head_map = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
+def save_the_map(page: Page, head_map: naive.Map, model: str) -> None:
+    """Save a map: a cell for each weight that there is, and a frame around the pair."""
     pair(page, 2, 1)
     text = saved(page, page.locator("[data-more]"), "Map (SVG)")
     there = sum(not math.isnan(w) for row in naive.weights(head_map, "raw", "pieces") for w in row)
@@ -68,16 +72,13 @@ def test_the_map_has_a_cell_for_each_weight_that_there_is(
     names = naive.names(head_map.keys, "pieces")
     assert all(message.count(name) >= 2 for name in names)
     caption = elements(text, "title")[0].text or ""
-    assert decoder_site.study.manifest.model.name in caption
+    assert model in caption
     assert "L1·H2" in caption
     assert "all keys, weights of subword tokens" in caption
 
 
-def test_lines_are_the_fewest_that_hold_the_chosen_share(
-    decoder_site: Site, open_page: Open
-) -> None:
-    page = open_page(decoder_site.folder / "sentences/0001.html")
-    _, head_map = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
+def save_lines(page: Page, head_map: naive.Map) -> None:
+    """Save lines: the fewest that hold the chosen share."""
     switch(page, mass="80")
     pair(page, 3)
     text = saved(page, page.locator("[data-more]"), "Lines (SVG)")
