@@ -69,11 +69,19 @@ def test_ranked_weights_are_those_of_the_study(
                 assert seen == rows or (not rows and len(seen) == 1)
 
 
-def test_heads_that_attend_most_from_a_word_come_in_order(
+def test_small_maps_lists_and_masking_are_those_of_the_study(
     encoder_site: Site, open_page: Open
 ) -> None:
+    """Every shade of small maps, the heads that attend most from a word, and masked tokens."""
+    page = ready(open_page(encoder_site.folder / SENTENCE))
+    see_every_shade(page, encoder_site)
+    list_heads_by_weight(page, encoder_site)
+    switch(page, view="raw")
+    mask_special_tokens(page, encoder_site)
+
+
+def list_heads_by_weight(page: Page, encoder_site: Site) -> None:
     """Without the word itself and without special tokens; masking changes nothing of that."""
-    page = open_page(encoder_site.folder / SENTENCE)
     choose(page, "L0·H1")
     (stack,) = encoder_site.study.manifest.stacks
     found = []
@@ -111,9 +119,8 @@ def test_a_map_docks_the_panel_and_escape_lets_it_go(encoder_site: Site, open_pa
     expect(panel).to_have_css("position", "static")
 
 
-def test_masking_goes_for_maps_lists_and_lines_alike(encoder_site: Site, open_page: Open) -> None:
-    """And for the small maps: columns of special tokens are empty in every head."""
-    page = open_page(encoder_site.folder / SENTENCE)
+def mask_special_tokens(page: Page, encoder_site: Site) -> None:
+    """Mask them in map, list, lines and small maps, whose columns are empty in every head."""
     choose(page, "L0·H2")
     image = page.locator(".field > img").first
     still = image.get_attribute("src") or ""
@@ -143,11 +150,8 @@ def test_masking_goes_for_maps_lists_and_lines_alike(encoder_site: Site, open_pa
     expect(image).to_have_attribute("src", still)
 
 
-def test_small_maps_have_every_shade_where_scripts_draw_them(
-    encoder_site: Site, open_page: Open
-) -> None:
-    """The file has a few, for readers without scripts."""
-    page = ready(open_page(encoder_site.folder / SENTENCE))
+def see_every_shade(page: Page, encoder_site: Site) -> None:
+    """See shades as scripts draw them; the file has a few, for readers without scripts."""
     drawn = picture(page.locator(".field > img").first.get_attribute("src") or "")
     maps = encoder_site.study.sentence_data.maps["self", 0]
     layers, heads, n, _ = maps.shape
@@ -161,8 +165,8 @@ def test_small_maps_have_every_shade_where_scripts_draw_them(
     assert (few[..., 3] == opacity[coarse(steps)]).all()
 
 
-def test_two_heads_stand_beside_their_difference(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / SENTENCE)
+def compare_two_heads(page: Page, encoder_site: Site) -> None:
+    """Choose two heads, and read their difference."""
     panel = choose(page, "L1·H3")
     panel.get_by_label("Compare with").select_option(label="L0·H2")
     pair(page, 4)
@@ -231,9 +235,14 @@ def test_the_address_alone_brings_the_view_back(encoder_site: Site, open_page: O
     assert page.url == first
 
 
-def test_maps_and_lines_tell_what_is_near_the_pointer(encoder_site: Site, open_page: Open) -> None:
-    """A few pixels beside a cell or a line still mean it, far away nothing does."""
+def test_a_head_is_pointed_at_and_compared(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / SENTENCE, viewport={"width": 1440, "height": 900})
+    point_near_cells_and_lines(page, encoder_site)
+    compare_two_heads(page, encoder_site)
+
+
+def point_near_cells_and_lines(page: Page, encoder_site: Site) -> None:
+    """Point a few pixels beside a cell or a line, which means it, and far away."""
     panel = choose(page, "L0·H2")
     pair(page, 3)
     canvas, status = panel.locator("canvas.cells").first, panel.locator(".status")
@@ -259,9 +268,8 @@ def test_maps_and_lines_tell_what_is_near_the_pointer(encoder_site: Site, open_p
     expect(panel.locator(".lines path.near")).to_have_count(0)
 
 
-def test_words_choose_queries_and_keys_of_two_texts(pair_site: Site, open_page: Open) -> None:
-    """Across texts, a word of the source is a key, one of the target a query."""
-    page = open_page(pair_site.folder / SENTENCE)
+def choose_words_of_two_texts(page: Page, pair_site: Site) -> None:
+    """Choose a word of the target, which is a query, and one of the source, a key."""
     choose(page, "cross L1·H2")
     head_map = map_of(pair_site, "cross", 1, 2)
     values = np.array(naive.weights(head_map, "raw", "pieces"))
@@ -304,9 +312,18 @@ def test_nearest_tokens_follow_the_word(
             assert texts in [[str(n).strip() for n in m["neighbour"]] for m in spaces]
 
 
-def test_paths_light_up_one_by_one(encoder_site: Site, open_page: Open) -> None:
-    """The chosen word's, else the one that is pointed at or has the focus; Enter chooses."""
+def test_paths_light_up_and_keys_go_through_maps_words_and_weights(
+    encoder_site: Site, open_page: Open
+) -> None:
     page = ready(open_page(encoder_site.folder / SENTENCE))
+    light_up_paths(page)
+    page.goto("about:blank")
+    page.goto((encoder_site.folder / SENTENCE).as_uri())
+    go_by_keys(ready(page))
+
+
+def light_up_paths(page: Page) -> None:
+    """Light the chosen word's, or the one that is pointed at or has the focus; Enter chooses."""
     word(page, 3).click()
     figure = page.locator("figure.paths").first
     expect(figure.locator("g.on")).to_have_attribute("data-i", "3")
@@ -333,8 +350,8 @@ def test_paths_light_up_one_by_one(encoder_site: Site, open_page: Open) -> None:
     assert min(np.diff(sorted(places))) >= 12.5
 
 
-def test_a_path_chooses_its_token_in_its_own_text(pair_site: Site, open_page: Open) -> None:
-    """Of two texts, each with paths: not the token at the same place of the other text."""
+def test_paths_and_words_choose_in_their_own_text_of_two(pair_site: Site, open_page: Open) -> None:
+    """Each text has paths, which choose no token at the same place of the other text."""
     page = ready(open_page(pair_site.folder / SENTENCE))
     for side, stack in enumerate(("encoder", "decoder")):
         figure = page.locator(f'figure[data-paths="{stack}"]')
@@ -343,6 +360,7 @@ def test_a_path_chooses_its_token_in_its_own_text(pair_site: Site, open_page: Op
         expect(word(page, 2, side=side)).to_have_attribute("aria-pressed", "true")
         expect(word(page, 2, side=1 - side)).to_have_attribute("aria-pressed", "false")
         expect(figure.locator("g.on")).to_have_attribute("data-i", "2")
+    choose_words_of_two_texts(page, pair_site)
 
 
 def test_without_scripts_a_head_and_its_lists_stand_there(encoder_site: Site) -> None:
@@ -357,8 +375,8 @@ def test_without_scripts_a_head_and_its_lists_stand_there(encoder_site: Site) ->
     assert not page.one(".maps img").is_hidden
 
 
-def test_keyboard_goes_through_maps_words_and_weights(encoder_site: Site, open_page: Open) -> None:
-    page = ready(open_page(encoder_site.folder / SENTENCE))
+def go_by_keys(page: Page) -> None:
+    """Go from map to map, from word to word and from weight to weight."""
     tile(page, "L0·H0").focus()
     for key, name in (("ArrowRight", "L0·H1"), ("ArrowDown", "L1·H1"), ("End", "L1·H3")):
         page.keyboard.press(key)
