@@ -28,6 +28,7 @@ from headbook.charts.plots import (
 )
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import interval_text, number, visible
+from headbook.results.number import Row as TableRow
 
 MARGIN = 2.0  # per cent of a plot's width beside the lowest and the highest value
 MARGIN_OF_TICKS = 4.0  # per cent of a plot's width within which texts of ticks run inwards
@@ -153,12 +154,10 @@ class GroupPlot(Plot):
     unit: str = ""
     ends: tuple[float, float] = (0.1, 1.0)
 
-    @property
-    def svg(self) -> str:
-        """The chart as rows of a page, which take two lines where the page is narrow."""
-        height = ROW if len(self.groups) < MANY_ROWS else COMPACT_ROW
+    def html(self, address: Callable[[str | TableRow], str]) -> str:
+        """Return the chart as rows of a page, which take two lines where the page is narrow."""
         place, ticks = _across(self.ends), effect_ticks(self.ends)
-        lines = "".join(_upright(place(value), height) for value, _ in ticks)
+        lines = "".join(_upright(place(value), self._height) for value, _ in ticks)
         axis = (
             f'<div class="effect axis"><span></span><span></span><svg height="20" '
             f'aria-hidden="true">{_ticks_below(place, ticks, 14)}</svg></div>'
@@ -167,11 +166,19 @@ class GroupPlot(Plot):
             '<div class="effect titles"><span>without</span><span class="amount">heads</span>'
             f"<span>change, {escape(self.unit)}</span><span></span><span></span></div>"
         )
-        rows = "".join(self._row(group, place, lines, height) for group in self.groups)
+        rows = "".join(
+            self._row(group, place, lines, address(group.printed.place)) for group in self.groups
+        )
         return f'<div class="effects">{head}{rows}{axis}</div>'
 
-    def _row(self, group: GroupEffect, place: Place, lines: str, height: int) -> str:
+    @property
+    def _height(self) -> int:
+        """Pixels of a row."""
+        return ROW if len(self.groups) < MANY_ROWS else COMPACT_ROW
+
+    def _row(self, group: GroupEffect, place: Place, lines: str, href: str) -> str:
         """Return the row of a group as elements of a page."""
+        height = self._height
         name = escape(visible(group.name))
         dot = f'<i class="key {group.style}"></i>' if group.style else ""
         label = f"{group.name}: {group.printed.text} {self.unit} {_ends_text(group)}"
@@ -181,7 +188,7 @@ class GroupPlot(Plot):
             f'<span class="amount">{group.heads:,}</span>'
             f'<svg height="{height}" role="img" aria-label="{escape(visible(label))}">'
             f"{lines}{_effect_marks(group, place, height)}</svg>"
-            f'<span class="number"><a class="n" href="{escape(self.root + group.printed.href)}">'
+            f'<span class="number"><a class="n" href="{escape(href)}">'
             f"{group.printed.text}</a> <small>{_ends_text(group)}</small></span>"
             f'<span class="beside">{beside}</span></div>'
         )
@@ -261,7 +268,7 @@ class HeadEffect(NamedTuple):
     style: str
     value: float
     exact: bool
-    href: str
+    href: str | TableRow
 
 
 def layers_plot(

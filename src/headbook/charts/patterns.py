@@ -129,7 +129,7 @@ def _large(
         name = head_name(HeadName(results.stack.name, *place))
         label = f"{name}: {share_text(row['share'])} of its attention at offset "
         label += signed(row["offset"])
-        href = head_row(results, offset_key(row["offset"]), place, "").href
+        href = head_row(results, offset_key(row["offset"]), place, "").place
         yield PlotMark(mark("model", x, y), "c-model", href, label, x, y)
     is_self = large["offset"] == 0
     named = large[(large["share"] >= MIN_NAMED_SHARE) | is_self][:MAX_NAMED]
@@ -158,7 +158,7 @@ def _line(
     values = numbers.value[at]
     return Series(
         name, kind, values, numbers.low[at], numbers.high[at], [number(value) for value in values],
-        [layer_row(results, key, layer, "").href for layer in layers],
+        [layer_row(results, key, layer, "").place for layer in layers],
     )  # fmt: skip
 
 

@@ -27,7 +27,9 @@ from headbook.charts.theme import (
     PRINTED_PAPER,
     ROLE_COLOURS,
 )
+from headbook.report.linked_rows import address_of
 from headbook.report.wording import visible
+from headbook.results.number import Row
 
 AXIS_WIDTHS = (0, 46, 60, 120)  # pixels of the column of the axis
 LABEL_WIDTHS = (0, 20, 60, 100, 130, 160, 200)  # pixels of the column of labels
@@ -63,14 +65,14 @@ class PlotMark(NamedTuple):
     Attributes:
         svg: its element.
         style: class of its colour.
-        href: address from the site's root; empty without a link.
+        href: address from the site's root, or the row of a number; empty without a link.
         label: what the mark stands for, with its number.
         x, y: centre, in per cent and in pixels.
     """
 
     svg: str
     style: str
-    href: str
+    href: str | Row
     label: str
     x: float
     y: float
@@ -111,11 +113,19 @@ class Plot:
     @property
     def svg(self) -> str:
         """The chart as an element of a page, in three columns."""
+        return self.html(lambda target: self.root + address_of(target))
+
+    def html(self, address: Callable[[str | Row], str]) -> str:
+        """Return the chart as an element of a page, in three columns.
+
+        Args:
+            address: returns the address of a page of the site, or of a row, from this page.
+        """
         height = f'height="{self.height:.0f}"'
         curves = "".join(_curve(curve, 10.0) for curve in self.curves)
         view = f'viewBox="0 0 1000 {self.height:.0f}" preserveAspectRatio="none"'
         marks = "".join(
-            part if isinstance(part, str) else self._linked(part) for part in self.marks
+            part if isinstance(part, str) else _linked(part, address) for part in self.marks
         )
         side = f'{height} width="100%" aria-hidden="true"'
         return (
@@ -127,15 +137,6 @@ class Plot:
             f'<svg width="100%" {height} {view} overflow="visible">{curves}</svg>{marks}</svg>'
             f"<svg {side}>{self.labels}</svg></div>"
         )
-
-    def _linked(self, mark: PlotMark) -> str:
-        """Return a mark with its link and a circle that is easy to hit."""
-        label = escape(visible(mark.label))
-        if not mark.href:
-            return f'<g class="{mark.style}">{mark.svg}</g>'
-        hit = f'<circle class="hit" cx="{percent(mark.x)}" cy="{mark.y:.1f}" r="{HIT_RADIUS:.0f}"/>'
-        href = escape(self.root + mark.href)
-        return f'<a class="n {mark.style}" href="{href}" aria-label="{label}">{mark.svg}{hit}</a>'
 
     def paper(self, *, columns: bool) -> dict[str, bytes]:
         """Draw the chart on white paper as SVG and PDF, by the ending of a file's name.
@@ -178,6 +179,16 @@ class Plot:
 
     def forget(self) -> None:
         """Do nothing: a plot keeps no more than its elements."""
+
+
+def _linked(mark: PlotMark, address: Callable[[str | Row], str]) -> str:
+    """Return a mark with its link and a circle that is easy to hit."""
+    label = escape(visible(mark.label))
+    if not mark.href:
+        return f'<g class="{mark.style}">{mark.svg}</g>'
+    hit = f'<circle class="hit" cx="{percent(mark.x)}" cy="{mark.y:.1f}" r="{HIT_RADIUS:.0f}"/>'
+    href = escape(address(mark.href))
+    return f'<a class="n {mark.style}" href="{href}" aria-label="{label}">{mark.svg}{hit}</a>'
 
 
 def percent(x: float) -> str:
@@ -314,7 +325,7 @@ class Series(NamedTuple):
         kind: class, role or family of the palette.
         values, low, high: numbers by layer with the ends of their intervals; NaN if unknown.
         texts: numbers as text, by layer.
-        hrefs: address of the row behind each number; empty for marks without links.
+        hrefs: row behind each number, or its address; empty for marks without links.
         thin: whether it is one of many lines without a label.
         faint: whether its line steps back behind others, which have the same colour.
         hollow: whether its numbers are not supported.
@@ -326,7 +337,7 @@ class Series(NamedTuple):
     low: Floats
     high: Floats
     texts: Sequence[str]
-    hrefs: Sequence[str] = ()
+    hrefs: Sequence[str | Row] = ()
     thin: bool = False
     hollow: bool = False
     faint: bool = False

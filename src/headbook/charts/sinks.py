@@ -158,7 +158,7 @@ def _pair(results: StackResults, x: float, row: HeadRow, scale: Scale, step: flo
         ends = f'y1="{y:.1f}" y2="{scale(output):.1f}"'
         leader = f'<line class="ld" x1="{percent(x)}" x2="{percent(x)}" {ends}/>'
         svg = f"{leader}{svg}{_bar(x, scale(output), min(0.5, 0.45 * step))}"
-    href = head_row(results, SINK, place, "").href
+    href = head_row(results, SINK, place, "").place
     return PlotMark(svg, f"c-{'model' if row['sink_head'] else 'baseline'}", href, label, x, y)
 
 
@@ -190,7 +190,7 @@ def _layer_pair(results: StackResults, layer: int, x: float, scale: Scale) -> It
             y = scale(value)
             svg = mark("model", x, y) if key == SINK else _bar(x, y)
             label = f"Layer {layer}, all heads: {share_text(value)} of the {what} {tokens}"
-            yield PlotMark(svg, "c-model", layer_row(results, key, layer, "").href, label, x, y)
+            yield PlotMark(svg, "c-model", layer_row(results, key, layer, "").place, label, x, y)
 
 
 def _names(heads: Sequence[HeadMark], scale: Scale) -> Iterator[str]:
@@ -342,7 +342,7 @@ def _change_marks(
             yield (f'<line class="iv" x1="{percent(x)}" x2="{percent(x)}" y1="{scale(low):.1f}" '
                    f'y2="{scale(high):.1f}"/>')  # fmt: skip
         shape = mark(kind, x, y, hollow=not is_exact, radius=5 if kind == "model" else 4.4)
-        href = _change_row(results, row, replacement, target, is_exact=is_exact).href
+        href = _change_row(results, row, replacement, target, is_exact=is_exact).place
         yield PlotMark(shape, f"c-{kind}", href, label, x, y)
 
 

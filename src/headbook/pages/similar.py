@@ -1,9 +1,8 @@
 """The page of similar heads: groups of near doubles, nearest pairs, and an ordered matrix."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,339 +10,344 @@ from numpy.typing import NDArray
 from headbook.charts import images
 from headbook.charts.theme import amount_class, rgba_ramp
 from headbook.metrics import ids
+from headbook.pages.blocks import (
+    Block,
+    Cards,
+    Columns,
+    Group,
+    HeadMap,
+    Heat,
+    Lead,
+    Maps,
+    Page,
+    SmallMap,
+    Symbols,
+    Table,
+    Text,
+    by_stack,
+    some,
+)
 from headbook.pages.parts.atlas import MANY_HEADS, map_style
-from headbook.pages.parts.nearest_heads import nats_text
-from headbook.pages.parts.page import AnalysisPage, StackSection
-from headbook.pages.parts.table import HeatCell, PageTable, Row, words_cell
-from headbook.report.answers.similar import similar_answer
-from headbook.report.claims.heads import MEAN_OF_PAIRS
+from headbook.report.facts.alike import attends_evenly, doubles, mean_distances_fact
 from headbook.report.families import first_position_is_sink, sink_tokens
-from headbook.report.findings.finding import Link, head_link
 from headbook.report.head_facts import type_words
-from headbook.report.head_types import OffSinkType, head_types
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, study_of
 from headbook.report.similar_heads import (
     MAX_DOUBLE_DISTANCE,
+    DoubleGroup,
     HeadDistanceMatrix,
     compared_view,
     head_distances,
-    mean_distances,
 )
 from headbook.report.wording import VIEWS, count_text
-from headbook.schema import SinkView
+from headbook.results.number import NATS, Number, Row
+from headbook.results.sentence import Link, Printed, Sentence, head_link, listed, say
+from headbook.schema import HeadName, SinkView
 from headbook.study.tables import HELLINGER
 
+Results = Mapping[str, StackResults]
 Matrices = Mapping[SinkView, HeadDistanceMatrix]
 
 NEAREST_PAIRS = 24  # pairs that the page lists, in columns of `PAIRS_IN_COLUMN`
 PAIRS_IN_COLUMN = 8
 MOST_ALONE = 15  # heads without a double that the page shows
+MOST_LEFT_OUT = 12  # heads with too few rows that the page names
 FILLED_DISTANCE = 0.12  # nats from which on a cell has no fill
 PALE_DISTANCE = 0.3  # nats from which on the matrix is as pale as paper
 MOST_LABELS = 90  # heads of a matrix whose rows bear names
 STEPS = 256
-STRIP = 8.0  # per cent of the matrix's width for the marks of layers, if rows have no names
+LIMIT = f"{MAX_DOUBLE_DISTANCE:.2f} nats"
 # Codes of the data of the script, whose numbers are thousandths: no distance, and an upper bound.
 MISSING_DISTANCE, IS_BOUND = 0x7FFF, 0x8000
 
 
 @dataclass(frozen=True)
-class SimilarHead:
-    """A head of the page.
+class Matrix(Block):
+    """The distances of every two heads as a picture, beside the pair that a reader points at.
 
     Attributes:
-        link: name and address.
-        style: classes of its map.
-        kind: type in words; empty if it was not measured.
-        even: whether it attends nearly evenly outside the sink.
-        number: distance to its nearest head; None where the page prints none.
-    """
-
-    link: Link
-    style: str
-    kind: str
-    even: bool = False
-    number: LinkedNumber | None = None
-
-
-@dataclass(frozen=True)
-class DoublesCard:
-    """A group of near doubles.
-
-    Attributes:
-        heads: heads of the group.
-        number: largest distance in the group.
-        kind: type of most heads in words; ``several types`` if there is no such type.
-    """
-
-    heads: tuple[SimilarHead, ...]
-    number: LinkedNumber
-    kind: str
-
-    @property
-    def even(self) -> bool:
-        """Whether all heads attend nearly evenly, and are alike for that alone."""
-        return all(head.even for head in self.heads)
-
-
-@dataclass(frozen=True)
-class PairLine:
-    """A pair of heads with its distance in each view."""
-
-    heads: tuple[SimilarHead, SimilarHead]
-    cells: tuple[HeatCell, ...]
-
-    @property
-    def even(self) -> bool:
-        """Whether both heads attend nearly evenly, and are alike for that alone."""
-        return all(head.even for head in self.heads)
-
-
-@dataclass(frozen=True)
-class OrderedMatrix:
-    """The distances of all heads as a picture, similar heads side by side.
-
-    Attributes:
-        src: address of the picture, a pixel for each pair.
+        stack: the kind of attention.
         size: number of heads.
         labels: heads from top to bottom; empty if there are too many.
         marks: a mark for each row that shows its layer, as an SVG path; empty if there are labels.
         frames: first row and number of rows of each group of near doubles.
-        data: address of the script with all numbers; empty if there are too many.
+        has_data: whether a script has all numbers.
+        pair: the nearest pair, with the type of each head in words.
+        cropped: whether maps leave out the first position.
+        distances: its distance in each view, by name of the view.
+        notes: what the picture shows.
     """
 
-    src: str
+    stack: str
     size: int
     labels: tuple[Link, ...]
     marks: str
     frames: tuple[tuple[int, int], ...]
-    data: str
-
-
-@dataclass(frozen=True)
-class SimilarSection(StackSection):
-    """The similar heads of one stack.
-
-    Attributes:
-        views: names of the views that were compared, the one of the groups first.
-        cropped: whether maps leave out the first position, which belongs to the sink.
-        groups: groups of near doubles, the tightest first, those of nearly even heads last.
-        pairs: nearest pairs, in columns.
-        matrix: distances of all heads.
-        means: mean distance within a layer, and between layers.
-        alone: heads without a double, the furthest from all others first.
-        bounded: whether some distances are upper bounds.
-        left_out: names of heads with too few rows in common with another head.
-    """
-
-    views: tuple[str, ...]
+    has_data: bool
+    pair: tuple[tuple[HeadMap, str], ...]
     cropped: bool
-    groups: tuple[DoublesCard, ...]
-    pairs: tuple[tuple[PairLine, ...], ...]
-    matrix: OrderedMatrix
-    means: tuple[tuple[str, LinkedNumber], ...]
-    alone: tuple[SimilarHead, ...]
-    bounded: bool
-    left_out: tuple[Link, ...]
+    distances: tuple[tuple[str, Number], ...]
+    notes: tuple[Sentence, ...]
+    pale: str = f"{PALE_DISTANCE:g} nats and more"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimilarPage(AnalysisPage):
-    """The page of heads with similar attention, in all stacks that were compared.
-
-    Attributes:
-        sections: by stack.
-        limit: distance below which two heads are near doubles, in nats.
-        pale: distance from which on the matrix is pale, in nats.
-    """
-
-    template: ClassVar[str] = "similar.html"
-    scripts = ("similar",)
-    styles: ClassVar[tuple[str, ...]] = (*AnalysisPage.styles, "similar")
-    sections: tuple[SimilarSection, ...]
-    limit: str = f"{MAX_DOUBLE_DISTANCE:.2f}"
-    pale: str = f"{PALE_DISTANCE:g}"
-
-
-def _compared(results: Mapping[str, StackResults]) -> dict[str, Matrices]:
+def _compared(results: Results) -> dict[str, Matrices]:
     return {name: each for name, r in results.items() if (each := r.cached(head_distances))}
 
 
-def has_similar(results: Mapping[str, StackResults]) -> bool:
+def has_similar(results: Results) -> bool:
     """Return whether a study has distances of heads."""
     return bool(_compared(results))
 
 
-def similar_page(results: Mapping[str, StackResults]) -> SimilarPage:
+def similar_page(results: Results) -> Page:
     """Return the page of similar heads."""
-    compared = _compared(results)
-    first, matrices = next(iter(compared.items()))
-    matrix = matrices[compared_view(matrices)]
-    model = study_of(results).manifest.model.name
-    sections = tuple(_section(results[name], each) for name, each in compared.items())
-    n_even = sum(group.even for group in sections[0].groups)
-    return SimilarPage(
+    compared = [results[name] for name in _compared(results)]
+    first = compared[0]
+    cropped = any(_cropped(each) for each in compared)
+    return Page(
         path="similar.html",
         title="Which heads attend alike?",
-        description=f"Near doubles among the heads of {model}, the nearest pairs, and the "
-        "divergence of every two heads.",
         topic="Similar heads",
-        answer=(similar_answer(results[first], matrix, n_even),),
-        scope=tuple(_scope(results[first], matrices)),
-        sections=sections,
+        description=f"Near doubles among the heads of {study_of(results).manifest.model.name}, the "
+        "nearest pairs, and the divergence of every two heads.",
+        answer=first.cached(doubles).text,
+        scope=tuple(_scope(first)),
+        blocks=(
+            Lead(
+                blocks=by_stack(compared, _doubles, results),
+                caption="Groups in which every two heads are closer than "
+                f"{LIMIT}, the tightest first; the number is the largest divergence of the group, "
+                "in nats (natural units of information, at most 0.69). Maps: mean attention of the "
+                f"first positions{', without the very first, which belongs to the sink' * cropped}."
+                " Heads that attend alike need not do the same: their values may differ.",
+                data=Link("Data", "data.html#pairs"),
+                id="doubles",
+            ),
+        ),
+        closer=by_stack(compared, _closer, results),
+        measured=_measured(first),
+        scripts=("similar",),
     )
 
 
-def _scope(results: StackResults, matrices: Matrices) -> Iterator[tuple[str, str]]:
-    view = compared_view(matrices)
-    matrix = matrices[view]
-    yield (
-        "Jensen–Shannon divergence",
-        "of the rows of two heads: 0 nats alike, 0.69 no key in common; "
-        f"{count_text(matrix.sentences, 'sentence')}.",
-    )
-    if view is SinkView.RENORM:
-        yield "Sink masked", f"({sink_tokens(results)}), or a shared sink would decide."
+def _matrix(results: StackResults) -> HeadDistanceMatrix:
+    """Return the distances by which heads are grouped."""
+    matrices = results.cached(head_distances)
+    return matrices[compared_view(matrices)]
 
 
-def _section(results: StackResults, matrices: Matrices) -> SimilarSection:
-    view = compared_view(matrices)
-    matrix = matrices[view]
-    heads = _heads(results, matrix)
-    lines = [
-        PairLine((heads[one], heads[other]), _cells(matrices, one, other))
-        for one, other in matrix.closest(NEAREST_PAIRS)
-    ]
-    groups = [_card(matrix, view, heads, each.heads, each.pair) for each in matrix.doubles]
-    starts = [*range(0, len(lines), PAIRS_IN_COLUMN), len(lines)]
-    missing = np.setdiff1d(np.arange(len(heads)), matrix.complete).tolist()
-    return SimilarSection(
-        stack=results.stack.name,
-        views=tuple(VIEWS[each] for each in _views(matrices)),
-        cropped=view is SinkView.RENORM and first_position_is_sink(results),
-        groups=tuple(sorted(groups, key=lambda group: group.even)),
-        pairs=tuple(tuple(lines[start:end]) for start, end in pairwise(starts)),
-        matrix=_ordered(results, matrix),
-        means=tuple(_means(results, matrix, view)),
-        alone=tuple(_alone(matrix, view, heads)),
-        bounded=matrix.roots is not None,
-        left_out=tuple(heads[index].link for index in missing),
-    )
-
-
-def _views(matrices: Matrices) -> list[SinkView]:
+def _views(results: StackResults) -> list[SinkView]:
     """Return the views that were compared, the one of the groups first."""
+    matrices = results.cached(head_distances)
     first = compared_view(matrices)
     return [first, *(view for view in matrices if view is not first)]
 
 
-def _heads(results: StackResults, matrix: HeadDistanceMatrix) -> list[SimilarHead]:
-    types = head_types(results)
-    heads = []
-    for head in matrix.heads:
-        kind = types.get((head.layer, head.head))
-        style = map_style(results.stack, head.layer, head.head)
-        even = kind is not None and kind.rest is OffSinkType.UNIFORM
-        heads.append(SimilarHead(head_link(head), style, type_words(kind) if kind else "", even))
-    return heads
+def _cropped(results: StackResults) -> bool:
+    """Whether maps leave out the first position, which belongs to the sink."""
+    return _views(results)[0] is SinkView.RENORM and first_position_is_sink(results)
 
 
-def _number(matrix: HeadDistanceMatrix, view: SinkView, one: int, other: int) -> LinkedNumber:
+def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
+    sentences = count_text(_matrix(results).sentences, "sentence")
+    yield (
+        "Jensen–Shannon divergence",
+        f"of the rows of two heads: 0 nats alike, 0.69 no key in common; {sentences}.",
+    )
+    if _views(results)[0] is SinkView.RENORM:
+        yield "Sink masked", f"({sink_tokens(results)}), or a shared sink would decide."
+
+
+def _distance(results: StackResults, view: SinkView, one: int, other: int) -> Number:
     """Return the distance of two heads, or an upper bound of it, with its row."""
+    matrix = results.cached(head_distances)[view]
     one, other = sorted((one, other))
     first, second = matrix.heads[one], matrix.heads[other]
     is_bound = bool(np.isnan(matrix.value[one, other])) and matrix.roots is not None
-    text = nats_text(float(matrix.bounds[one, other]))
     row = (
         ("stack", first.stack), ("layer", first.layer), ("head", first.head),
         ("other_layer", second.layer), ("other_head", second.head),
         ("metric", HELLINGER if is_bound else ids.HEAD_DISTANCE), ("view", str(view)),
     )  # fmt: skip
-    return LinkedNumber(f"{'≤ ' * is_bound}{text}", "pairs", row)
+    value, rows = float(matrix.bounds[one, other]), float(matrix.rows[one, other])
+    return Number(
+        value, NATS, Row("pairs", row), sentences=matrix.sentences, observations=rows,
+        is_bound=is_bound,
+    )  # fmt: skip
 
 
-def _cells(matrices: Matrices, one: int, other: int) -> tuple[HeatCell, ...]:
-    cells = []
-    for view in _views(matrices):
-        matrix = matrices[view]
-        distance, number = float(matrix.bounds[one, other]), _number(matrix, view, one, other)
-        note = f"{int(matrix.rows[one, other]):,} query tokens that count in both heads"
-        fill = amount_class(max(0.0, FILLED_DISTANCE - distance), 0.0, 1.25 * FILLED_DISTANCE)
-        known = not np.isnan(distance)
-        cells.append(HeatCell(number.text, fill if known else "", number if known else None, note))
-    return tuple(cells)
+def _heat(number: Number) -> Heat:
+    fill = amount_class(max(0.0, FILLED_DISTANCE - number.value), 0.0, 1.25 * FILLED_DISTANCE)
+    note = f"{number.observations:,.0f} query tokens that count in both heads"
+    return Heat(Printed(number, "bare"), fill if number.known else "", note)
 
 
-def nearest_pairs(results: StackResults) -> PageTable | None:
-    """Return the nearest pairs of heads of a stack in all views; None if none were compared."""
-    matrices = results.cached(head_distances)
-    if not matrices:
-        return None
-    matrix = matrices[compared_view(matrices)]
-    links = [head_link(head) for head in matrix.heads]
-    rows = tuple(
-        Row(words_cell(links[one], " and ", links[other]), _cells(matrices, one, other))
-        for one, other in matrix.closest(NEAREST_PAIRS)
+def _map(results: StackResults, index: int, words: str | Sentence = "") -> HeadMap:
+    head = _matrix(results).heads[index]
+    style = map_style(results.stack, head.layer, head.head)
+    return HeadMap(head, f"{style}{' cropped' * _cropped(results)}", words)
+
+
+def _kind(results: StackResults, head: HeadName) -> str:
+    """Return the type of a head in words; empty if it was not measured."""
+    kind = results.cached(head_types).get((head.layer, head.head))
+    return type_words(kind) if kind else ""
+
+
+def _all_even(results: StackResults, members: Sequence[int]) -> bool:
+    heads = _matrix(results).heads
+    return all(attends_evenly(results, heads[index]) for index in members)
+
+
+def _doubles(results: StackResults) -> tuple[Block, ...]:
+    """Return the groups of near doubles, those of nearly even heads last."""
+    groups = _matrix(results).doubles
+    if not groups:
+        return (Text(f"No two heads are closer than {LIMIT}.", "hint"),)
+    even = [group for group in groups if _all_even(results, group.heads)]
+    others = [group for group in groups if group not in even]
+    cut = Text(
+        "Alike for one reason: these heads attend nearly evenly to all words, so that their rows "
+        "cannot differ much.",
+        "cut",
     )
-    titles = ("pair", *(VIEWS[view] for view in _views(matrices)))
-    return PageTable(titles, rows, style="heat pairs-of-heads")
+    return some(
+        others and Cards(tuple(_card(results, group) for group in others)),
+        even and [cut, Cards(tuple(_card(results, group) for group in even))],
+    )
 
 
-def _card(
-    matrix: HeadDistanceMatrix,
-    view: SinkView,
-    heads: Sequence[SimilarHead],
-    members: Sequence[int],
-    pair: tuple[int, int],
-) -> DoublesCard:
-    kinds = [heads[index].kind.removesuffix(" + sink") for index in members]
+def _card(results: StackResults, group: DoubleGroup) -> tuple[Sentence, tuple[HeadMap, ...]]:
+    """Return the largest distance of a group, the type of most of its heads, and their maps."""
+    matrix = _matrix(results)
+    kinds = [_kind(results, matrix.heads[i]).removesuffix(" + sink") for i in group.heads]
     most = max(kinds, key=kinds.count)
     kind = most if 2 * kinds.count(most) > len(kinds) else "several types" * any(kinds)
-    of_group = tuple(heads[index] for index in sorted(members))
-    return DoublesCard(of_group, _number(matrix, view, *pair), kind)
+    distance = _distance(results, _views(results)[0], *group.pair)
+    maps = tuple(_map(results, index) for index in sorted(group.heads))
+    return say("{distance:bare} {kind}", distance=distance, kind=kind), maps
 
 
-def _means(
-    results: StackResults, matrix: HeadDistanceMatrix, view: SinkView
-) -> Iterator[tuple[str, LinkedNumber]]:
-    metric = ids.HEAD_DISTANCE if matrix.roots is None else HELLINGER
-    for label, mean in mean_distances(matrix).items():
-        if label and not np.isnan(mean):
-            row = (
-                ("claim", MEAN_OF_PAIRS), ("stack", results.stack.name),
-                ("metric", metric), ("view", str(view)), ("label", label),
-            )  # fmt: skip
-            yield label, LinkedNumber(nats_text(mean), "tests", row)
+def _closer(results: StackResults) -> Iterator[Block]:
+    """Yield the nearest pairs, the matrix, and the heads without a double."""
+    stack, closest = results.stack.name, _matrix(results).closest(NEAREST_PAIRS)
+    even = any(_all_even(results, group.heads) for group in _matrix(results).doubles)
+    starts = range(0, len(closest), PAIRS_IN_COLUMN)
+    tables = tuple(_pairs(results, closest[start : start + PAIRS_IN_COLUMN]) for start in starts)
+    yield Group(
+        (Columns(tables, 3),),
+        "Nearest pairs, in groups or not",
+        "nats; with all keys, a shared sink alone makes heads alike"
+        f"{'; grey: both attend nearly evenly' * even}",
+        f"pairs-{stack}",
+        "nearest pairs",
+        folded=True,
+    )
+    yield Group(
+        (_ordered(results),),
+        "Every two heads",
+        "similar heads side by side; framed: the groups above",
+        f"matrix-{stack}",
+        "every two heads",
+    )
+    if alone := tuple(_alone(results)):
+        yield Group(
+            (Maps(alone, 66),),
+            "Heads without a double",
+            "largest divergence to their nearest head first, in nats",
+            f"alone-{stack}",
+            "heads without a double",
+        )
 
 
-def _alone(
-    matrix: HeadDistanceMatrix, view: SinkView, heads: Sequence[SimilarHead]
-) -> Iterator[SimilarHead]:
+def _pairs(results: StackResults, pairs: Sequence[tuple[int, int]], style: str = "") -> Table:
+    """Return pairs of heads with their distance in each view."""
+    heads, views = _matrix(results).heads, _views(results)
+    rows = []
+    for one, other in pairs:
+        maps = [SmallMap(_map(results, index).style) for index in (one, other)]
+        title = say(
+            "{map}{other_map} {head} and {other}",
+            map=maps[0], other_map=maps[1], head=heads[one], other=heads[other],
+        )  # fmt: skip
+        rows.append((title, *(_heat(_distance(results, view, one, other)) for view in views)))
+    grey = frozenset(n for n, pair in enumerate(pairs) if _all_even(results, pair))
+    columns = ("Pair", *(VIEWS[view] for view in views))
+    return Table(columns, tuple(rows), style=f"heat tall {style}", grey=grey, label="Nearest pairs")
+
+
+def nearest_pairs(results: StackResults) -> Table | None:
+    """Return the nearest pairs of heads of a stack in all views; None if none were compared."""
+    if not results.cached(head_distances):
+        return None
+    return _pairs(results, _matrix(results).closest(NEAREST_PAIRS), "pairs-of-heads")
+
+
+def _alone(results: StackResults) -> Iterator[HeadMap]:
     """Yield heads that are in no group, with the distance to their nearest head."""
+    matrix, view = _matrix(results), _views(results)[0]
     grouped = {index for group in matrix.doubles for index in group.heads}
     nearest = {index: matrix.nearest(index, 1) for index in matrix.complete.tolist()}
     pairs = [(index, near[0]) for index, near in nearest.items() if near and index not in grouped]
     pairs.sort(key=lambda pair: -matrix.value[pair])
     for index, other in pairs[:MOST_ALONE]:
-        head = heads[index]
-        yield replace(head, number=_number(matrix, view, index, other))
+        distance = _distance(results, view, index, other)
+        yield _map(results, index, say("nearest {distance:bare}", distance=distance))
 
 
-def _ordered(results: StackResults, matrix: HeadDistanceMatrix) -> OrderedMatrix:
+def _ordered(results: StackResults) -> Matrix:
+    """Return the picture of all distances, with the nearest pair."""
+    matrix = _matrix(results)
     order, size = matrix.order.tolist(), len(matrix.heads)
     row = {index: place for place, index in enumerate(order)}
     frames = [sorted(row[index] for index in group.heads) for group in matrix.doubles]
     named = size <= MOST_LABELS
-    stack = results.stack.name
-    return OrderedMatrix(
-        src=f"data/similar/{stack}.png",
+    (pair,) = matrix.closest(1) or ((),)
+    views = _views(results) if pair else []
+    return Matrix(
+        stack=results.stack.name,
         size=size,
         labels=tuple(head_link(matrix.heads[index]) for index in order) if named else (),
         marks="" if named else _layer_marks([matrix.heads[index].layer for index in order]),
         frames=tuple((rows[0], len(rows)) for rows in frames),
-        data=f"data/similar/{stack}.js" if size <= MANY_HEADS else "",
+        has_data=size <= MANY_HEADS,
+        pair=tuple((_map(results, i), _kind(results, matrix.heads[i])) for i in pair),
+        cropped=_cropped(results),
+        distances=tuple((VIEWS[view], _distance(results, view, *pair)) for view in views),
+        notes=tuple(_notes(results, named=named)),
     )
+
+
+def _notes(results: StackResults, *, named: bool) -> Iterator[Sentence]:
+    """Yield what the picture of all distances shows, and what it leaves out."""
+    matrix, view = _matrix(results), _views(results)[0]
+    if not named:
+        yield say("Marks on the left: layers, the first at the left end.")
+    means = [
+        say("{n:bare} {label}", n=each.number(NATS), label=each.label)
+        for each in results.cached(mean_distances_fact).evidence
+        if each.view == view and each.label
+    ]
+    if means:
+        yield say("Mean {means}.", means=listed(means, ", "))
+    if matrix.roots is not None:
+        yield say(
+            "With so many heads only similar pairs were compared. For others the picture and ≤ "
+            "show the squared Hellinger distance, which is at least as large; means are of it, too."
+        )
+    missing = np.setdiff1d(np.arange(len(matrix.heads)), matrix.complete).tolist()
+    if missing:
+        heads = [matrix.heads[index] for index in missing]
+        unnamed = len(heads) - MOST_LEFT_OUT
+        more = f" and {unnamed} more" if unnamed > 0 else ""
+        yield say(
+            "In no group and last in the order, with too few rows in common with some head: "
+            "{heads}{more}.",
+            heads=listed(heads[:MOST_LEFT_OUT], ", "),
+            more=more,
+        )
 
 
 def _layer_marks(layers: Sequence[int]) -> str:
@@ -354,12 +358,36 @@ def _layer_marks(layers: Sequence[int]) -> str:
     )
 
 
+def _measured(results: StackResults) -> tuple[Block, ...]:
+    symbols = Symbols((
+        ("A, B", "rows of two heads for the same query; with the sink masked, renormalised to sum "
+         "to 1"),
+        ("Divergence", "½ KL(A ‖ M) + ½ KL(B ‖ M) with M = ½ (A + B); mean over queries, in nats; "
+         "at most ln 2 = 0.69 (Clark et al. 2019)"),
+        ("Queries", "those that give at most 90 % to the sink in both heads; pairs with fewer than "
+         "30 are left out, in small studies those without any"),
+        ("Groups", f"complete linkage, cut at {LIMIT}: every two heads of a group are closer. The "
+         "threshold is a convention"),
+        ("Order", "leaves of the same tree, turned so that neighbours are as near as it allows"),
+    ))  # fmt: skip
+    matrix = _matrix(results)
+    worked = [
+        Text(say(
+            "{one} and {other}: mean over {n} query tokens that count in both heads: {distance} "
+            "of at most 0.69.",
+            one=matrix.heads[pair[0]], other=matrix.heads[pair[1]], n=int(matrix.rows[pair]),
+            distance=_distance(results, _views(results)[0], *pair),
+        ), "eg")
+        for pair in matrix.closest(1)
+    ]  # fmt: skip
+    return (symbols, *worked)
+
+
 def matrix_picture(results: StackResults) -> bytes | None:
     """Return the picture of a stack's matrix as a PNG; None if heads were not compared."""
-    matrices = results.cached(head_distances)
-    if not matrices:
+    if not results.cached(head_distances):
         return None
-    matrix = matrices[compared_view(matrices)]
+    matrix = _matrix(results)
     distances = matrix.bounds[np.ix_(matrix.order, matrix.order)]
     similarity = np.nan_to_num(1 - distances / PALE_DISTANCE).clip(0, 1)
     cells = np.rint(similarity * (STEPS - 1)).astype(np.uint8)
@@ -375,11 +403,14 @@ def matrix_data(results: StackResults) -> dict[str, Any] | None:
     matrices = results.cached(head_distances)
     if not matrices or len(next(iter(matrices.values())).heads) > MANY_HEADS:
         return None
-    matrix = matrices[compared_view(matrices)]
-    heads, order = _heads(results, matrix), matrix.order
+    heads, order = _matrix(results).heads, _matrix(results).order
+    described = (
+        [*head_link(h), map_style(results.stack, h.layer, h.head), _kind(results, h)] for h in heads
+    )
+    lines = [*described]
     return {
-        "heads": [[*heads[index].link, heads[index].style, heads[index].kind] for index in order],
-        "values": [_thousandths(matrices[view], order) for view in _views(matrices)],
+        "heads": [lines[index] for index in order],
+        "values": [_thousandths(matrices[view], order) for view in _views(results)],
     }
 
 

@@ -1,35 +1,42 @@
 """The page on the kinds of words that receive attention: parts of speech by layer and by head."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from dataclasses import replace
 
 import numpy as np
 
-from headbook.analysis.accumulators import HELD_OUT, Estimate
-from headbook.analysis.arrays import Floats
-from headbook.charts import Drawing, Plot, ratio_grid
-from headbook.charts.plots import Scale, Series, layer_plot
+from headbook.charts import ratio_grid
+from headbook.charts.plots import Plot, Scale, Series, layer_plot
 from headbook.charts.theme import fills_between, ratio_class
-from headbook.metrics import all_metrics
-from headbook.pages.parts.page import AnalysisPage, StackSection, gap_text
-from headbook.pages.parts.table import HeatCell
-from headbook.report.answers import speech as answers
-from headbook.report.claims.heads import GIVEN_BY_TAG
-from headbook.report.findings.finding import Link, Parts, head_link
-from headbook.report.linked_rows import LinkedNumber
-from headbook.report.results import StackResults, study_of
-from headbook.report.wording import (
-    FEW_WORDS,
-    MISSING,
-    count_text,
-    head_name,
-    interval_text,
-    number,
-    percent,
+from headbook.metrics import all_metrics, ids
+from headbook.pages import blocks
+from headbook.pages.blocks import (
+    Block,
+    Caption,
+    Columns,
+    Details,
+    Group,
+    Heat,
+    Lead,
+    Page,
+    Picture,
+    Small,
+    Symbols,
+    Table,
+    Text,
+    by_stack,
+    some,
 )
-from headbook.schema import HIGHEST, HeadName, heads_of
-from headbook.study.manifest import Manifest, MissingPart
+from headbook.pages.parts.page import gap_text
+from headbook.report.facts import words
+from headbook.report.facts.fact import Chosen
+from headbook.report.results import StackResults, study_of
+from headbook.report.wording import FEW_WORDS, MISSING, count_text, head_name
+from headbook.results.number import TIMES, Number
+from headbook.results.sentence import Link, Marked, Printed, Sentence, say
+from headbook.schema import HeadKey, HeadName, Side, heads_of
+from headbook.study.manifest import MissingPart
 
 MOST_LINES = 14  # parts of speech in the figure
 MOST_LINKED = 150  # marks of the figure up to which each is a link to its row
@@ -40,208 +47,237 @@ MOST_GRIDS = 18  # parts of speech of a stack that are shown by head
 TICKS = (1 / 8, 1 / 4, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)  # ratios on the axis
 HEIGHT = 430.0  # pixels of the figure
 LONG_NAME = 15  # letters of a name that fits the narrower column of labels
-ROW_VIEW = str(answers.VIEWS[answers.Direction.RECEIVED])
+RECEIVED, GIVEN = "attention received", "attention given"
+METRICS = {
+    RECEIVED: (ids.POS_RECEIVED_RATIO, ids.POS_RECEIVED),
+    GIVEN: (ids.POS_GIVEN,),
+}
+Results = Mapping[str, StackResults]
+Numbers = Mapping[str, Sequence[Number | None]]  # by tag and layer with attention
 
 
-class TagRatios(NamedTuple):
-    """Words of one part of speech: their ratios to uniform attention by layer.
-
-    Attributes:
-        name: the words as a plural.
-        kind: their class, as the palette names it.
-        words: number of words with the tag.
-        cells: ratios by layer.
-    """
-
-    name: str
-    kind: str
-    words: str
-    cells: tuple[HeatCell, ...]
-
-
-class HeadGrid(NamedTuple):
-    """Ratios of attention received by words of one part of speech, by head.
-
-    Attributes:
-        name, kind: the words, and their class.
-        head: link to the head with the largest ratio on the half that chooses; None if unknown.
-        most: its ratio on the other half.
-        ratio: the number of ``most``; 0 if unknown.
-        rows: layers with their cells; empty if a picture shows them.
-        picture: all heads as fills; None if the rows show them.
-    """
-
-    name: str
-    kind: str
-    head: Link | None
-    most: LinkedNumber | None
-    ratio: float
-    rows: tuple[tuple[int, tuple[HeatCell, ...]], ...]
-    picture: Drawing | None
-
-
-@dataclass(frozen=True)
-class SpeechStack(StackSection):
-    """Parts of speech in one stack.
-
-    Attributes:
-        plot: attention received by layer; None if no part of speech has enough words.
-        layers: numbers of the layers with attention.
-        received, given: parts of speech with enough words, the farthest from uniform attention
-            first.
-        few: parts of speech with fewer words, attention received.
-        low, fills, high: the scale of fills of both tables.
-        grids: parts of speech by head.
-        left_out: number of parts of speech with enough words that are not shown everywhere.
-        worked: a ratio as a computation.
-    """
-
-    plot: Plot | None
-    layers: tuple[int, ...]
-    received: tuple[TagRatios, ...]
-    given: tuple[TagRatios, ...]
-    few: tuple[TagRatios, ...]
-    low: str
-    fills: tuple[str, ...]
-    high: str
-    grids: tuple[HeadGrid, ...]
-    left_out: int
-    worked: Parts
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpeechPage(AnalysisPage):
-    """The page on parts of speech in all stacks.
-
-    Attributes:
-        stacks: stacks with parts of speech on either side.
-        few_words: words below which a part of speech is folded.
-    """
-
-    template: ClassVar[str] = "speech.html"
-    styles = (*AnalysisPage.styles, "speech")
-    few_words: ClassVar[int] = FEW_WORDS
-    stacks: tuple[SpeechStack, ...]
-
-
-def speech_page(results: Mapping[str, StackResults]) -> SpeechPage:
+def speech_page(results: Results) -> Page:
     """Return the page of parts of speech."""
-    manifest = study_of(results).manifest
-    tagged = [
-        r for r in results.values() if any(answers.tags_of(r, each) for each in answers.Direction)
-    ]
     first = next(iter(results.values()))
-    return SpeechPage(
+    tagged = [r for r in results.values() if words.received_tags(r) or _given(r)]
+    return Page(
         path="speech.html",
         title="Which kinds of words receive attention?",
         topic="Parts of speech",
-        description=f"Attention of the heads of {manifest.model.name} to and from parts of speech, "
-        "against uniform attention.",
-        answer=answers.speech_answer(first),
-        scope=tuple(_scope(first)),
+        description=f"Attention of the heads of {study_of(results).manifest.model.name} to and "
+        "from parts of speech, against uniform attention.",
+        answer=first.cached(words.most_received).text,
+        scope=_scope(first),
+        blocks=by_stack(tagged, _lead, results),
+        closer=by_stack(tagged, lambda r: _closer(r, MOST_CELLS // len(tagged)), results),
+        measured=_measured(tagged) if tagged else (),
         absent=tuple(dict.fromkeys(text for r in results.values() for text in _absent(r))),
-        stacks=tuple(_stack(r, MOST_CELLS // len(tagged)) for r in tagged),
     )
 
 
-def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
-    tags = answers.tags_of(results, answers.Direction.RECEIVED)
-    if tags:
-        words = sum(
-            answers.n_words_of_tag(results, answers.Direction.RECEIVED, tag) for tag in tags
-        )
-        sentences = count_text(results.study.manifest.counts["sentences"], "sentence")
-        yield f"{sentences},", f"{words:,} words with a tag; special tokens masked as keys."
-        yield "Compared with", "uniform attention: equal weights on all visible keys (1×)."
+def _scope(results: StackResults) -> tuple[tuple[str, str], ...]:
+    tags, side = words.received_tags(results), results.stack.keys
+    if not tags:
+        return ()
+    amount = sum(words.n_words(results, side, tag) for tag in tags)
+    sentences = count_text(results.study.manifest.counts["sentences"], "sentence")
+    return (
+        (f"{sentences},", f"{amount:,} words with a tag; special tokens masked as keys."),
+        ("Compared with", "uniform attention: equal weights on all visible keys (1×)."),
+    )
 
 
 def _absent(results: StackResults) -> Iterator[str]:
     """Yield the parts that a stack lacks: tags, or metrics that were not chosen."""
-    manifest: Manifest = results.study.manifest
-    for direction in answers.Direction:
-        if answers.tags_of(results, direction):
-            continue
-        side = answers.side_of(results, direction)
+    stack = results.stack
+    sides = ((RECEIVED, stack.keys, words.received_tags(results)),
+             (GIVEN, stack.queries, _given(results)))  # fmt: skip
+    for name, side, found in sides:
+        lacking = [metric for metric in METRICS[name] if metric not in results.by_id]
         gaps = [
-            gap_text(gap)
-            for gap in manifest.gaps
-            if gap.key == MissingPart.TAGS and gap.stack and manifest.stack(gap.stack).keys is side
+            f"{gap_text(gap)}."
+            for gap in results.study.manifest.gaps
+            if gap.key == MissingPart.TAGS
+            and gap.stack
+            and results.study.manifest.stack(gap.stack).keys is side
         ]
-        lacking = [metric for metric in answers.METRICS[direction] if metric not in results.by_id]
+        if found:
+            continue
         if gaps:
-            yield from (f"{gap}." for gap in gaps)
+            yield from gaps
         elif lacking:
             titles = ", ".join(all_metrics()[metric].title for metric in lacking)
             yield f"{titles}: measured with --metrics {','.join(lacking)}."
         else:
-            yield f"Words, {direction}: no word that counts has a part of speech."
+            yield f"Words, {name}: no word that counts has a part of speech."
 
 
-def _stack(results: StackResults, most_cells: int) -> SpeechStack:
-    received, given = (answers.frequent_tags(results, direction) for direction in answers.Direction)
-    few = [
-        tag for tag in answers.tags_of(results, answers.Direction.RECEIVED) if tag not in received
-    ]
-    ratios = [
-        answers.layer_ratios(results, answers.Direction.RECEIVED, tag).value for tag in received
-    ]
-    ratios += [answers.layer_ratios(results, answers.Direction.GIVEN, tag).value for tag in given]
-    low, high = (float(end(ratios)) if ratios else 1.0 for end in (np.nanmin, np.nanmax))
-    n_heads, n_layers = len(heads_of(results.stack)), len(results.stack.attention_layers)
-    n_rows = max(1, MOST_TABLE_CELLS // n_layers)
-    grids = tuple(_grids(results, received, with_numbers=len(received) * n_heads <= most_cells))
-    return SpeechStack(
-        stack=results.stack.name,
-        plot=_plot(results, received[:MOST_LINES]) if received else None,
-        layers=results.stack.attention_layers,
-        received=tuple(_rows(results, answers.Direction.RECEIVED, received[:n_rows])),
-        given=tuple(_rows(results, answers.Direction.GIVEN, given[:n_rows])),
-        few=tuple(_rows(results, answers.Direction.RECEIVED, few)),
-        low=f"{number(low)}×",
-        fills=fills_between(ratio_class(low), ratio_class(high)),
-        high=f"{number(high)}×, of uniform attention",
-        grids=grids,
-        left_out=len(received) - min(len(grids), n_rows),
-        worked=_worked(results, received) if received else (),
+def _received(results: StackResults, tags: Sequence[str]) -> Numbers:
+    return {tag: words.received(results, tag) for tag in tags}
+
+
+def _given(results: StackResults) -> Numbers:
+    """Return attention given, over that under uniform attention, of frequent kinds of words."""
+    layers, side = results.stack.attention_layers, results.stack.queries
+    found: dict[str, list[Number | None]] = {}
+    for tested in results.cached(words.given_by_words).evidence:
+        if words.n_words(results, side, tested.label) >= FEW_WORDS:
+            row = found.setdefault(tested.label, [None] * len(layers))
+            row[layers.index(tested.layer)] = tested.over_baseline(TIMES)
+    return found
+
+
+def _lead(results: StackResults) -> Iterator[Block]:
+    tags = words.frequent(results)[:MOST_LINES]
+    if tags:
+        yield Lead(_plot(results, _received(results, tags)))
+
+
+def _closer(results: StackResults, most_cells: int) -> Iterator[Block]:
+    """Yield the tables by layer, the heads, and the kinds with few words."""
+    stack, side = results.stack, results.stack.keys
+    tags = words.frequent(results)
+    most = max(1, MOST_TABLE_CELLS // len(stack.attention_layers))
+    received, given = _received(results, tags), _given(results)
+    tables = some(
+        _table(results, side, _first(received, most), "Attention received: the word is the key"),
+        _table(
+            results, stack.queries, _first(given, most), "Attention given: the word is the query"
+        ),
+    )
+    if tables:
+        wide = len(stack.attention_layers) > blocks.MOST_NARROW
+        scale = Caption((_scale([*received.values(), *given.values()]), BELOW * bool(given)))
+        side_by_side = (Columns(tables, 1 if wide else 2), scale)
+        yield Group(side_by_side, id=f"tables-{stack.name}", link="received and given")
+    if tags:
+        yield from _heads(results, tags, most, most_cells)
+    few = [tag for tag in words.received_tags(results) if tag not in tags]
+    if few:
+        kinds = f"{count_text(len(few), 'kind')} with fewer than {FEW_WORDS} words"
+        table = _plain_table(results, side, _received(results, few))
+        yield Group((Details(f"{kinds}, attention received", (table,), "layers"),))
+
+
+BELOW = "Of attention given, below 1×: these words give more than others to special tokens."
+
+
+def _first(numbers: Numbers, most: int) -> Numbers:
+    return {tag: numbers[tag] for tag in [*numbers][:most]}
+
+
+def _table(results: StackResults, side: Side, numbers: Numbers, title: str) -> Table | None:
+    """Return a table of kinds by layer, the farthest from uniform attention first."""
+    if not numbers:
+        return None
+    order = sorted(numbers, key=lambda tag: -_octaves(numbers[tag]))
+    rows = tuple(
+        (_kind(tag), words.n_words(results, side, tag), *map(_heat, numbers[tag])) for tag in order
+    )
+    columns = ("words", "n", *results.stack.attention_layers)
+    return Table(columns, rows, title, "farthest from 1× first", style="heat tags")
+
+
+def _plain_table(results: StackResults, side: Side, numbers: Numbers) -> Table:
+    rows = tuple(
+        (_kind(tag), words.n_words(results, side, tag), *(Printed(n, "bare") for n in of if n))
+        for tag, of in numbers.items()
+    )
+    columns = ("words", "n", *results.stack.attention_layers)
+    return Table(columns, rows, label="Kinds with few words, attention received")
+
+
+def _kind(tag: str) -> Marked:
+    """Return the words of a tag with the colour and the mark of their class."""
+    return Marked(words.tag_name(tag), f"cl c-{words.word_class(tag)}")
+
+
+def _heat(number: Number | None) -> Heat:
+    if number is None or not number.known:
+        return Heat(MISSING, "q0")
+    return Heat(Printed(number, "bare"), ratio_class(number.value), f"{number:interval}")
+
+
+def _octaves(numbers: Sequence[Number | None]) -> float:
+    """Return how far the farthest number is from 1, in octaves."""
+    known = [n.value for n in numbers if n is not None and n.value > 0]
+    return max((abs(math.log2(value)) for value in known), default=0.0)
+
+
+def _scale(rows: Sequence[Sequence[Number | None]]) -> blocks.Scale:
+    """Return the fills of both tables."""
+    values = [n.value for row in rows for n in row if n is not None and n.known] or [1.0]
+    low, high = min(values), max(values)
+    fills = fills_between(ratio_class(low), ratio_class(high))
+    return blocks.Scale(TIMES.text(low), fills, f"{TIMES.text(high)}, of uniform attention")
+
+
+CHOICE = (
+    "One half of the sentences chooses the head, the other half gives its number, so that the "
+    "choice does not inflate it. Whether it is larger than those of other heads is not tested."
+)
+ALL_HEADS = (
+    "Rows are layers, columns heads; numbers of all sentences. Framed: the head that one half of "
+    "the sentences chooses, with its number of the other half beside its name."
+)
+
+
+def _heads(
+    results: StackResults, tags: Sequence[str], n_rows: int, most_cells: int
+) -> Iterator[Block]:
+    """Yield the head of each kind of words, and all heads as fills."""
+    values = {tag: results.heads(*words.received_key(tag)).value for tag in tags}
+    order = sorted(tags, key=lambda tag: -float(np.nanmax(values[tag])))[:MOST_GRIDS]
+    best = {tag: words.most_attending_head(results, tag) for tag in order}
+    chosen = sorted(
+        ((tag, each) for tag, each in best.items() if each), key=lambda x: -x[1].number.value
+    )
+    rows = tuple((_kind(tag), each.head, each.number) for tag, each in chosen)
+    fits = len(tags) * len(heads_of(results.stack)) <= most_cells
+    grids = tuple(_grid(results, tag, best[tag], with_numbers=fits) for tag in order)
+    left_out = len(tags) - min(len(order), n_rows)
+    link = Link("all numbers", "metrics/pos_received_ratio.html")
+    more = say("{n} more kinds: {link}.", n=left_out, link=link) if left_out else None
+    yield Group(
+        some(
+            Table(("words", "head", "multiple of uniform attention"), rows),
+            Caption((CHOICE,)),
+            Details(
+                "All heads, for each kind of words",
+                some(Caption((ALL_HEADS,)), Small(grids), more and Caption((more,))),
+            ),
+        ),
+        "Heads that attend most to a kind of words",
+        id=f"heads-{results.stack.name}",
+        link="head by head",
     )
 
 
-def _rows(
-    results: StackResults, direction: answers.Direction, tags: Sequence[str]
-) -> Iterator[TagRatios]:
-    """Yield parts of speech with their ratios, the farthest from uniform attention first."""
-    ratios = {tag: answers.layer_ratios(results, direction, tag) for tag in tags}
-    for tag in sorted(tags, key=lambda tag: -_distance(ratios[tag].value)):
-        cells = tuple(
-            _cell(results, direction, tag, layer, ratios[tag].at(layer))
-            for layer in results.stack.attention_layers
-        )
-        words = f"{answers.n_words_of_tag(results, direction, tag):,}"
-        yield TagRatios(answers.tag_name(tag), answers.word_class(tag), words, cells)
+def _grid(results: StackResults, tag: str, best: Chosen | None, *, with_numbers: bool) -> Block:
+    """Return all heads as a table of fills with numbers, or as a picture if there are many."""
+    kind = say("{kind}", kind=_kind(tag))
+    most = say("most: {head} {n}", head=best.head, n=best.number) if best else ""
+    if not with_numbers:
+        place = (best.head.layer, best.head.head) if best else None
+        values = results.heads(*words.received_key(tag)).value
+        return Picture(ratio_grid(f"heads-{tag}", words.tag_name(tag), values, place), kind, most)
+    stack = results.stack
+    rows = tuple(
+        (layer, *(_head_cell(results, tag, HeadName(stack.name, layer, head), best)
+                  for head in range(stack.n_heads)))
+        for layer in stack.attention_layers
+    )  # fmt: skip
+    columns = ("layer", *(f"H{head}" for head in range(stack.n_heads)))
+    return Table(columns, rows, kind, most, style="heat mini")
 
 
-def _distance(ratios: Floats) -> float:
-    """Return how far the farthest ratio is from 1, in octaves."""
-    known = ratios[ratios > 0]
-    return float(np.abs(np.log2(known)).max()) if len(known) else 0.0
-
-
-def _cell(
-    results: StackResults, direction: answers.Direction, tag: str, layer: int, ratio: Estimate
-) -> HeatCell:
-    if np.isnan(ratio.value):
-        return HeatCell(MISSING, "q0")
-    text, interval = number(ratio.value), interval_text(ratio.low, ratio.high)
-    if direction is answers.Direction.RECEIVED:
-        link = answers.received_number(results, tag, layer, text)
-    else:
-        metric, view = answers.METRICS[direction][0], str(answers.VIEWS[direction])
-        row = (
-            ("claim", GIVEN_BY_TAG), ("stack", results.stack.name), ("layer", layer),
-            ("metric", metric), ("view", view), ("label", tag),
-        )  # fmt: skip
-        link = LinkedNumber(text, "tests", row)
-    return HeatCell(text, ratio_class(ratio.value), link, f"{text} {interval}" * bool(interval))
+def _head_cell(results: StackResults, tag: str, head: HeadName, best: Chosen | None) -> Heat:
+    number = results.number(words.received_key(tag), head.layer, head.head, unit=TIMES)
+    if not number.known:
+        return Heat(MISSING, "q0")
+    framed = " top1" if best and best.head == head else ""
+    note = f"{head_name(head)}: {number:}"
+    return Heat(Printed(number, ".1f"), ratio_class(number.value) + framed, note)
 
 
 def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
@@ -263,113 +299,84 @@ def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
         baselines=[(1.0, "")],
         label_width=160 if max(len(line.name) for line in series) <= LONG_NAME else 200,
     )
-    intervals = [np.concatenate([getattr(s, end) for s in series]) for end in ("low", "high")]
-    return replace(plot, rows=plot.rows.assign(low=intervals[0], high=intervals[1]))
+    ends = [np.concatenate([getattr(s, end) for s in series]) for end in ("low", "high")]
+    return replace(plot, rows=plot.rows.assign(low=ends[0], high=ends[1]))
 
 
 def _lines(results: StackResults, tags: Sequence[str]) -> list[Series]:
     """Return a line for each part of speech; lines near uniform attention step back."""
-    layers = [*results.stack.attention_layers]
-    linked = len(layers) * len(tags) <= MOST_LINKED
+    linked = len(results.stack.attention_layers) * len(tags) <= MOST_LINKED
     series = []
-    for tag in tags:
-        each = answers.layer_ratios(results, answers.Direction.RECEIVED, tag)
-        hrefs = [answers.received_number(results, tag, layer, "").href for layer in layers]
+    for tag, numbers in _received(results, tags).items():
+        known = [n for n in numbers if n is not None]
+        values, low, high = (
+            np.array([getattr(n, part) for n in known]) for part in ("value", "low", "high")
+        )
         series.append(
             Series(
-                answers.tag_name(tag).replace("conjunctions", "conj."),
-                answers.word_class(tag),
-                each.value[layers],
-                each.low[layers],
-                each.high[layers],
-                [f"{number(value)}×" for value in each.value[layers].tolist()],
-                hrefs if linked else (),
-                hollow=bool(np.isnan(each.low[layers]).all()),
+                words.tag_name(tag).replace("conjunctions", "conj."), words.word_class(tag),
+                values, low, high, [f"{n}" for n in known], [n.row for n in known] * linked,
+                hollow=bool(np.isnan(low).all()),
             )
-        )
+        )  # fmt: skip
     strong = sorted(series, key=_end_distance, reverse=True)[:MOST_STRONG]
     return [line._replace(faint=all(line is not each for each in strong)) for line in series]
 
 
-def _caption(tags: Sequence[str], series: Sequence[Series]) -> str:
-    """Return the caption of the figure of attention received by layer."""
-    weak = " Hollow: too few sentences for an interval." * any(line.hollow for line in series)
-    strong = " Strong lines: farthest from 1× in the last layer." * any(s.faint for s in series)
-    return (
-        "Attention that words of a kind receive as keys, all heads of a layer, as a multiple of "
-        "uniform attention (dashed); log scale. ● content words, ■ function words, ▲ punctuation"
-        f"{', ○ other words' if any(answers.word_class(tag) == 'other' for tag in tags) else ''}. "
-        "Kinds "
-        f"with at least {FEW_WORDS} words{', the most frequent' * (len(tags) == MOST_LINES)}."
-        f"{strong}{weak}"
-    )
-
-
 def _end_distance(line: Series) -> float:
-    """Return how far the last known ratio of a line is from 1, in octaves."""
+    """Return how far the last known number of a line is from 1, in octaves."""
     known = line.values[line.values > 0]
     return float(abs(np.log2(known[-1]))) if len(known) else 0.0
 
 
-def _grids(results: StackResults, tags: Sequence[str], *, with_numbers: bool) -> Iterator[HeadGrid]:
-    """Yield parts of speech by head, the largest ratio first."""
-    ratios = {tag: answers.head_ratios(results, tag) for tag in tags}
-    order = sorted(tags, key=lambda tag: -float(np.nanmax(ratios[tag])))
-    for tag in order[:MOST_GRIDS]:
-        best = answers.best_head(results, tag)
-        link = most = None
-        ratio = 0.0
-        if best is not None:
-            link = head_link(HeadName(results.stack.name, *best))
-            value = results.split(
-                HELD_OUT, answers.RATIO, answers.VIEWS[answers.Direction.RECEIVED], tag
-            ).at(*best)
-            ratio = float(np.nan_to_num(value.value))
-            most = LinkedNumber(
-                f"{number(value.value)}×", "tests",
-                (("claim", HIGHEST), ("stack", results.stack.name), ("metric", answers.RATIO),
-                 ("view", ROW_VIEW), ("label", tag), ("split", "held_out")),
-            )  # fmt: skip
-        name = answers.tag_name(tag)
-        yield HeadGrid(
-            name, answers.word_class(tag), link, most, ratio,
-            tuple(_grid_rows(results, tag, ratios[tag], best)) if with_numbers else (),
-            None if with_numbers else ratio_grid(f"heads-{tag}", name, ratios[tag], best),
-        )  # fmt: skip
-
-
-def _grid_rows(
-    results: StackResults, tag: str, ratios: Floats, best: tuple[int, int] | None
-) -> Iterator[tuple[int, tuple[HeatCell, ...]]]:
-    stack = results.stack.name
-    for layer in results.stack.attention_layers:
-        cells = []
-        for head, value in enumerate(ratios[layer].tolist()):
-            if np.isnan(value):
-                cells.append(HeatCell(MISSING, "q0"))
-                continue
-            row = (
-                ("stack", stack), ("layer", layer), ("head", head), ("metric", answers.RATIO),
-                ("view", ROW_VIEW), ("label", tag),
-            )  # fmt: skip
-            fill = ratio_class(value) + " top1" * ((layer, head) == best)
-            name = head_name(HeadName(stack, layer, head))
-            link = LinkedNumber(f"{value:.1f}", "heads", row)
-            cells.append(HeatCell(link.text, fill, link, f"{name}: {number(value)}×"))
-        yield layer, tuple(cells)
-
-
-def _worked(results: StackResults, tags: Sequence[str]) -> Parts:
-    """Return the largest ratio of all layers as a computation."""
-    numbers = {tag: answers.layer_ratios(results, answers.Direction.RECEIVED, tag) for tag in tags}
-    tag = max(tags, key=lambda each: float(np.nanmax(numbers[each].value)))
-    layer = int(np.nanargmax(numbers[tag].value))
-    view, ratio = answers.VIEWS[answers.Direction.RECEIVED], numbers[tag].at(layer)
-    share = results.layers(answers.SHARE, view, tag).value[layer]
-    uniform = results.uniform(answers.SHARE, view, tag).value[layer]
-    interval = interval_text(ratio.low, ratio.high)
+def _caption(tags: Sequence[str], series: Sequence[Series]) -> str:
+    """Return the caption of the figure of attention received by layer."""
+    others = ", ○ other words" if any(words.word_class(tag) == "other" for tag in tags) else ""
+    frequent = ", the most frequent" if len(tags) == MOST_LINES else ""
+    strong = any(line.faint for line in series)
+    hollow = any(line.hollow for line in series)
     return (
-        f"{answers.tag_name(tag)} in layer {layer}: {percent(float(share))} of the attention, "
-        f"under uniform attention {percent(float(uniform))}: {number(ratio.value)}×"
-        f"{f' {interval}' if interval else ''}.",
+        "Attention that words of a kind receive as keys, all heads of a layer, as a multiple of "
+        "uniform attention (dashed); log scale. ● content words, ■ function words, ▲ punctuation"
+        f"{others}. Kinds with at least {FEW_WORDS} words{frequent}."
+        f"{' Strong lines: farthest from 1× in the last layer.' * strong}"
+        f"{' Hollow: too few sentences for an interval.' * hollow}"
     )
+
+
+def _measured(tagged: Sequence[StackResults]) -> tuple[Block, ...]:
+    symbols = Symbols((
+        ("received", "attention to words of a kind, divided by attention to all words; special "
+         "tokens masked as keys and rows renormalised; subword tokens of a word summed as keys, "
+         "averaged as queries"),
+        ("given", "attention from words of a kind, divided by attention from all words; special "
+         "tokens masked as keys, rows not renormalised"),
+        ("multiple", "that share, divided by the same share under equal weights on all visible "
+         "keys; 1: no preference"),
+        ("n", f"words of the corpus with the tag; kinds with fewer than {FEW_WORDS} words are "
+         "folded"),
+    ))  # fmt: skip
+    metrics = say(
+        "Metrics: {multiple}, {share}, {given}. Heads and layers with a large multiple are the "
+        "largest of many; only the answer is tested, on sentences that did not choose it.",
+        multiple=Link("received, multiple", "metrics/pos_received_ratio.html"),
+        share=Link("received, share", "metrics/pos_received.html"),
+        given=Link("given", "metrics/pos_given.html"),
+    )
+    worked = [Text(_worked(r), "eg") for r in tagged if words.frequent(r)]
+    return some(symbols, worked, Text(metrics))
+
+
+def _worked(results: StackResults) -> Sentence:
+    """Return the largest multiple of all layers as a computation."""
+    numbers = _received(results, words.frequent(results))
+    every = [(tag, n) for tag, of in numbers.items() for n in of if n is not None and n.known]
+    tag, most = max(every, key=lambda each: each[1].value)
+    layer = int(dict(most.row.key)["layer"])
+    share = HeadKey(ids.POS_RECEIVED, words.received_key(tag).view, tag)
+    return say(
+        "{words} in layer {layer}: {share} of the attention, under uniform attention {uniform}: "
+        "{most:interval}.",
+        words=words.tag_name(tag), layer=layer, share=results.number(share, layer),
+        uniform=results.uniform_number(share, layer), most=most,
+    )  # fmt: skip

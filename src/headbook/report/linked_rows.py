@@ -7,6 +7,7 @@ from headbook.report.head_types import Place
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
+from headbook.results.number import Row as TableRow
 from headbook.schema import ALL, HELD_OUT_SPLIT, RELATION, HeadKey, HeadName
 from headbook.study.tables import UNIFORM, RowKey
 
@@ -28,10 +29,20 @@ class LinkedNumber(NamedTuple):
     row: RowKey
 
     @property
+    def place(self) -> TableRow:
+        """Row that holds the number."""
+        return TableRow(self.table, self.row)
+
+    @property
     def href(self) -> str:
         """Address of the row by its values; a written page has the line in place of the values."""
         values = (f"{name}={quote(str(v), '', errors='surrogatepass')}" for name, v in self.row)
         return f"data.html?row={self.table}:{';'.join(values)}#{self.table}"
+
+
+def address_of(target: str | TableRow) -> str:
+    """Return the address of a page, or of a row by its values, from the site's root."""
+    return target if isinstance(target, str) else LinkedNumber("", *target).href
 
 
 def head_number(text: str, head: HeadName, column: Column) -> LinkedNumber:

@@ -13,6 +13,7 @@ from headbook.memory import CachedByFunction
 from headbook.metrics import all_metrics, ids, interval_rules
 from headbook.metrics.base import HeadMetric
 from headbook.report.wording import count_text
+from headbook.results.number import Number, Row, Unit, unit_of
 from headbook.schema import (
     AttentionStack,
     Baseline,
@@ -167,6 +168,34 @@ class StackResults(CachedByFunction):
     def uniform(self, metric: str, view: SinkView, label: str = "") -> Estimates:
         """Return a metric under uniform attention. *Shape:* ``(layer,)``."""
         return self._numbers("uniform", HeadKey(metric, view, label))
+
+    def number(
+        self, key: HeadKey, layer: int, head: int | None = None, *, unit: Unit | None = None
+    ) -> Number:
+        """Return a number of a head, or of all heads of a layer together, with its row.
+
+        Args:
+            key: metric, view and label.
+            head: None for the layer.
+            unit: unit in which it is written; by default that of the metric.
+        """
+        unit = unit or unit_of(all_metrics()[key.metric])
+        if head is None:
+            return Number.of(self.layers(*key).at(layer), unit, self._row("layers", key, layer))
+        row = self._row("heads", key, layer, head)
+        return Number.of(self.heads(*key).at(layer, head), unit, row)
+
+    def uniform_number(self, key: HeadKey, layer: int) -> Number:
+        """Return a number of a layer under uniform attention, with its row."""
+        row = self._row("controls", key, layer)
+        unit = unit_of(all_metrics()[key.metric])
+        return Number.of(self.uniform(*key).at(layer), unit, row)
+
+    def _row(self, table: str, key: HeadKey, layer: int, head: int | None = None) -> Row:
+        place = () if head is None else (("head", head),)
+        metric, view, label = map(str, key)
+        column = ("metric", metric), ("view", view), ("label", label)
+        return Row(table, (("stack", self.stack.name), ("layer", layer), *place, *column))
 
     def split(
         self, number: int, metric: str, view: SinkView, label: str = "", *, of: str = "heads"

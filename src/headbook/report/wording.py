@@ -5,6 +5,7 @@ numbers cannot tell such values apart. If a head is selected on one half of the 
 reported on the other, values of the selecting half decide ties.
 """
 
+# ruff: noqa: PLC0414 - formats of numbers have moved to results; old pages import them from here
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,12 +17,21 @@ from numpy.typing import NDArray
 
 from headbook.attention.surface_rules import LAST_NOUN, SIDES
 from headbook.metrics.base import Metric
-from headbook.schema import EmbeddingSpace, HeadName, ResidualPoint, SinkView, relation_of
+from headbook.results.formats import MISSING as MISSING
+from headbook.results.formats import THIN as THIN
+from headbook.results.formats import head_file as head_file
+from headbook.results.formats import head_name as head_name
+from headbook.results.formats import head_page as head_page
+from headbook.results.formats import in_hundred as in_hundred
+from headbook.results.formats import interval_text as interval_text
+from headbook.results.formats import number as number
+from headbook.results.formats import percent as percent
+from headbook.results.formats import signed as signed
+from headbook.results.formats import whole_percent as whole_percent
+from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView, relation_of
 from headbook.study.sentence_data import UINT8_STEPS
 
-MISSING = "–"
 ROUNDING_NOTE = "may be rounding"  # note on differences if no rounding floor was measured
-THIN = "\u202f"  # narrow no-break space
 FEW_WORDS = 30  # words, or rows that two heads share, below which a number is greyed
 # Characters that HTML may not contain (controls, surrogates, and the last two of each plane), and
 # those that change the order of all text that follows, on other words of a page as well.
@@ -101,40 +111,6 @@ def is_share(metric: Metric) -> bool:
     return metric.limits == (0.0, 1.0) and not metric.unit
 
 
-def number(value: float, *, share: bool = False, like: float | None = None) -> str:
-    """Return a value in few digits; no value but 0 is printed as 0, and none but 1 as 100 %.
-
-    Args:
-        share: whether to print a share in per cent.
-        like: another value whose number of decimals is used.
-    """
-    if math.isnan(value):
-        return MISSING
-    if share:
-        return percent(value)
-    if 0 < abs(value) < 0.005:
-        return f"<{THIN}0.01" if value > 0 else f">{THIN}−0.01"
-    size = abs(value if like is None or math.isnan(like) else like)
-    digits = 2 if size < 9.995 else 1 if size < 99.95 else 0
-    return f"{value + 0.0:,.{digits}f}".replace("-", "−")  # + 0.0: no minus before 0
-
-
-def percent(value: float) -> str:
-    """Return a share in per cent, with one decimal."""
-    return f"{in_hundred(value)}{THIN}%"
-
-
-def whole_percent(value: float) -> str:
-    """Return a share in whole per cent; only 0 is printed as 0 %, and only 1 as 100 %."""
-    if math.isnan(value):
-        return MISSING
-    if 0 < value < 0.005:
-        return f"<{THIN}1{THIN}%"
-    if 0.995 <= value < 1:
-        return f">{THIN}99{THIN}%"
-    return f"{100 * value:.0f}{THIN}%"
-
-
 def whole_points(difference: float) -> str:
     """Return a difference of shares in whole percentage points, with its sign: ``+16``."""
     return signed(round(100 * difference))
@@ -146,46 +122,9 @@ def stored_weight(steps: int) -> str:
     return f"<{THIN}1{THIN}%" if 0 < share < 0.5 else f"{share:.0f}{THIN}%"
 
 
-def in_hundred(value: float) -> str:
-    """Return a share in per cent with one decimal, without the per cent sign."""
-    if 0 < value < 0.0005:
-        return f"<{THIN}0.1"
-    if -0.0005 < value < 0:
-        return f">{THIN}−0.1"
-    if 0.9995 <= value < 1:
-        return f">{THIN}99.9"
-    return f"{100 * value + 0.0:.1f}".replace("-", "−")
-
-
-def interval_text(low: float, high: float, *, share: bool = False) -> str:
-    """Return a confidence interval that follows a value with its unit; empty without one."""
-    if math.isnan(low) or math.isnan(high):
-        return ""
-    if share:
-        return f"[{in_hundred(low)}, {in_hundred(high)}]"
-    return f"[{number(low, like=high)}, {number(high)}]"
-
-
 def with_unit(text: str, unit: str) -> str:
     """Return a number with its unit."""
     return f"{text} {unit}" if unit and text != MISSING else text
-
-
-def head_name(head: HeadName) -> str:
-    """Return the name of a head, ``L4·H11``, with the stack if the model has several."""
-    prefix = "" if head.stack == "self" else f"{head.stack} "
-    return f"{prefix}L{head.layer}·H{head.head}"
-
-
-def head_page(head: HeadName) -> str:
-    """Return the address of a head's page, from the root of the site."""
-    return f"heads/{head_file(head)}.html"
-
-
-def head_file(head: HeadName) -> str:
-    """Return the name of a head's page and data files, without suffix."""
-    prefix = "" if head.stack == "self" else f"{head.stack}-"
-    return f"{prefix}L{head.layer:02d}-H{head.head:02d}"
 
 
 def sentence_file(sentence_number: int) -> str:
@@ -303,11 +242,6 @@ def ordinal(number: int) -> str:
 def p_family_wise_text(p: float) -> str:
     """Return a p corrected over all heads and relations as text: ``p = 0.005 family-wise``."""
     return f"p {p_text(p) if p < 0.001 else f'= {p_text(p)}'} family-wise"
-
-
-def signed(value: float) -> str:
-    """Return an offset or a whole difference as text, with its sign."""
-    return f"{value:+d}".replace("-", "−") if value else "0"
 
 
 def visible(text: str) -> str:

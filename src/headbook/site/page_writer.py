@@ -22,10 +22,15 @@ import jinja2
 
 from headbook import charts
 from headbook.charts import Figure, Plot
+from headbook.pages.blocks import Maps, Symbols
+from headbook.pages.blocks import Page as BlockPage
+from headbook.pages.blocks import Table as BlockTable
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import PageTable
 from headbook.pages.parts.text import Token
 from headbook.resources import folder as resource_folder
+from headbook.results.sentence import Sentence
+from headbook.site import html as blocks
 from headbook.site import markup
 from headbook.site.assets import digest
 from headbook.site.rows import SiteRows
@@ -188,7 +193,7 @@ def path_to_root(base: str, page: Page) -> str:
 LIVE_CHART = "data-chart="  # attribute of the buttons that open live charts
 SCRIPT_SOURCES = "script-src 'self'"  # part of a page's content security policy
 # Types that hold no `Figure`; a table holds a `Drawing` at most.
-PLAIN = {str, int, float, bool, NoneType, PageTable, Token}
+PLAIN = {str, int, float, bool, NoneType, PageTable, Token, BlockTable, Maps, Symbols, Sentence}
 
 
 @dataclass(frozen=True)
@@ -221,10 +226,14 @@ class PageWriter:
         for figure in figures_of(page):
             self.write_live_data(figure)
         root = path_to_root(self.base, page)
-        html = _with_script_hash(self.render(page.template, page=page, root=root))
-        if self.rows is not None:
-            rows = self.rows.of_page(page.path)
-            html = rows.with_lines(html)
+        rows = self.rows.of_page(page.path) if self.rows is not None else None
+        of_blocks = isinstance(page, BlockPage)
+        printer = blocks.Printer(self.environment, root, rows, self.frame, unbreaks=of_blocks)
+        html = self.render(page.template, page=page, root=root, printer=printer)
+        html = _with_script_hash(html)
+        if rows is not None:
+            if not of_blocks:
+                html = rows.with_lines(html)
             if rows.found:
                 self.write_text(rows.file, rows.script())
         html, parts = take_out_folded(html, root, page.path)
@@ -260,12 +269,13 @@ def _templates(base: str) -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(resource_folder("templates")),
         autoescape=jinja2.select_autoescape(["html"]),
         undefined=jinja2.StrictUndefined,
-        finalize=markup.printed,
+        finalize=blocks.printed,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
     environment.filters.update(markup.filters())
+    environment.filters.update(blocks.filters())
     environment.filters["address"] = partial(page_address, base)
     return environment
 

@@ -21,13 +21,14 @@ import pandas as pd
 from headbook.analysis.arrays import Ints
 from headbook.pages.data import ExampleRow
 from headbook.report.answers.data import NumberExample
+from headbook.results.number import Row
 from headbook.site import export, markup
 from headbook.study.tables import RowKey, Table
 
 ROWS_FOLDER = "data/rows"  # folder of the files of pages' rows, from the site's root
 MAX_SHARED_ROWS = 100_000  # rows of a table that other processes get instead of computing it
 # The address of a row by its values (`LinkedNumber.href`), and the rest of its element.
-ROW_ADDRESS = re.compile(r'(?P<page>data\.html\?row=(?P<table>\w+):)(?P<row>[^"#]*)(?=#\w+")')
+ROW_ADDRESS = re.compile(r'(?P<page>data\.html\?row=(?P<table>\w+):)(?P<row>\w+=[^"#]*)(?=#\w+")')
 ELEMENT_TEXT = re.compile(r"[^>]*>(.*?)</a>", re.DOTALL)
 MISSING = ""  # how an address names a missing value, as the CSV has it
 
@@ -240,7 +241,7 @@ class PageRows:
 
     site: SiteRows
     page: str
-    found: dict[tuple[str, RowKey], RowPlace] = field(default_factory=dict)
+    found: dict[Row, RowPlace] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -251,6 +252,22 @@ class PageRows:
     def file(self) -> str:
         """Address of the file of the rows, from the site's root."""
         return f"{ROWS_FOLDER}/{self.name.removeprefix('rows-')}.js"
+
+    def line(self, row: Row) -> int:
+        """Return the line of a row in its table's CSV, and collect the row.
+
+        Raises:
+            LookupError: there is no such row, or there are several.
+        """
+        if row not in self.found:
+            try:
+                self.found[row] = self.site.table(row.table).find(row.key)
+            except LookupError as error:
+                values = ", ".join(f"{name} {value!r}" for name, value in row.key)
+                raise LookupError(
+                    f"{self.page}.html: table {row.table}, {values}: {error.args[0]}"
+                ) from error
+        return self.found[row].line
 
     def with_lines(self, html: str) -> str:
         """Return the page with lines of rows in place of values, and collect the rows.
@@ -272,7 +289,7 @@ class PageRows:
                 f"{self.page}.html: “{text[1] if text else ''}” is linked to table "
                 f"{match['table']}, {values}: {error.args[0]}"
             ) from error
-        self.found[match["table"], row] = place
+        self.found[Row(match["table"], row)] = place
         return f"{match['page']}{place.line}&amp;on={self.page}"
 
     def script(self) -> str:

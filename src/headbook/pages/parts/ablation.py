@@ -160,7 +160,7 @@ def _effects_of(ablation: AblationResults, changes: pd.DataFrame) -> list[charts
             row["style"],
             float(row["value"]),
             row["method"] == EXACT,
-            effect_row(ablation, row, exact=row["method"] == EXACT).href,
+            effect_row(ablation, row, exact=row["method"] == EXACT).place,
         )
         for row in changes.to_dict("records")
     ]
@@ -221,7 +221,7 @@ def direct_plot(changes: pd.DataFrame, table: pd.DataFrame) -> Plot | None:
         row = (*zip(keys, place, strict=True), ("metric", EFFECT), ("replacement", "mean"))
         number_row = LinkedNumber("", "importance", (*row, ("target", "logit")))
         name = head_name(HeadName(*place))
-        heads.append(charts.HeadEffect("", name, style, change, True, number_row.href))
+        heads.append(charts.HeadEffect("", name, style, change, True, number_row.place))
     return charts.compared_plot(
         "importance-direct", caption, heads, [*points["direct"]], titles=("direct", "total"),
         unit="logits", log=False,

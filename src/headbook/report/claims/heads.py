@@ -38,12 +38,10 @@ from headbook.report.findings.finding import (
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, heads_by_value
 from headbook.report.roles import role_of
-from headbook.report.similar_heads import head_distances, mean_distances
 from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
 from headbook.schema import ALL, HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, SinkView, heads_of
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import Ranking
-from headbook.study.tables import HELLINGER
 
 SPLITS = {SELECTION: "choice", HELD_OUT: HELD_OUT_SPLIT}
 UNIFORM = "uniform attention"
@@ -294,36 +292,3 @@ def pieces_of_words(results: StackResults) -> Iterator[Row]:
             yield _head_row(
                 results, f"among the {MAX_SUBWORD_HEADS} highest", column, cell, HELD_OUT
             )
-
-
-GIVEN_BY_TAG = "attention given by words of a part of speech"
-
-
-def given_by_tags(results: StackResults) -> Iterator[Row]:
-    """Yield attention given by words of each part of speech in each layer, and uniform attention.
-
-    Parts of speech that the corpus lacks have no row.
-    """
-    for tag in results.labels(ids.POS_GIVEN):
-        column = HeadKey(ids.POS_GIVEN, SinkView.NOSINK, tag)
-        if not results.has_value(*column):
-            continue
-        values, uniform = results.layers(*column), results.uniform(*column)
-        for layer in results.stack.attention_layers:
-            if uniform.value[layer] > 0:
-                yield row(GIVEN_BY_TAG, results.stack.name, column, layer=layer,
-                          value=values.at(layer), baseline=UNIFORM,
-                          baseline_value=float(uniform.value[layer]))  # fmt: skip
-
-
-MEAN_OF_PAIRS = "mean of pairs of heads"  # claim
-
-
-def distances_of_heads(results: StackResults) -> Iterator[Row]:
-    """Yield the mean distance of all pairs of heads, of pairs of one layer, and of two layers."""
-    for view, matrix in results.cached(head_distances).items():
-        metric = ids.HEAD_DISTANCE if matrix.roots is None else HELLINGER
-        for label, mean in mean_distances(matrix).items():
-            if not math.isnan(mean):
-                value = without_interval(mean, matrix.sentences)
-                yield row(MEAN_OF_PAIRS, results.stack.name, (metric, view, label), value=value)

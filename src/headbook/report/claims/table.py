@@ -14,10 +14,8 @@ import pandas as pd
 from headbook.report.claims.ablation import NO_HEAD, ablation_tests, tasks_of_model, whole_model
 from headbook.report.claims.heads import (
     Row,
-    distances_of_heads,
     evidence,
     extreme_heads,
-    given_by_tags,
     heads_beyond,
     layer_run_rows,
     median_rows,
@@ -30,6 +28,7 @@ from headbook.report.claims.heads import (
 from headbook.report.claims.overview import overview_rows
 from headbook.report.claims.relations import beside_relations, relation_rows, relations_by_layer
 from headbook.report.claims.tokens import observation_rows, own_token_rows, shared_neighbour_rows
+from headbook.report.facts import FACTS
 from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
 from headbook.study.tables import ESTIMATE_COLUMNS, LAYER_COLUMNS, MAX_PLAIN_CSV_BYTES, Table
@@ -48,12 +47,10 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     extreme_heads,
     median_rows,
     quantiles,
-    distances_of_heads,
     own_token_rows,
     observation_rows,
     overview_rows,
     shared_neighbour_rows,
-    given_by_tags,
 )
 OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
     whole_model,
@@ -68,7 +65,7 @@ def tests_table(study: Study) -> pd.DataFrame:
     rows = [
         row
         for results in stack_results(study).values()
-        for make_rows in OF_STACK
+        for make_rows in (*OF_STACK, _evidence)
         for row in make_rows(results)
     ]
     rows += [row for make_rows in OF_STUDY for row in make_rows(study)]
@@ -77,6 +74,12 @@ def tests_table(study: Study) -> pd.DataFrame:
     )
     places = table[["layer", "head"]]
     return table.assign(**places.mask(places == NO_HEAD))
+
+
+def _evidence(results: StackResults) -> Iterator[Row]:
+    """Yield the evidence of all facts."""
+    for fact in FACTS:
+        yield from (tested.columns for tested in results.cached(fact).evidence)
 
 
 TESTS: Table[Study] = Table(

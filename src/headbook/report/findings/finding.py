@@ -1,5 +1,6 @@
 """The parts of findings: sentences with links, selection on one split, and runs of layers."""
 
+# ruff: noqa: PLC0414 - links have moved to results; old pages import them from here
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,6 @@ from headbook.report.wording import (
     STACKS,
     count_text,
     head_name,
-    head_page,
     interval_text,
     is_share,
     number,
@@ -26,16 +26,11 @@ from headbook.report.wording import (
     tie_note,
     tied_places,
 )
+from headbook.results.sentence import Link as Link
+from headbook.results.sentence import head_link as head_link
 from headbook.schema import HeadName, SinkView
 
 MAX_LISTED_HEADS = 2  # heads that a sentence names, so that few intervals are in it
-
-
-class Link(NamedTuple):
-    """Words with a link; the address is relative to the site's root."""
-
-    text: str
-    href: str
 
 
 Part = str | Link | LinkedNumber
@@ -124,11 +119,6 @@ def estimate_with_unit(value: Estimate, name: str) -> str:
 def metric_link(name: str, text: str) -> Link:
     """Return a link to a metric's page."""
     return Link(text, f"metrics/{name}.html")
-
-
-def head_link(head: HeadName) -> Link:
-    """Return a link to a head's page."""
-    return Link(head_name(head), head_page(head))
 
 
 def sentence_start(results: StackResults, text: str) -> str:

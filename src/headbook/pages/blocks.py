@@ -1,0 +1,336 @@
+"""The parts that pages are made of; ``templates/blocks.html`` has one macro for each.
+
+A page is a value: `Page.blocks` in order, each a small record. No page has a class, a template or
+a style sheet of its own. What stands in a block, and in the cells of a `Table`, may be a text, a
+`Number`, a head, a `Link`, a `Sentence` or a picture; `headbook.site.html` prints each of them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from headbook.charts import Drawing, Figure, Plot
+from headbook.pages.parts.page import Page as AnyPage
+from headbook.report.wording import STACKS, capital
+from headbook.results.number import Number
+from headbook.results.sentence import Link, Marked, Printed, Sentence
+from headbook.schema import HeadName
+
+Words = str | Sentence
+MOST_NARROW = 12  # layers of tables that stand side by side
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a page, printed by the macro of its name in ``templates/blocks.html``."""
+
+    @property
+    def macro(self) -> str:
+        """Name of the macro."""
+        return type(self).__name__.lower()
+
+
+@dataclass(frozen=True)
+class Text(Block):
+    """A paragraph.
+
+    Attributes:
+        words: what it says.
+        style: ``note`` beside a figure, ``evidence`` below an answer, ``example``, ``hint``,
+            ``cut`` between two halves of a list; empty for running text.
+    """
+
+    words: Words
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Title(Block):
+    """A heading: 2 for a stack or a question, 3 for a part of one."""
+
+    words: Words
+    level: int = 3
+    note: Words = ""
+
+
+@dataclass(frozen=True)
+class Scale(Block):
+    """The steps of the fills of a table or a picture, between two texts."""
+
+    low: str
+    fills: tuple[str, ...]
+    high: str
+
+
+@dataclass(frozen=True)
+class Caption(Block):
+    """Small print below a table or a picture: sentences, and the scale of the fills."""
+
+    parts: tuple[Words | Scale, ...]
+
+
+@dataclass(frozen=True)
+class Lead(Block):
+    """What answers a question, over the full width, with its caption and its files.
+
+    Attributes:
+        figure: a chart, which has files; None if blocks stand in its place.
+        caption: by default that of the chart.
+        why: an explanation that the page does not test.
+        blocks: what stands in the place of the chart, or above it.
+        data: link to the numbers of blocks.
+        id: fragment of its address; by default the name of the chart.
+    """
+
+    figure: Plot | None = None
+    caption: Words = ""
+    why: Words = ""
+    blocks: tuple[Block, ...] = ()
+    data: Link | None = None
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Question(Block):
+    """A further question of a page, with its answer and what shows it.
+
+    Attributes:
+        id: fragment of its address.
+        keywords: words by which the search finds it, beside those of the title.
+    """
+
+    id: str
+    title: str
+    answer: Words
+    blocks: tuple[Block, ...] = ()
+    keywords: str = ""
+
+
+@dataclass(frozen=True)
+class Group(Block):
+    """Blocks that belong together, with a heading.
+
+    Attributes:
+        id: fragment of its address.
+        link: words of the link to it at the top of "Look closer"; empty without one.
+        folded: whether a reader unfolds it.
+    """
+
+    blocks: tuple[Block, ...]
+    title: Words = ""
+    note: Words = ""
+    id: str = ""
+    link: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Details(Block):
+    """Blocks that a reader unfolds.
+
+    Attributes:
+        file: name of the table with the numbers, if a script loads the blocks on demand.
+    """
+
+    title: Words
+    blocks: tuple[Block, ...]
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Columns(Block):
+    """Blocks side by side, at most ``most`` in a row; narrow windows stack them."""
+
+    blocks: tuple[Block, ...]
+    most: int = 2
+
+
+@dataclass(frozen=True)
+class Small(Block):
+    """Many small tables or pictures side by side, as many as fit."""
+
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Bullets(Block):
+    """Sentences as a list."""
+
+    items: tuple[Words, ...]
+
+
+@dataclass(frozen=True)
+class Symbols(Block):
+    """Terms with their meaning."""
+
+    pairs: tuple[tuple[Words, Words], ...]
+
+
+@dataclass(frozen=True)
+class Picture(Block):
+    """A drawing or a live chart as large as it is."""
+
+    drawing: Drawing | Figure
+    title: Words = ""
+    note: Words = ""
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A number of a table on a fill that shows its amount.
+
+    Attributes:
+        number: the number, or the text of a missing one.
+        fill: class of the fill, as from `headbook.charts.theme.amount_class`, and further classes.
+        note: words for a tooltip.
+    """
+
+    number: Number | Printed | str
+    fill: str
+    note: str = ""
+
+
+Cell = str | int | Number | Printed | HeadName | Link | Sentence | Marked | Heat | Drawing | None
+
+
+@dataclass(frozen=True)
+class Table(Block):
+    """A table; the first cell of each row is its heading.
+
+    Attributes:
+        columns: titles of the columns; an integer is the number of a layer.
+        rows: a cell for each column. A whole number stands at the right, None does not apply.
+        caption, note: words above the table; without them it needs a ``label``.
+        style: ``numbers``, ``heat`` for fills, ``mini`` for small fills; and further classes.
+        groups: titles above those of all columns but the first, and how many each spans.
+        grey: indices of rows that step back.
+        label: caption for screen readers alone.
+    """
+
+    columns: tuple[Cell, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: Words = ""
+    note: Words = ""
+    style: str = "numbers"
+    groups: tuple[tuple[Words, int], ...] = ()
+    grey: frozenset[int] = frozenset()
+    label: str = ""
+
+
+class SmallMap(NamedTuple):
+    """The mean map of a head inside a sentence.
+
+    Attributes:
+        style: classes of the map, as from `headbook.pages.parts.atlas.map_style`.
+        size: pixels of a side.
+    """
+
+    style: str
+    size: int = 33
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class HeadMap:
+    """A head with its mean map, or with the map of a sentence.
+
+    Attributes:
+        style: classes of the map, as from `headbook.pages.parts.atlas.map_style`.
+        words: what stands below its name.
+        picture: address of the picture of a sentence's map, in place of the mean map.
+    """
+
+    head: HeadName
+    style: str
+    words: Words = ""
+    picture: str = ""
+
+
+@dataclass(frozen=True)
+class Maps(Block):
+    """Heads with their maps, each a link to the head, as many in a row as fit."""
+
+    maps: tuple[HeadMap, ...]
+    size: int = 60
+
+
+@dataclass(frozen=True)
+class Cards(Block):
+    """Groups of heads: what is known of each group, and the maps of its heads."""
+
+    cards: tuple[tuple[Sentence, tuple[HeadMap, ...]], ...]
+    size: int = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page(AnyPage):
+    """A page that answers a question, which is its title.
+
+    Attributes:
+        topic: subject of the page, as the menu calls it.
+        answer: one sentence that answers the question.
+        scope: what was measured and compared, each a term with a fact.
+        blocks: figure and further questions.
+        closer: groups below "Look closer"; those with a link are listed there.
+        measured: how the numbers are made.
+        absent: a sentence for each number that was not measured, with the option that measures it.
+        scripts: names of the scripts that the page loads.
+    """
+
+    template: ClassVar[str] = "page.html"
+    styles: ClassVar[tuple[str, ...]] = ("plots", "maps", "analysis", "blocks", "similar")
+    contents: ClassVar[bool] = False
+    topic: str
+    answer: Words
+    scope: tuple[tuple[str, Words], ...] = ()
+    blocks: tuple[Block, ...] = ()
+    closer: tuple[Block, ...] = ()
+    measured: tuple[Block, ...] = ()
+    absent: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = field(default=())  # type: ignore[misc]
+
+    @property
+    def questions(self) -> Iterator[Question]:
+        """Further questions, for the search."""
+        return (block for block in self.blocks if isinstance(block, Question))
+
+    @property
+    def links(self) -> Iterator[Group]:
+        """Groups to which "Look closer" links: those of the first stack."""
+        seen: set[str] = set()
+        for block in self.closer:
+            if isinstance(block, Group) and block.link and block.link not in seen:
+                seen.add(block.link)
+                yield block
+
+
+def by_stack(
+    stacks: Iterable[Item], blocks: Callable[[Item], Iterable[Block]], names: Mapping[str, Any]
+) -> tuple[Block, ...]:
+    """Return the blocks of every stack, below its name if the model has several.
+
+    Args:
+        stacks: results of each stack, which have a ``stack.name``.
+        blocks: makes the blocks of a stack.
+        names: all stacks of the model by name.
+    """
+    found: list[Block] = []
+    for each in stacks:
+        of_stack = [*blocks(each)]
+        if of_stack and len(names) > 1:
+            name = each.stack.name  # type: ignore[attr-defined]
+            found.append(Title(capital(STACKS[name]), 2))
+        found += of_stack
+    return tuple(found)
+
+
+def some(*blocks: Block | Sequence[Block] | None) -> tuple[Block, ...]:
+    """Return the blocks that there are, in order; None stands for one that a study lacks."""
+    found: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Block):
+            found.append(block)
+        elif block:
+            found += block
+    return tuple(found)

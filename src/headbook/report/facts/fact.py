@@ -1,0 +1,130 @@
+"""Facts: what a study shows, as sentences and numbers that pages print, each rule in one function.
+
+A function of this folder takes the results of a stack and returns a `Fact`. Its `evidence` are rows
+of the table ``tests``; that table is made of the evidence of all facts
+(`headbook.report.claims.table`). A number of the table is printed by `Tested.number`, so that a
+printed number without a row cannot be made. Facts are cached: pages and table get the same object.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION, Estimate
+from headbook.report.findings.finding import highest
+from headbook.report.results import StackResults
+from headbook.results.number import Number, Row, Unit
+from headbook.results.sentence import NOTHING, Sentence
+from headbook.schema import ALL, HELD_OUT_SPLIT, HIGHEST, HeadKey, HeadName
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A number that pages claim: a row of the table ``tests``.
+
+    Attributes:
+        claim: what is claimed.
+        stack, layer, head: what it is about; None for several layers or heads.
+        metric, view, label: the number, or another name of one.
+        split: sentences behind it.
+        value: the number.
+        baseline, baseline_value: what it is compared with.
+        difference: value minus baseline; by default without an interval.
+        p: NaN if it was not tested.
+    """
+
+    claim: str
+    stack: str
+    metric: str
+    view: str
+    label: str
+    value: Estimate
+    layer: int | None = None
+    head: int | None = None
+    split: str = ALL
+    baseline: str = ""
+    baseline_value: float = math.nan
+    difference: Estimate = NO_ESTIMATE
+    p: float = math.nan
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """The row of the table, by column."""
+        difference = self.difference
+        if math.isnan(difference.value):
+            difference = difference._replace(value=self.value.value - self.baseline_value)
+        sample = self.value if self.value.sentences else difference
+        return {
+            "claim": self.claim, "stack": self.stack, "layer": self.layer, "head": self.head,
+            "metric": self.metric, "view": self.view, "label": self.label, "split": self.split,
+            "value": self.value.value, "low": self.value.low, "high": self.value.high,
+            "baseline": self.baseline, "baseline_value": self.baseline_value,
+            "difference": difference.value, "difference_low": difference.low,
+            "difference_high": difference.high, "p": self.p,
+            "n_sentences": sample.sentences, "n_observations": sample.events,
+        }  # fmt: skip
+
+    @property
+    def row(self) -> Row:
+        """What identifies the row."""
+        names = ("claim", "stack", "layer", "head", "metric", "view", "label", "split")
+        known = ((name, getattr(self, name)) for name in names)
+        return Row("tests", tuple((name, value) for name, value in known if value is not None))
+
+    def number(self, unit: Unit) -> Number:
+        """Return the value as pages print it."""
+        return Number.of(self.value, unit, self.row)
+
+    def over_baseline(self, unit: Unit) -> Number:
+        """Return the value as a multiple of the baseline, which is taken as given."""
+        value, low, high = (part / self.baseline_value for part in self.value[:3])
+        return replace(self.number(unit), value=value, low=low, high=high)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What a study shows about something.
+
+    Attributes:
+        id: name of the fact.
+        text: one sentence; nothing if pages print its numbers as a table.
+        evidence: rows of the table ``tests`` that it rests on.
+        heads: heads that it names, the first one first.
+        holds: whether the numbers support what the fact is about, by its rule.
+    """
+
+    id: str
+    text: Sentence = NOTHING
+    evidence: tuple[Tested, ...] = ()
+    heads: tuple[HeadName, ...] = ()
+    holds: bool = True
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A head that one half of the sentences chooses, with its number of the other half.
+
+    Attributes:
+        head: the head with the highest value of many.
+        number: its number on the half that did not choose it.
+    """
+
+    head: HeadName
+    number: Number
+
+
+def chosen_head(results: StackResults, key: HeadKey, unit: Unit) -> Chosen | None:
+    """Return the head with the highest value; None without enough observations."""
+    if not results.has_value(*key):
+        return None
+    place = highest(results.split(SELECTION, *key))
+    if place is None:
+        return None
+    layer, head = place
+    value = results.split(HELD_OUT, *key).at(layer, head)
+    metric, view, label = map(str, key)
+    tested = Tested(
+        HIGHEST, results.stack.name, metric, view, label, value, layer, head, HELD_OUT_SPLIT
+    )
+    return Chosen(HeadName(results.stack.name, layer, head), tested.number(unit))

@@ -1,0 +1,148 @@
+"""Facts about kinds of words, by part of speech: which receive attention, and which give it."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from headbook.analysis.accumulators import SELECTION
+from headbook.analysis.intervals import MIN_EFFECTIVE
+from headbook.metrics import ids
+from headbook.report.facts.fact import Chosen, Fact, Tested, chosen_head
+from headbook.report.head_types import TAG_VIEW
+from headbook.report.relations import TAG_NAMES
+from headbook.report.results import StackResults
+from headbook.report.wording import FEW_WORDS, capital
+from headbook.results.number import TIMES, Number
+from headbook.results.sentence import say
+from headbook.schema import CONTENT, FUNCTION, HeadKey, Side, SinkView
+
+# Renormalised, every word would give as much, so that attention given is of another view.
+GIVEN_VIEW = SinkView.NOSINK
+GIVEN_BY_TAG = "attention given by words of a part of speech"  # claim
+
+
+def received_key(tag: str) -> HeadKey:
+    """Return the key of attention to words of a tag, as a multiple of uniform attention."""
+    return HeadKey(ids.POS_RECEIVED_RATIO, TAG_VIEW, tag)
+
+
+def word_class(tag: str) -> str:
+    """Return the class of words of a tag, as the palette names it."""
+    if tag == "PUNCT":
+        return "punctuation"
+    return "content" if tag in CONTENT else "function" if tag in FUNCTION else "other"
+
+
+def tag_name(tag: str) -> str:
+    """Return the words of a tag as a plural; a tag outside Universal Dependencies by its code."""
+    return TAG_NAMES.get(tag, f"words tagged {tag}")
+
+
+def n_words(results: StackResults, side: Side, tag: str) -> int:
+    """Return the number of words of the corpus with a tag."""
+    return results.study.manifest.count(side, f"tag.{tag}")
+
+
+def received_tags(results: StackResults) -> list[str]:
+    """Return the tags whose words receive attention, the most frequent first."""
+    share = HeadKey(ids.POS_RECEIVED, TAG_VIEW, "")
+    tags = [
+        tag
+        for tag in results.labels(ids.POS_RECEIVED_RATIO)
+        if n_words(results, results.stack.keys, tag)
+        and results.has_value(*received_key(tag))
+        and results.has_value(*share._replace(label=tag))
+    ]
+    return sorted(tags, key=lambda tag: -n_words(results, results.stack.keys, tag))
+
+
+def frequent(results: StackResults) -> list[str]:
+    """Return the tags of at least `FEW_WORDS` words that receive attention."""
+    side = results.stack.keys
+    return [tag for tag in received_tags(results) if n_words(results, side, tag) >= FEW_WORDS]
+
+
+def received(results: StackResults, tag: str) -> list[Number]:
+    """Return attention to words of a tag, by layer with attention."""
+    layers = results.stack.attention_layers
+    return [results.number(received_key(tag), layer, unit=TIMES) for layer in layers]
+
+
+def given_by_words(results: StackResults) -> Fact:
+    """Return attention that words of each part of speech give in each layer.
+
+    The share is divided by that under uniform attention. The two vary together from sentence to
+    sentence, so that the interval, which takes the latter as given, is rather too wide.
+    """
+    return Fact("given_by_words", evidence=tuple(_given(results)))
+
+
+def _given(results: StackResults) -> Iterator[Tested]:
+    for tag in results.labels(ids.POS_GIVEN):
+        key = HeadKey(ids.POS_GIVEN, GIVEN_VIEW, tag)
+        if not results.has_value(*key):
+            continue
+        values, uniform = results.layers(*key), results.uniform(*key).value.tolist()
+        for layer in results.stack.attention_layers:
+            if uniform[layer] > 0:
+                yield Tested(
+                    GIVEN_BY_TAG, results.stack.name, *map(str, key), values.at(layer), layer,
+                    baseline="uniform attention", baseline_value=uniform[layer],
+                )  # fmt: skip
+
+
+def most_attending_head(results: StackResults, tag: str) -> Chosen | None:
+    """Return the head that attends most to words of a tag; None with too few observations."""
+    chosen = chosen_head(results, received_key(tag), TIMES)
+    return chosen if chosen and chosen.number.observations >= FEW_WORDS else None
+
+
+def most_received(results: StackResults) -> Fact:
+    """Return which kind of words receives most attention in any layer.
+
+    Kinds and layers are ranked on one half of the sentences. The first one whose interval on all
+    sentences lies above uniform attention is named with its number of all sentences.
+    """
+    if not received_tags(results):
+        return Fact("words", say("Not measured here: the texts have no parts of speech."))
+    ranked = _ranked(results)
+    if not ranked:
+        return Fact("words", say(f"Not known: no part of speech has {FEW_WORDS} words."))
+    clear = [(tag, n) for tag, n in ranked if n.low > 1 and n.effective >= MIN_EFFECTIVE]
+    tag, times = (clear or ranked)[0]
+    where = _place(results, int(dict(times.row.key)["layer"]))
+    if clear:
+        text = say(
+            "{Words}{where}: they receive {times:times} what uniform attention would give them.",
+            Words=capital(tag_name(tag)), where=where, times=times,
+        )  # fmt: skip
+    else:
+        text = say(
+            "No kind of word clearly receives more than uniform attention would give it; the most: "
+            "{times:times} as much ({words}{where}).",
+            times=times, words=tag_name(tag), where=where,
+        )  # fmt: skip
+    return Fact("words", text, holds=bool(clear))
+
+
+def _ranked(results: StackResults) -> list[tuple[str, Number]]:
+    """Return kinds with their numbers by layer, the largest on the selection split first."""
+    ranked: list[tuple[float, str, Number]] = []
+    for tag in frequent(results):
+        chosen = results.split(SELECTION, *received_key(tag), of="layers").value
+        for layer, number in zip(
+            results.stack.attention_layers, received(results, tag), strict=True
+        ):
+            if number.known and not np.isnan(chosen[layer]):
+                ranked.append((float(chosen[layer]), tag, number))
+    return [(tag, number) for _, tag, number in sorted(ranked, key=lambda each: -each[0])]
+
+
+def _place(results: StackResults, layer: int) -> str:
+    """Return a layer as a phrase: ``, in the last layer``; empty if the stack has one layer."""
+    stack, layers = results.stack.name, results.stack.attention_layers
+    of_stack = {"self": "", "cross": " of cross-attention"}.get(stack, f" of the {stack}")
+    if len(layers) == 1:
+        return ""
+    name = {layers[0]: "the first layer", layers[-1]: "the last layer"}.get(layer, f"layer {layer}")
+    return f", in {name}{of_stack}"

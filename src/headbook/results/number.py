@@ -1,0 +1,151 @@
+"""Numbers that know their unit, their interval and the row of the table that holds them.
+
+A page prints no other numbers than these and whole counts, so that every printed estimate leads to
+its row. A number is written by a format: ``f"{share}"`` gives ``12.3 %``, ``f"{share:interval}"``
+gives ``12.3 % [11.0, 13.5]``; `FORMATS` has all of them.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from headbook.analysis.accumulators import Estimate
+from headbook.analysis.intervals import MIN_EFFECTIVE
+from headbook.metrics.base import Metric
+from headbook.results.formats import (
+    MISSING,
+    THIN,
+    in_hundred,
+    interval_text,
+    number,
+    whole_percent,
+)
+
+Key = tuple[tuple[str, str | int], ...]  # columns and values that identify a row
+
+
+class Row(NamedTuple):
+    """A row of one of the site's tables: the table's name, and what identifies the row."""
+
+    table: str
+    key: Key
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How numbers of one kind are written.
+
+    Attributes:
+        name: what follows a value, with the space before it: `` nats``, ``×``; empty for none.
+        digits: writes a value without its unit.
+        factor: factor from values of the tables to written ones.
+    """
+
+    name: str = ""
+    digits: Callable[[float], str] = number
+    factor: float = 1.0
+
+    def text(self, value: float) -> str:
+        """Return a value with its unit."""
+        return MISSING if math.isnan(value) else self.digits(value * self.factor) + self.name
+
+    def ends(self, low: float, high: float) -> str:
+        """Return an interval that follows a value; empty if an end is unknown."""
+        if math.isnan(low) or math.isnan(high):
+            return ""
+        if self.digits is number:  # both ends in as many digits
+            return interval_text(low * self.factor, high * self.factor)
+        return f"[{self.digits(low * self.factor)}, {self.digits(high * self.factor)}]"
+
+
+def thousandths(value: float) -> str:
+    """Return a value in three decimals; a value above 0 is never written as 0."""
+    return f"<{THIN}0.001" if 0 < value < 0.0005 else f"{value:.3f}"
+
+
+PLAIN = Unit()
+SHARE = Unit(f"{THIN}%", in_hundred)
+TIMES = Unit("×")
+NATS = Unit(" nats", thousandths)
+
+
+def unit_of(metric: Metric) -> Unit:
+    """Return the unit of a metric."""
+    if metric.limits == (0.0, 1.0) and not metric.unit:
+        return SHARE
+    return Unit(f" {metric.unit}") if metric.unit else PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An estimate with its unit and the row that holds it; NaN where a part is unknown.
+
+    Attributes:
+        value, low, high: the estimate and the ends of its 95 % interval, as in the table.
+        unit: how it is written.
+        row: row of the table that holds it.
+        sentences, observations: what it rests on.
+        effective: effective number of sentences.
+        is_bound: whether the value is an upper bound.
+    """
+
+    value: float
+    unit: Unit
+    row: Row
+    low: float = math.nan
+    high: float = math.nan
+    sentences: int = 0
+    observations: float = math.nan
+    effective: float = math.nan
+    is_bound: bool = False
+
+    @classmethod
+    def of(cls, estimate: Estimate, unit: Unit, row: Row) -> "Number":
+        """Return an estimate as a number."""
+        value, low, high, sentences, events, effective = estimate
+        return cls(value, unit, row, low, high, sentences, events, effective)
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a value."""
+        return not math.isnan(self.value)
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether there are too few sentences to trust the value."""
+        return self.known and self.effective < MIN_EFFECTIVE
+
+    @property
+    def basis(self) -> str:
+        """What the number rests on, in words."""
+        few = "too few sentences: " if self.is_thin else ""
+        return f"{few}{self.sentences:,} sentences, {self.observations:,.0f} observations"
+
+    def in_unit(self, unit: Unit) -> "Number":
+        """Return the same number written in another unit."""
+        return replace(self, unit=unit)
+
+    def __format__(self, format_name: str) -> str:
+        """Return the number as text: ``""`` with its unit, or one of `FORMATS`, or ``.1f``."""
+        if not self.known:
+            return MISSING
+        if format_name.startswith("."):
+            text = format(self.value * self.unit.factor, format_name).replace("-", "−")
+        else:
+            text = FORMATS[format_name](self)
+        return f"≤ {text}" if self.is_bound else text
+
+
+def _with_interval(number_: Number) -> str:
+    return f"{number_:} {number_:ends}".strip()
+
+
+FORMATS: Mapping[str, Callable[[Number], str]] = {
+    "": lambda n: n.unit.text(n.value),
+    "bare": lambda n: n.unit.digits(n.value * n.unit.factor),
+    "ends": lambda n: n.unit.ends(n.low, n.high),
+    "interval": _with_interval,
+    "whole": lambda n: whole_percent(n.value),
+    "times": lambda n: f"{number(n.value)} times",
+}

@@ -1,0 +1,141 @@
+"""HTML of what stands in pages: texts, numbers with links to their rows, heads, pictures, blocks.
+
+A template prints any of them with ``{{ x }}``; `Printer` knows how. A number finds the line of its
+row while it is printed, so that no finished HTML is searched.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jinja2 import Environment, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+
+from headbook.charts import Drawing, Figure, Plot
+from headbook.pages.blocks import Block, Heat, SmallMap
+from headbook.report.linked_rows import LinkedNumber
+from headbook.report.wording import unbroken, visible
+from headbook.results.formats import head_name, head_page
+from headbook.results.number import Number, Row
+from headbook.results.sentence import Link, Marked, Printed, Sentence, head_link
+from headbook.schema import HeadName
+from headbook.site.rows import PageRows
+
+ELEMENTS = {"small", "b", "bdi", "code", "sub"}  # elements of `Marked`; other names are classes
+
+
+class Printer:
+    """Prints what stands in one page.
+
+    Args:
+        environment: the templates.
+        root: path from the page to the site's root.
+        rows: rows of the page, which collect those that are printed; None in a page without files.
+        unbreaks: whether numbers in texts are joined to their units.
+        frame: variables of the templates.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        root: str,
+        rows: PageRows | None,
+        frame: Mapping[str, Any],
+        *,
+        unbreaks: bool,
+    ) -> None:
+        self.root, self.rows = root, rows
+        variables = {**frame, "root": root, "printer": self}
+        self._macros = environment.get_template("blocks.html").make_module(variables)
+        self._by_type: dict[type, Callable[[Any], str]] = {
+            str: (lambda text: unbroken(visible(text))) if unbreaks else visible,
+            Number: lambda number: self._row(number.row, f"{number}"),
+            Printed: lambda printed: self._row(printed.number.row, printed.text),
+            LinkedNumber: lambda number: self._row(number.place, number.text),
+            HeadName: lambda head: self._link(head_link(head)),
+            Link: self._link,
+            Marked: _marked,
+            SmallMap: lambda each: self._macros.map(each.style, each.size),
+            Sentence: lambda sentence: Markup("").join(map(self, sentence.parts)),
+            tuple: lambda parts: Markup("").join(map(self, parts)),
+        }
+
+    def __call__(self, value: Any) -> Any:
+        """Return a value as HTML; what is neither text nor part of a page stays."""
+        write = self._by_type.get(type(value))
+        if write is not None:
+            return write(value)
+        if isinstance(value, Block):
+            return getattr(self._macros, value.macro)(value)
+        if isinstance(value, Plot):
+            return Markup(value.html(self.address))
+        return Markup(value.svg) if isinstance(value, Drawing | Figure) else value
+
+    def address(self, target: str | Row) -> str:
+        """Return the address of a page of the site, or of a row, from this page."""
+        if isinstance(target, str):
+            return self.root + target
+        if self.rows is None:
+            return f"{self.root}data.html#{target.table}"
+        line = self.rows.line(target)
+        return f"{self.root}data.html?row={target.table}:{line}&on={self.rows.page}#{target.table}"
+
+    def cell(self, value: Any) -> Markup:
+        """Return a cell of a table."""
+        if value is None:
+            return Markup('<td class="none">·</td>')
+        if isinstance(value, Heat):
+            return self._heat(value)
+        if isinstance(value, Number):
+            ends = f"{value:ends}" if value.known else ""
+            interval = Markup(" <small>{}</small>").format(ends) if ends else ""
+            thin = " thin" if value.is_thin else ""
+            return Markup('<td class="number{}" title="{}">{}{}</td>').format(
+                thin, value.basis, self(value), interval
+            )
+        if isinstance(value, int):
+            return Markup(f'<td class="number">{value:,}</td>')
+        if isinstance(value, Printed | LinkedNumber):
+            return Markup('<td class="number">{}</td>').format(self(value))
+        return Markup("<td>{}</td>").format(self(value))
+
+    def _heat(self, cell: Heat) -> Markup:
+        note = Markup(' title="{}"').format(cell.note) if cell.note else ""
+        inside = self(cell.number)
+        if isinstance(cell.number, str):
+            inside = Markup("<span>{}</span>").format(inside)
+        return Markup('<td class="h {}"{}>{}</td>').format(cell.fill, note, inside)
+
+    def _row(self, row: Row, text: str) -> Markup:
+        """Return a printed number with a link to its row."""
+        return Markup('<a class="n" href="{}">{}</a>').format(self.address(row), unbroken(text))
+
+    def _link(self, link: Link) -> Markup:
+        return Markup('<a href="{}">{}</a>').format(self.root + link.href, visible(link.text))
+
+
+def _marked(words: Marked) -> Markup:
+    """Return words in an element, or with a class."""
+    if words.style in ELEMENTS:
+        return Markup("<{0}>{1}</{0}>").format(words.style, visible(words.text))
+    return Markup('<span class="{}">{}</span>').format(words.style, visible(words.text))
+
+
+@pass_context
+def printed(context: Context, value: Any) -> Any:
+    """Return the value of an expression of a template as HTML."""
+    printer = context.get("printer")
+    if printer is not None:
+        return printer(value)
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@pass_context
+def _cell(context: Context, value: Any) -> Markup:
+    printer: Printer = context["printer"]
+    return printer.cell(value)
+
+
+def filters() -> dict[str, Callable[..., Any]]:
+    """Return the filters of blocks."""
+    return {"cell": _cell, "name_of": head_name, "page_of": head_page}
