@@ -22,8 +22,7 @@ from headbook.charts.plots import (
     value_axis,
 )
 from headbook.metrics import ids
-from headbook.report.answers.patterns import ODDS, OUTPUTS, ROWS
-from headbook.report.linked_rows import head_row, layer_row
+from headbook.report.facts.patterns import ODDS, OUTPUTS, ROWS
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, number, signed
 from headbook.report.wording import percent as share_text
@@ -129,7 +128,7 @@ def _large(
         name = head_name(HeadName(results.stack.name, *place))
         label = f"{name}: {share_text(row['share'])} of its attention at offset "
         label += signed(row["offset"])
-        href = head_row(results, offset_key(row["offset"]), place, "").place
+        href = results.number(offset_key(row["offset"]), *place).row
         yield PlotMark(mark("model", x, y), "c-model", href, label, x, y)
     is_self = large["offset"] == 0
     named = large[(large["share"] >= MIN_NAMED_SHARE) | is_self][:MAX_NAMED]
@@ -158,7 +157,7 @@ def _line(
     values = numbers.value[at]
     return Series(
         name, kind, values, numbers.low[at], numbers.high[at], [number(value) for value in values],
-        [layer_row(results, key, layer, "").place for layer in layers],
+        [results.number(key, layer).row for layer in layers],
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from headbook.charts.plots import (
     value_axis,
 )
 from headbook.report.ablation import effect_unit, unit_factor
-from headbook.report.answers.sinks import (
+from headbook.report.facts.sinks import (
     SINK,
     SINK_OUTPUT,
     group_row,
@@ -31,10 +31,10 @@ from headbook.report.answers.sinks import (
     sink_threshold,
 )
 from headbook.report.families import sink_tokens
-from headbook.report.linked_rows import LinkedNumber, head_row, layer_row
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, interval_text, number
 from headbook.report.wording import percent as share_text
+from headbook.results.number import Row
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION
@@ -158,7 +158,7 @@ def _pair(results: StackResults, x: float, row: HeadRow, scale: Scale, step: flo
         ends = f'y1="{y:.1f}" y2="{scale(output):.1f}"'
         leader = f'<line class="ld" x1="{percent(x)}" x2="{percent(x)}" {ends}/>'
         svg = f"{leader}{svg}{_bar(x, scale(output), min(0.5, 0.45 * step))}"
-    href = head_row(results, SINK, place, "").place
+    href = results.number(SINK, *place).row
     return PlotMark(svg, f"c-{'model' if row['sink_head'] else 'baseline'}", href, label, x, y)
 
 
@@ -190,7 +190,7 @@ def _layer_pair(results: StackResults, layer: int, x: float, scale: Scale) -> It
             y = scale(value)
             svg = mark("model", x, y) if key == SINK else _bar(x, y)
             label = f"Layer {layer}, all heads: {share_text(value)} of the {what} {tokens}"
-            yield PlotMark(svg, "c-model", layer_row(results, key, layer, "").place, label, x, y)
+            yield PlotMark(svg, "c-model", results.number(key, layer).row, label, x, y)
 
 
 def _names(heads: Sequence[HeadMark], scale: Scale) -> Iterator[str]:
@@ -342,22 +342,22 @@ def _change_marks(
             yield (f'<line class="iv" x1="{percent(x)}" x2="{percent(x)}" y1="{scale(low):.1f}" '
                    f'y2="{scale(high):.1f}"/>')  # fmt: skip
         shape = mark(kind, x, y, hollow=not is_exact, radius=5 if kind == "model" else 4.4)
-        href = _change_row(results, row, replacement, target, is_exact=is_exact).place
+        href = _change_row(results, row, replacement, target, is_exact=is_exact)
         yield PlotMark(shape, f"c-{kind}", href, label, x, y)
 
 
 def _change_row(
     results: StackResults, row: Mapping[Any, Any], replacement: str, target: str, *, is_exact: bool
-) -> LinkedNumber:
-    """Return the number of a mark."""
+) -> Row:
+    """Return the row of the number of a mark."""
     if row["heads"] == TOGETHER:
-        return group_row(rows_together(results)[replacement], "")
+        return group_row(rows_together(results)[replacement])
     columns = (
         ("stack", results.stack.name), ("layer", int(row["layer"])), ("head", int(row["head"])),
         ("metric", EFFECT if is_exact else ATTRIBUTION), ("replacement", str(replacement)),
         ("target", target), ("label", ""),
     )  # fmt: skip
-    return LinkedNumber("", "importance", columns)
+    return Row("importance", columns)
 
 
 def _change_labels(rows: pd.DataFrame, margin: float, scale: Scale) -> str:

@@ -27,7 +27,7 @@ from headbook.report.ablation import (
 )
 from headbook.report.answers.ablation import importance as answers
 from headbook.report.answers.ablation.tasks import gap_sentences
-from headbook.report.answers.sinks import sink_heads_text
+from headbook.report.facts.sinks import sink_heads_text
 from headbook.report.families import FAMILY_OF_TYPE, Family, families, family_names, sink_tokens
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.head_types import OffSinkType

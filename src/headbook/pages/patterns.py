@@ -1,9 +1,6 @@
 """The page of attention patterns: reasons for attending to the same token, and effects on words."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -12,15 +9,29 @@ from headbook.charts.plots import Plot
 from headbook.charts.sinks import MAX_LINKED_HEADS, change_plot, sink_plot
 from headbook.charts.theme import amount_class
 from headbook.metrics import ids
+from headbook.pages.blocks import (
+    Block,
+    Bullets,
+    Columns,
+    Group,
+    HeadMap,
+    Heat,
+    Lead,
+    Maps,
+    Page,
+    Question,
+    Symbols,
+    Table,
+    Text,
+    Title,
+    by_stack,
+    some,
+)
 from headbook.pages.overview_parts.wall import tile_style
 from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.exemplars import received_pair, received_picture
 from headbook.pages.parts.head_card import strongest_of
-from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection
-from headbook.pages.parts.table import HeatCell, PageTable, Row
 from headbook.report.ablation import margin_text, verdict_target_text
-from headbook.report.answers import patterns as answers
-from headbook.report.answers import sinks as sink_facts
 from headbook.report.answers.overview.stripes import (
     MAX_STRIPED,
     main_stripes,
@@ -28,21 +39,23 @@ from headbook.report.answers.overview.stripes import (
     stripes_matter,
 )
 from headbook.report.answers.received_attention import most_received
+from headbook.report.facts import patterns as facts
+from headbook.report.facts import sinks
+from headbook.report.facts.sinks import SINK, SINK_OUTPUT
 from headbook.report.families import sink_tokens
-from headbook.report.findings.finding import head_link
-from headbook.report.linked_rows import LinkedNumber, head_row, layer_row, uniform_row
 from headbook.report.results import StackResults, heads_by_value, study_of
 from headbook.report.wording import (
     MISSING,
+    STACKS,
+    capital,
     count_text,
-    head_name,
     head_page,
     number,
     number_word,
-    percent,
     visible,
-    whole_percent,
 )
+from headbook.results.number import PLAIN, Number
+from headbook.results.sentence import Link, Marked, Printed, Sentence, listed, say
 from headbook.schema import HEAD_RULES, HeadKey, HeadName, SinkView
 
 MAX_NARROW_COLUMNS = 14  # columns of a table on half of the page
@@ -54,159 +67,50 @@ DESTINATIONS = {  # labels of attention_to, with their names in the table of lay
     "same_token": "same token elsewhere",
 }  # fmt: skip
 RULE_NAMES = {"similarity": "dips of similarity", "attention": "attention to . ! ?"}
+Results = Mapping[str, StackResults]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PatternQuestion(Question):
-    """A question of the page with the figure that answers it.
-
-    Attributes:
-        figure: the chart, whose caption says what is drawn; None if maps of heads answer.
-        why: explanation from the literature, or an inference, that the page does not test.
-        note: a sentence with further numbers; empty without one.
-        heads: heads that the question is about, with their maps; empty without any.
-    """
-
-    figure: Plot | None
-    why: str
-    note: Sentence = ()
-    heads: tuple["StripedHead", ...] = ()
-
-
-class StripedHead(NamedTuple):
-    """A key-driven head with the map of a sentence, or else its mean map.
-
-    Attributes:
-        name, href: the head and its page.
-        picture: map of the sentence in which other words favour one key most; empty without one.
-        style: classes of the mean map in the colour of its family.
-        pair: queries and key of that sentence, or of the strongest exemplar; empty without one.
-        weight: weight of that pair.
-    """
-
-    name: str
-    href: str
-    picture: str
-    style: str
-    pair: str
-    weight: str
-
-
-class MappedHead(NamedTuple):
-    """A head with its mean map.
-
-    Attributes:
-        name, href: the head and its page.
-        style: classes of the map; see `headbook.pages.parts.atlas.map_style`.
-        share: share of its attention on the sink.
-    """
-
-    name: str
-    href: str
-    style: str
-    share: Sentence
-
-
-@dataclass(frozen=True)
-class PatternSection(StackSection):
-    """Answers for a stack after the first.
-
-    Attributes:
-        answer: what its heads give to the sink.
-        figure: attention to the sink and its part of the output.
-        facts: answers to the further questions.
-    """
-
-    answer: Sentence
-    figure: Plot
-    facts: tuple[Sentence, ...]
-
-
-@dataclass(frozen=True)
-class PatternDetails(StackSection):
-    """Maps and tables of a stack.
-
-    Attributes:
-        tokens: the sink tokens by name.
-        maps: heads with their maps, most attention to the sink first.
-        which: heads that have a map, as the beginning of a heading.
-        destinations: where the attention of each layer goes.
-        outputs: heads whose outputs are less alike than their rows; None without any.
-        ends: how well rules find the ends of sentences; None without passages.
-        baselines: F1 of rules that need no model.
-    """
-
-    tokens: str
-    maps: tuple[MappedHead, ...]
-    which: str
-    destinations: PageTable | None
-    outputs: PageTable | None
-    ends: PageTable | None
-    baselines: Sentence
-
-
-@dataclass(frozen=True, kw_only=True)
-class PatternsPage(AnalysisPage):
-    """The page of attention patterns; the first stack answers.
-
-    Attributes:
-        figure: attention to the sink and its part of the output, all heads.
-        why: the common explanation.
-        others: answers for the other stacks.
-        details: maps and tables of every stack.
-        tokens: sink tokens of the first stack.
-        example: a worked example.
-    """
-
-    template: ClassVar[str] = "patterns.html"
-    styles = (*AnalysisPage.styles, "patterns")
-    figure: Plot
-    why: str
-    questions: tuple[PatternQuestion, ...]
-    others: tuple[PatternSection, ...]
-    details: tuple[PatternDetails, ...]
-    tokens: str
-    example: Sentence
-
-    @property
-    def narrow_tables(self) -> bool:
-        """Whether two tables with a column for each layer fit side by side."""
-        tables = [part.destinations for part in self.details if part.destinations]
-        return all(len(table.columns) <= MAX_NARROW_COLUMNS for table in tables)
-
-
-def has_patterns(results: Mapping[str, StackResults]) -> bool:
+def has_patterns(results: Results) -> bool:
     """Return whether a study has measured attention to the sink."""
-    return any(r.has_value(*sink_facts.SINK) for r in results.values())
+    return any(r.has_value(*SINK) for r in results.values())
 
 
-def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage:
-    """Return the page of attention patterns."""
-    stacks = [r for r in results.values() if r.has_value(*sink_facts.SINK)]
+def patterns_page(results: Results) -> Page:
+    """Return the page of attention patterns; the first stack answers."""
+    stacks = [r for r in results.values() if r.has_value(*SINK)]
     first = stacks[0]
-    sentences = int(first.heads(*sink_facts.SINK).sentences.max())
-    manifest = study_of(results).manifest
-    return PatternsPage(
+    tokens = sink_tokens(first)
+    questions = tuple(_questions(first))
+    sentences = count_text(int(first.heads(*SINK).sentences.max()), "sentence")
+    return Page(
         path="patterns.html",
         topic="Attention patterns",
         title="Why do so many heads attend to the same token?",
-        description=f"Heads of {manifest.model.name} that attend mostly to {sink_tokens(first)}: "
-        "how many there are, what they add, and whether they are dead.",
-        answer=sink_facts.sink_answer(first),
+        description=f"Heads of {study_of(results).manifest.model.name} that attend mostly to "
+        f"{tokens}: how many there are, what they add, and whether they are dead.",
+        answer=first.cached(sinks.sink_answer).text,
         scope=(
-            ("Measured on", f"{count_text(sentences, 'sentence')}, queries without special tokens"),
+            ("Measured on", f"{sentences}, queries without special tokens"),
             ("Compared with", "uniform attention, and with the part of each head’s output that "
-             f"comes from {sink_tokens(first)}"),
+             f"comes from {tokens}"),
         ),
-        figure=_sink_figure(first),
-        why=_why_sinks(first),
-        questions=tuple(_questions(first)),
-        others=tuple(_section(r) for r in stacks[1:]),
-        details=tuple(_details(r, MAX_MAPS // len(stacks)) for r in stacks),
-        absent=tuple(dict.fromkeys(text for r in stacks for text in answers.not_measured(r))),
-        tokens=sink_tokens(first),
-        example=sink_facts.sink_example(first),
+        blocks=some(
+            Lead(_sink_figure(first), why=_why_sinks(first)),
+            questions and Text(_asks(questions), "asks"),
+            questions,
+            # An older page's address leads here, whether or not the study has the numbers.
+            None if any(q.id == "alike" for q in questions) else Group((), id="alike"),
+            [_other_stack(r) for r in stacks[1:]],
+        ),
+        closer=by_stack(stacks, lambda r: _closer(r, MAX_MAPS // len(stacks)), results),
+        measured=_measured(first),
+        absent=tuple(dict.fromkeys(text for r in stacks for text in facts.not_measured(r))),
     )  # fmt: skip
+
+
+def _asks(questions: Sequence[Question]) -> Sentence:
+    links = [Link(question.title, f"patterns.html#{question.id}") for question in questions]
+    return say("Below: {links}", links=listed(links, " · ", " · "))
 
 
 def _name(results: StackResults, part: str) -> str:
@@ -218,88 +122,71 @@ def _name(results: StackResults, part: str) -> str:
 def _sink_figure(results: StackResults) -> Plot:
     """Return the chart of attention to the sink and its part of the output."""
     tokens, measured = sink_tokens(results), "their share of its output"
+    sink_heads = sinks.sink_heads_text(results)
     caption = (
         f"Each pair of marks is a head: the share of its attention on {tokens} (circle), and "
         f"{measured} (bar), by summed value-weighted norms; all sentences. Solid: sink heads, "
-        f"{sink_facts.sink_heads_text(results)}."
+        f"{sink_heads}."
     )
-    if np.isfinite(results.heads(*sink_facts.SINK).value).sum() > MAX_LINKED_HEADS:
+    if np.isfinite(results.heads(*SINK).value).sum() > MAX_LINKED_HEADS:
         caption = (
             f"Heads of each layer from most to least attention on {tokens} (line), and below it "
             f"{measured}, by summed value-weighted norms (lower edge). Marks: all heads of the "
-            "layer together. From the upper line on: sink heads, "
-            f"{sink_facts.sink_heads_text(results)}."
+            f"layer together. From the upper line on: sink heads, {sink_heads}."
         )
     return sink_plot(results, _name(results, "sinks"), caption)
 
 
 def _why_sinks(results: StackResults) -> str:
-    explanation = (
-        "Common explanation: the weights of a row sum to 1, so a head with nothing to add needs "
-        "tokens whose values are near zero (Clark et al. 2019, Kobayashi et al. 2020, Xiao et al. "
-        "2023)."
-    )
-    sinks = sink_facts.sink_heads(results)
+    found = sinks.sink_heads(results)
     is_small = (
-        sinks
-        and results.has_value(*sink_facts.SINK_OUTPUT)
-        and sink_facts.contributes_less(results, sinks, 0.5)
+        found and results.has_value(*SINK_OUTPUT) and sinks.contributes_less(results, found, 0.5)
     )
     seen = "The figure shows the small contribution; it" if is_small else "This page"
-    return f"{explanation} {seen} does not test the reason."
+    return (
+        "Common explanation: the weights of a row sum to 1, so a head with nothing to add needs "
+        "tokens whose values are near zero (Clark et al. 2019, Kobayashi et al. 2020, Xiao et al. "
+        f"2023). {seen} does not test the reason."
+    )
 
 
-def _questions(results: StackResults) -> Iterator[PatternQuestion]:
+def _questions(results: StackResults) -> Iterator[Question]:
     """Yield the further questions that the study answers."""
-    if dead := sink_facts.dead_answer(results):
+    if dead := sinks.dead(results).text:
         yield _dead_question(results, dead)
     if stripes := stripes_answer(results):
-        yield _stripes_question(results, stripes)
-    if diagonal := answers.diagonal_answer(results):
-        yield PatternQuestion(
-            id="diagonal", title="Why not the diagonal?", answer=diagonal,
-            keywords="diagonal band itself own token positional head",
-            figure=offset_plot(
-                results, _name(results, "offsets"),
-                "Share of attention by the distance from query to key, all keys. Each line is a "
-                "head; marks and names: the largest shares, from 20 % on.",
-            ),
-            why="An inference, not tested here: a sink needs a value near zero for every query. A "
+        yield _stripes_question(results, Sentence(stripes))
+    if diagonal := facts.diagonal(results).text:
+        figure = offset_plot(
+            results, _name(results, "offsets"),
+            "Share of attention by the distance from query to key, all keys. Each line is a head; "
+            "marks and names: the largest shares, from 20 % on.",
+        )  # fmt: skip
+        why = (
+            "An inference, not tested here: a sink needs a value near zero for every query. A "
             "fixed token can learn one; a token’s own value depends on its content, and the "
-            "residual stream keeps the token anyway.",
+            "residual stream keeps the token anyway."
+        )
+        yield Question(
+            "diagonal", "Why not the diagonal?", diagonal, (Lead(figure, why=why),),
+            "diagonal band itself own token positional head",
         )  # fmt: skip
-    yield from _output_questions(results)
-
-
-def _output_questions(results: StackResults) -> Iterator[PatternQuestion]:
-    """Yield the questions on head outputs that the study answers."""
-    if alike := answers.alike_answer(results):
-        yield PatternQuestion(
-            id="alike", title="Do all words then receive the same?", answer=alike,
-            keywords="similarity of head outputs context attention rows",
-            figure=similarity_plot(
-                results, _name(results, "alike"),
-                "Mean cosine of all pairs of tokens of a sentence, without special tokens, all "
-                "keys: of head outputs and of attention rows"
-                f"{_sample_note(results, answers.OUTPUTS)}. Small dots: single heads.",
-            ),
-            why="Where all rows attend alike, all outputs are alike, whatever the tokens mean: "
-            "that follows from the definition. Where only the outputs are alike, the values are.",
-            note=answers.sink_masked_note(results),
+    if alike := facts.alike(results).text:
+        yield _alike_question(results, alike)
+    if own := facts.own_sentence(results).text:
+        figure = odds_plot(
+            results, _name(results, "odds"),
+            "Odds that a pair among the top 1 % of its head, by similarity of outputs, is of one "
+            f"sentence, over the odds of other pairs at the same distance"
+            f"{_sample_note(results, facts.ODDS)}. No intervals: few passages decide these odds. "
+            "Dashed: no preference.",
         )  # fmt: skip
-    if own := answers.own_sentence_answer(results):
-        yield PatternQuestion(
-            id="own-sentence", title="Do heads keep to their sentence?", answer=own,
-            keywords="passages sentence boundary segmentation odds",
-            figure=odds_plot(
-                results, _name(results, "odds"),
-                "Odds that a pair among the top 1 % of its head, by similarity of outputs, is of "
-                "one sentence, over the odds of other pairs at the same distance"
-                f"{_sample_note(results, answers.ODDS)}. No intervals: "
-                "few passages decide these odds. Dashed: no preference.",
-            ),
-            why="Pairs of the same distance are compared because neighbours are of one sentence "
-            "anyway.",
+        why = (
+            "Pairs of the same distance are compared because neighbours are of one sentence anyway."
+        )
+        yield Question(
+            "own-sentence", "Do heads keep to their sentence?", own, (Lead(figure, why=why),),
+            "passages sentence boundary segmentation odds",
         )  # fmt: skip
 
 
@@ -308,111 +195,166 @@ def _sample_note(results: StackResults, key: HeadKey) -> str:
     return results.sample_note(int(results.layers(*key).sentences.max()), ", on")
 
 
-def _dead_question(results: StackResults, answer: Sentence) -> PatternQuestion:
+def _alike_question(results: StackResults, answer: Sentence) -> Question:
+    figure = similarity_plot(
+        results, _name(results, "alike"),
+        "Mean cosine of all pairs of tokens of a sentence, without special tokens, all keys: of "
+        f"head outputs and of attention rows{_sample_note(results, facts.OUTPUTS)}. Small dots: "
+        "single heads.",
+    )  # fmt: skip
+    why = (
+        "Where all rows attend alike, all outputs are alike, whatever the tokens mean: that "
+        "follows from the definition. Where only the outputs are alike, the values are."
+    )
+    note = facts.sink_masked_note(results)
+    shown = some(note and Text(note, "noted"), Lead(figure, why=why))
+    title = "Do all words then receive the same?"
+    return Question("alike", title, answer, shown, "similarity of head outputs context rows")
+
+
+def _dead_question(results: StackResults, answer: Sentence) -> Question:
     ablation = results.study.corpus_sums.ablation
     assert ablation is not None
-    sentences = count_text(len(ablation.content_hash), "sentence")
-    masked = "with only the sink masked: attention to " + sink_tokens(results)
-    return PatternQuestion(
-        id="dead", title="Are such heads dead?", answer=answer,
-        keywords="useless dead idle inactive unimportant no-op prunable pruning importance sink",
-        figure=change_plot(
-            results, _name(results, "dead"),
-            "Circle: change when the head is replaced by its mean over tokens of the same class. "
-            f"Diamond: {masked} left out. {sentences}; largest change first, all sink heads "
-            "together at the left where they were replaced together. Solid: measured, with 95 % "
-            "interval; hollow: estimated from slopes (attribution patching). Dashed: "
-            f"{margin_text(ablation)}, from which on a sentence counts as changed, by "
-            f"{verdict_target_text(ablation)}.",
-        ),
-        why="Replaced one at a time, heads that stand in for each other may all look small. So all "
-        "sink heads are replaced together, too.",
-        note=(*sink_facts.masked_note(results), " ", *sink_facts.random_sets_note(results)),
+    figure = change_plot(
+        results, _name(results, "dead"),
+        "Circle: change when the head is replaced by its mean over tokens of the same class. "
+        f"Diamond: with only the sink masked: attention to {sink_tokens(results)} left out. "
+        f"{count_text(len(ablation.content_hash), 'sentence')}; largest change first, all sink "
+        "heads together at the left where they were replaced together. Solid: measured, with 95 % "
+        "interval; hollow: estimated from slopes (attribution patching). Dashed: "
+        f"{margin_text(ablation)}, from which on a sentence counts as changed, by "
+        f"{verdict_target_text(ablation)}.",
+    )  # fmt: skip
+    why = (
+        "Replaced one at a time, heads that stand in for each other may all look small. So all "
+        "sink heads are replaced together, too."
+    )
+    note = sinks.masked_note(results) + sinks.random_sets_note(results)
+    return Question(
+        "dead", "Are such heads dead?", answer, (Text(note, "noted"), Lead(figure, why=why)),
+        "useless dead idle inactive unimportant no-op prunable pruning importance sink",
     )  # fmt: skip
 
 
-def _stripes_question(results: StackResults, answer: Sentence) -> PatternQuestion:
+def _stripes_question(results: StackResults, answer: Sentence) -> Question:
     """Return the question on key-driven heads, with the maps of the layer that has most of them."""
     heads = [HeadName(results.stack.name, *place) for place in main_stripes(results)]
     layer = f" in layer {heads[0].layer}" if heads else ""
-    return PatternQuestion(
-        id="stripes", title=f"Why the vertical stripes{layer}?", answer=answer,
-        keywords="vertical stripes columns last layer key-driven same words useless heads dead "
-        "whatever the query",
-        figure=None,
-        why="A column of [CLS] or of another sink is no sign of such a head: the sink is masked "
-        "before one weight per key is fitted. An inference, not tested here: in the last layer "
-        "every token can add the same words to the output, so that the query matters little."
-        if heads and heads[0].layer == results.stack.attention_layers[-1]
-        else "A column of the sink is no sign of such a head: the sink is masked before one weight "
-        "per key is fitted.",
-        note=stripes_matter(results),
-        heads=tuple(_striped(results, head) for head in heads[:MAX_STRIPED]),
+    why = (
+        "A column of the sink is no sign of such a head: the sink is masked before one weight per "
+        "key is fitted."
+    )
+    if heads and heads[0].layer == results.stack.attention_layers[-1]:
+        why = (
+            "A column of [CLS] or of another sink is no sign of such a head: the sink is masked "
+            "before one weight per key is fitted. An inference, not tested here: in the last layer "
+            "every token can add the same words to the output, so that the query matters little."
+        )
+    maps = tuple(_striped(results, head) for head in heads[:MAX_STRIPED])
+    note = stripes_matter(results)
+    shown = some(
+        note and Text(Sentence(note), "noted"),
+        Lead(blocks=some(maps and Maps(maps, 96)), caption=_maps_caption(results, maps), why=why),
+    )
+    return Question(
+        "stripes", f"Why the vertical stripes{layer}?", answer, shown,
+        "vertical stripes columns last layer key-driven same words useless heads dead whatever the "
+        "query",
     )  # fmt: skip
 
 
-def _striped(results: StackResults, head: HeadName) -> StripedHead:
+def _maps_caption(results: StackResults, maps: Sequence[HeadMap]) -> str:
+    """Return what the maps of key-driven heads show."""
+    if not maps:
+        return ""
+    if not any(each.picture for each in maps):
+        return (
+            "Mean attention by position: rows are queries, columns keys. A mean over sentences, "
+            "whose own stripes are sharper."
+        )
+    without = not all(each.picture for each in maps)
+    return (
+        "For each head the sentence, of those stored with its map, in which one word receives the "
+        "largest mean weight from the other words (number): rows are queries, columns keys, "
+        f"{sink_tokens(results)} masked."
+        f"{' Coloured: mean attention by position, of heads without such a sentence.' * without}"
+    )
+
+
+def _striped(results: StackResults, head: HeadName) -> HeadMap:
     """Return a key-driven head with a map and the pair of an exemplar."""
     found, received = strongest_of(results).get(head), most_received(results).get(head)
-    picture = pair = weight = ""
+    style = tile_style(results, head)
     if received is not None:
-        picture, pair = received_picture(results, received), received_pair(results, received)
-        weight = number(received.mean)
+        pair, weight = received_pair(results, received), number(received.mean)
+        picture = received_picture(results, received)
     elif found is not None:
         texts = results.study.sentence_data.sentences[found.index].texts
         query = texts[results.stack.queries].pieces[found.query]
         key = texts[results.stack.keys].pieces[found.key]
         pair, weight = f"strongest: {visible(f'{query} → {key}')}", number(found.score)
-    style = tile_style(results, head)
-    return StripedHead(head_name(head), head_page(head), picture, style, pair, weight)
+        picture = ""
+    else:
+        return HeadMap(head, style)
+    words = say("{pair}, {weight}", pair=Marked(pair, "bdi"), weight=Link(weight, head_page(head)))
+    return HeadMap(head, style, words, picture)
 
 
-def _section(results: StackResults) -> PatternSection:
+def _other_stack(results: StackResults) -> Question:
     """Return the answers for a stack after the first."""
     asked = {
-        "Are such heads dead? ": sink_facts.dead_answer(results),
-        "Why the vertical stripes? ": stripes_answer(results),
-        "Why not the diagonal? ": answers.diagonal_answer(results),
-        "Do all tokens then receive the same? ": answers.alike_answer(results),
-        "Do heads keep to their sentence? ": answers.own_sentence_answer(results),
+        "Are such heads dead?": sinks.dead(results).text,
+        "Why the vertical stripes?": Sentence(stripes_answer(results) or ()),
+        "Why not the diagonal?": facts.diagonal(results).text,
+        "Do all tokens then receive the same?": facts.alike(results).text,
+        "Do heads keep to their sentence?": facts.own_sentence(results).text,
     }
-    facts = tuple((question, *answer) for question, answer in asked.items() if answer)
-    return PatternSection(
-        results.stack.name, sink_facts.sink_answer(results), _sink_figure(results), facts
-    )
+    answered = tuple(say(question) + answer for question, answer in asked.items() if answer)
+    name, answer = results.stack.name, results.cached(sinks.sink_answer).text
+    figure = Lead(_sink_figure(results))
+    return Question(name, capital(STACKS[name]), answer, (figure, Bullets(answered)))
 
 
-def _details(results: StackResults, most: int) -> PatternDetails:
-    """Return maps and tables of a stack, with at most ``most`` maps."""
-    ends, baselines = _ends(results)
-    ranked = heads_by_value(results.heads(*sink_facts.SINK).value)
+def _closer(results: StackResults, most: int) -> Iterator[Block]:
+    """Yield the maps of all heads, at most ``most``, and the tables of layers and heads."""
+    stack = results.stack.name
+    ranked = heads_by_value(results.heads(*SINK).value)
     every = -(-len(ranked) // most)
-    return PatternDetails(
-        results.stack.name,
-        tokens=sink_tokens(results),
-        maps=tuple(_maps(results, ranked[::every])),
-        which="All heads" if every == 1 else f"One head in {number_word(every)}",
-        destinations=_destinations(results),
-        outputs=_outputs(results),
-        ends=ends,
-        baselines=baselines,
-    )
-
-
-def _maps(results: StackResults, places: Sequence[tuple[int, int]]) -> Iterator[MappedHead]:
-    shares = results.heads(*sink_facts.SINK).value
-    for place in places:
-        head = HeadName(results.stack.name, *place)
-        share = head_row(results, sink_facts.SINK, place, percent(float(shares[place])))
-        yield MappedHead(
-            head_name(head), head_page(head), map_style(results.stack, *place), (share,)
+    which = "All heads" if every == 1 else f"One head in {number_word(every)}"
+    maps = tuple(
+        HeadMap(
+            HeadName(stack, *place),
+            map_style(results.stack, *place),
+            say("{share}", share=results.number(SINK, *place)),
         )
+        for place in ranked[::every]
+    )
+    suffix = "" if stack == "self" else f"-{stack}"
+    yield Group(
+        (Maps(maps),),
+        f"{which} as maps, most attention to {sink_tokens(results)} first",
+        "mean map of the first positions, rows are queries, columns keys; the number is that share "
+        "of the attention",
+        f"maps{suffix}",
+        "maps of all heads",
+        folded=True,
+    )
+    tables = some(_destinations(results), _outputs(results), _ends(results))
+    narrow = all(len(table.columns) <= MAX_NARROW_COLUMNS for table in tables)
+    if tables:
+        link = "where each layer’s attention goes"
+        yield Group((Columns(tables, 2 if narrow else 1),), id=f"tables{suffix}", link=link)
 
 
-def _destinations(results: StackResults) -> PageTable | None:
+def _heat(number_: Number, top: float, format_name: str = "") -> Heat:
+    if not number_.known:
+        return Heat(MISSING, "q0")
+    return Heat(Printed(number_, format_name), amount_class(number_.value, 0, top))
+
+
+def _destinations(results: StackResults) -> Table | None:
     """Return the table of the shares of each layer's attention, the largest destination first."""
     layers, names = results.stack.attention_layers, _token_names(results)
-    written = percent if len(layers) < MAX_NARROW_COLUMNS - 1 else whole_percent
     keys = [
         key
         for label in DESTINATIONS
@@ -420,27 +362,20 @@ def _destinations(results: StackResults) -> PageTable | None:
     ]
     if not keys:
         return None
-    numbers = {key: results.layers(*key) for key in keys}
-    top = {key: float(np.nanmax(numbers[key].value)) for key in keys}
-    uniform = {key: results.uniform(*key).value[[*layers]].tolist() for key in keys}
-    scale = max(0.5, *top.values())
+    top = {key: float(np.nanmax(results.layers(*key).value)) for key in keys}
+    format_name = "" if len(layers) < MAX_NARROW_COLUMNS - 1 else "whole"
     rows = []
     for key in sorted(keys, key=lambda key: -top[key]):
-        cells = [
-            _heat(layer_row(results, key, layer, written(value)), value, scale)
-            for layer, value in zip(layers, numbers[key].value[[*layers]].tolist(), strict=True)
-        ]
-        even = uniform_row(results, key, layers[0], written(uniform[key][0]))
-        rows.append(Row(names[key.label], (*cells, HeatCell(even.text, "few", even))))
-    is_same = all(np.ptp(values) < MAX_UNIFORM_SPREAD for values in uniform.values())
-    title = "uniform" if is_same else f"uniform, L{layers[0]}"
-    return PageTable(("to", *layers, title), tuple(rows), style="heat")
-
-
-def _heat(linked: LinkedNumber, value: float, top: float) -> HeatCell:
-    if math.isnan(value):
-        return HeatCell(MISSING, "q0")
-    return HeatCell(linked.text, amount_class(value, 0, top), linked)
+        numbers = (results.number(key, layer) for layer in layers)
+        cells = (_heat(n, max(0.5, *top.values()), format_name) for n in numbers)
+        even = Printed(results.uniform_number(key, layers[0]), format_name)
+        rows.append((names[key.label], *cells, even))
+    spread = max(np.ptp(results.uniform(*key).value[[*layers]]) for key in keys)
+    title = "uniform" if spread < MAX_UNIFORM_SPREAD else f"uniform, L{layers[0]}"
+    return Table(
+        ("to", *layers, title), tuple(rows), "Where each layer’s attention goes",
+        "share of attention, strongest first", style="heat",
+    )  # fmt: skip
 
 
 def _token_names(results: StackResults) -> Mapping[str, str]:
@@ -454,42 +389,57 @@ def _token_names(results: StackResults) -> Mapping[str, str]:
     return names
 
 
-def _outputs(results: StackResults) -> PageTable | None:
+def _outputs(results: StackResults) -> Table | None:
     """Return the heads whose outputs are less alike than their rows of attention."""
-    rows = []
-    for place in answers.different_outputs(results):
-        values = {
-            key: float(results.heads(*key).value[place]) for key in (answers.ROWS, answers.OUTPUTS)
-        }
-        cells = tuple(
-            _heat(head_row(results, key, place, number(value)), value, 1)
-            for key, value in values.items()
+    rows = tuple(
+        (
+            HeadName(results.stack.name, *place),
+            _heat(results.number(facts.ROWS, *place, unit=PLAIN), 1),
+            _heat(results.number(facts.OUTPUTS, *place), 1),
         )
-        rows.append(Row(head_link(HeadName(results.stack.name, *place)), cells))
+        for place in facts.different_outputs(results)
+    )
     titles = ("head", "attention rows", "outputs")
-    return PageTable(titles, tuple(rows), style="heat") if rows else None
+    note = "mean cosine of two tokens, largest difference first"
+    return Table(titles, rows, "Same keys, different outputs", note, "heat") if rows else None
 
 
-def _ends(results: StackResults) -> tuple[PageTable | None, Sentence]:
-    """Return F1 of sentence ends that heads propose, by layer, and F1 of rules without a model."""
+def _ends(results: StackResults) -> Table | None:
+    """Return F1 of sentence ends that heads propose, by layer, beside rules without a model."""
     keys = {rule: HeadKey(ids.SEGMENTATION, SinkView.RAW, f"f1:{rule}")
             for rule in (*HEAD_RULES, "punctuation", "even")}  # fmt: skip
     if not all(results.has_value(*key) for key in keys.values()):
-        return None, ()
+        return None
     layers = results.stack.attention_layers
-    rows = []
-    for rule in HEAD_RULES:
-        values = results.layers(*keys[rule]).value
-        cells = (
-            _heat(layer_row(results, keys[rule], layer, number(float(values[layer]), share=True)),
-                  float(values[layer]), 1)
-            for layer in layers
-        )  # fmt: skip
-        rows.append(Row(RULE_NAMES[rule], tuple(cells)))
-    without = [
-        layer_row(results, keys[rule], layers[0],
-                  percent(float(results.layers(*keys[rule]).value[layers[0]])))
-        for rule in ("punctuation", "even")
-    ]  # fmt: skip
-    baselines = ("every . ! ?: ", without[0], "; even distances: ", without[1])
-    return PageTable(("found by", *layers), tuple(rows), style="heat"), baselines
+    rows = tuple(
+        (RULE_NAMES[rule], *(_heat(results.number(keys[rule], layer), 1) for layer in layers))
+        for rule in HEAD_RULES
+    )
+    note = say(
+        "F1 by layer; without the model: every . ! ?: {marks}; even distances: {even}",
+        marks=results.number(keys["punctuation"], layers[0]),
+        even=results.number(keys["even"], layers[0]),
+    )
+    return Table(("found by", *layers), rows, "Ends of sentences found", note, "heat")
+
+
+def _measured(results: StackResults) -> tuple[Block, ...]:
+    tokens, methods = sink_tokens(results), "methods.html"
+    weight = say("A{ij}", ij=Marked("ij", "sub"))
+    value = say("v{j}W{o}", j=Marked("j", "sub"), o=Marked("O", "sub"))
+    symbols = Symbols((
+        (weight, "weight that query i gives to key j; the weights of a query sum to 1"),
+        (value, "value of key j through the head’s output projection"),
+        (f"attention to {tokens}", say("sum of {A} over these keys, divided by the sum over all "
+         "keys; queries without special tokens", A=weight)),
+        ("their share of the output", say("the same sums with the norm ‖{A}{v}‖ in place of {A} "
+         "(Kobayashi et al. 2020). Norms are summed, not vectors: what keys add can partly cancel",
+         A=weight, v=value)),
+        ("sink head", say("(share − uniform) / (1 − uniform) is at least 0.5, so that uniform "
+         "attention counts as 0; {types}", types=Link("types of heads", f"{methods}#types"))),
+        ("changed sentence", say("the output changes by more than the margin; verdicts count "
+         "sentences ({methods})", methods=Link("methods", methods))),
+        ("similarity of outputs", "cosine of oᵢ = Σⱼ Aᵢⱼvⱼ for two tokens of a sentence (Halevi et "
+         "al. 2025), before the output projection; of rows: the cosine of Aᵢ"),
+    ))  # fmt: skip
+    return symbols, Title("Worked example"), Text(sinks.sink_example(results), "eg")

@@ -372,7 +372,7 @@ def _worked(results: StackResults) -> Sentence:
     numbers = _received(results, words.frequent(results))
     every = [(tag, n) for tag, of in numbers.items() for n in of if n is not None and n.known]
     tag, most = max(every, key=lambda each: each[1].value)
-    layer = int(dict(most.row.key)["layer"])
+    layer = most.place("layer")
     share = HeadKey(ids.POS_RECEIVED, words.received_key(tag).view, tag)
     return say(
         "{words} in layer {layer}: {share} of the attention, under uniform attention {uniform}: "

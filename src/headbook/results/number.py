@@ -106,6 +106,10 @@ class Number:
         value, low, high, sentences, events, effective = estimate
         return cls(value, unit, row, low, high, sentences, events, effective)
 
+    def place(self, column: str) -> int:
+        """Return the number in a column of its row: ``layer`` or ``head``."""
+        return int(dict(self.row.key)[column])
+
     @property
     def known(self) -> bool:
         """Whether there is a value."""

@@ -93,12 +93,12 @@ def say(words: str, /, **fields: Any) -> Sentence:
     return Sentence(tuple(parts))
 
 
-def listed(items: Iterable[Any], last: str = " and ") -> Sentence:
+def listed(items: Iterable[Any], last: str = " and ", between: str = ", ") -> Sentence:
     """Return things as a list in words: ``L0·H1, L0·H2 and L3·H4``."""
     *first, end = [Sentence(tuple(_parts(item, ""))) for item in items]
     parts: list[Any] = []
     for item in first:
-        parts += [*item.parts, ", "]
+        parts += [*item.parts, between]
     return Sentence((*parts[:-1], *([last] if first else []), *end.parts))
 
 

@@ -110,7 +110,7 @@ def most_received(results: StackResults) -> Fact:
         return Fact("words", say(f"Not known: no part of speech has {FEW_WORDS} words."))
     clear = [(tag, n) for tag, n in ranked if n.low > 1 and n.effective >= MIN_EFFECTIVE]
     tag, times = (clear or ranked)[0]
-    where = _place(results, int(dict(times.row.key)["layer"]))
+    where = _place(results, times.place("layer"))
     if clear:
         text = say(
             "{Words}{where}: they receive {times:times} what uniform attention would give them.",

@@ -26,7 +26,7 @@ from headbook.report.answers.overview.numbers import (
     same_keys,
     sink_run,
 )
-from headbook.report.answers.sinks import sink_heads, sink_heads_text
+from headbook.report.facts.sinks import sink_heads, sink_heads_text
 from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import Parts, metric_link
 from headbook.report.linked_rows import claim_number

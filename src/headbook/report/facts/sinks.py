@@ -1,4 +1,4 @@
-"""Answers about sink heads: how many there are, what the sink adds, and whether they are dead."""
+"""Facts about sink heads: how many there are, what the sink adds, and whether they are dead."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,22 +7,22 @@ import numpy as np
 
 from headbook.metrics import ids
 from headbook.report.ablation import CHANGING_VERDICTS, Rows, rows_by_head
+from headbook.report.facts.fact import Fact
 from headbook.report.families import sink_tokens
 from headbook.report.findings.ablation import group_rows, zero_is_dead
-from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.head_types import MIN_OFF_UNIFORM, MIN_SINK_SHARE, Place, head_types
-from headbook.report.linked_rows import LinkedNumber, head_row
 from headbook.report.results import StackResults, heads_by_value
 from headbook.report.wording import (
     count_text,
     head_name,
-    number,
     number_word,
     ordinal,
     percent,
     tie_note,
     tied_places,
 )
+from headbook.results.number import PLAIN, Number, Row, Unit
+from headbook.results.sentence import NOTHING, Link, Sentence, say
 from headbook.schema import HeadKey, HeadName, Replacement, SinkView
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION, AblationVerdict
@@ -32,6 +32,7 @@ SINK = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
 SINK_OUTPUT = HeadKey(ids.SINK_NORM_SHARE, SinkView.RAW, "")
 SINK_GROUP = "sink"  # name of the group of all sink heads in the table of groups
 MAX_RANDOM_P = 0.05  # two-sided p of a rank among random sets from which on it is clear
+RANK = Unit(digits=lambda rank: ordinal(int(rank)))
 
 
 def sink_heads(results: StackResults) -> list[Place]:
@@ -65,13 +66,15 @@ def sink_heads_text(results: StackResults) -> str:
     )
 
 
-def largest_share(results: StackResults, key: HeadKey) -> Parts:
+def largest_share(results: StackResults, key: HeadKey) -> Sentence:
     """Return the largest share of any head with the head's name and ties: ``15.0 %, in L1·H1``."""
-    values = results.heads(*key).value
-    (layer, head), *others = tied_places(values, percent)
-    tied = tie_note([head_name(HeadName(results.stack.name, *place)) for place in others])
-    share = head_row(results, key, (layer, head), percent(float(values[layer, head])))
-    return share, ", in ", head_link(HeadName(results.stack.name, layer, head)), tied
+    (layer, head), *others = tied_places(results.heads(*key).value, percent)
+    stack = results.stack.name
+    return say(
+        "{share}, in {head}{tied}",
+        share=results.number(key, layer, head), head=HeadName(stack, layer, head),
+        tied=tie_note([head_name(HeadName(stack, *place)) for place in others]),
+    )  # fmt: skip
 
 
 def contributes_less(results: StackResults, sinks: Sequence[Place], factor: float = 1) -> bool:
@@ -86,33 +89,38 @@ def contributes_less(results: StackResults, sinks: Sequence[Place], factor: floa
     return below > len(sinks) / 2
 
 
-def output_range(results: StackResults, sinks: Sequence[Place]) -> Parts:
-    """Return the smallest and the largest part of the output of sink heads from the sink."""
-    shares = results.heads(*SINK_OUTPUT).value
-    known = sorted((s for s in sinks if np.isfinite(shares[s])), key=lambda s: float(shares[s]))
-    ends = [head_row(results, SINK_OUTPUT, s, percent(float(shares[s]))) for s in known]
-    return (ends[0], " to ", ends[-1]) if len(ends) > 1 else (ends[0],)
-
-
-def sink_answer(results: StackResults) -> Parts:
+def sink_answer(results: StackResults) -> Fact:
     """Return how many heads attend mostly to the sink, and whether it adds to their output."""
     sinks, tokens = sink_heads(results), sink_tokens(results)
     if not sinks:
-        start = f"No head is a sink head: the largest share of attention on {tokens} is "
-        return start, *largest_share(results, SINK), "."
+        text = "No head is a sink head: the largest share of attention on {tokens} is {share}."
+        share = largest_share(results, SINK)
+        return Fact("sinks", say(text, tokens=tokens, share=share), holds=False)
     known = int(np.isfinite(results.heads(*SINK).value).sum())
-    heads = Link(f"{len(sinks):,} of {count_text(known, 'head')}", "patterns.html#maps")
-    verb = "attends" if len(sinks) == 1 else "attend"
+    start = say(
+        "{amount} {attend} mostly to {tokens}",
+        amount=Link(f"{len(sinks):,} of {count_text(known, 'head')}", "patterns.html#maps"),
+        attend="attends" if len(sinks) == 1 else "attend", tokens=tokens,
+    )  # fmt: skip
     if not results.has_value(*SINK_OUTPUT):
-        return heads, f" {verb} mostly to {tokens}."
-    if contributes_less(results, sinks, 1 / 2):
-        end = "yet mostly only a small part of their output comes from there: "
-        return heads, f" {verb} mostly to {tokens}, {end}", *output_range(results, sinks), "."
-    if contributes_less(results, sinks):
-        end = "yet a smaller part of their output comes from there."
+        text = "{start}."
+    elif contributes_less(results, sinks, 1 / 2):
+        text = "{start}, yet mostly only a small part of their output comes from there: {range}."
+    elif contributes_less(results, sinks):
+        text = "{start}, yet a smaller part of their output comes from there."
     else:
-        end = "and no smaller part of their output comes from there."
-    return heads, f" {verb} mostly to {tokens}, {end}"
+        text = "{start}, and no smaller part of their output comes from there."
+    heads = tuple(HeadName(results.stack.name, *place) for place in sinks)
+    return Fact("sinks", say(text, start=start, range=_output_range(results, sinks)), heads=heads)
+
+
+def _output_range(results: StackResults, sinks: Sequence[Place]) -> Sentence:
+    """Return the smallest and the largest part of the output of sink heads from the sink."""
+    if not results.has_value(*SINK_OUTPUT):
+        return NOTHING
+    known = [n for sink in sinks if (n := results.number(SINK_OUTPUT, *sink)).known]
+    known.sort(key=lambda n: n.value)
+    return say("{low} to {high}" if known[1:] else "{low}", low=known[0], high=known[-1])
 
 
 def single_rows(results: StackResults) -> Mapping[Place, Rows]:
@@ -130,47 +138,53 @@ def rows_together(results: StackResults) -> Mapping[str, Any]:
     return group_rows(ablation, results.study.head_groups, results.stack.name, SINK_GROUP)
 
 
-def group_row(row: Mapping[str, Any], text: str) -> LinkedNumber:
-    """Return a number of a group of heads that leads to its row."""
+def group_row(row: Mapping[str, Any]) -> Row:
+    """Return what identifies the row of a group of heads."""
     columns = ("stack", "group", "metric", "replacement", "target")
-    return LinkedNumber(text, "head_groups", tuple((name, row[name]) for name in columns))
+    return Row("head_groups", tuple((name, row[name]) for name in columns))
 
 
-def dead_answer(results: StackResults) -> Parts | None:
-    """Return whether sink heads are dead; None if the stack has none, or nothing was replaced.
+def _changed(row: Mapping[str, Any]) -> Number:
+    """Return how many sentences changed: ``63 of 64 sentences``."""
+    sentences = int(row["n_sentences"])
+    unit = Unit(f" of {count_text(sentences, 'sentence')}", lambda n: f"{round(n):,}", sentences)
+    return Number(float(row["share_changed"]), unit, group_row(row), sentences=sentences)
+
+
+def dead(results: StackResults) -> Fact:
+    """Return whether sink heads are dead; without a text if the stack has none, or none was tested.
 
     All sink heads together decide, by three replacements: mean, sink masked, and zero. Without a
     verdict on all together, the heads that were replaced one at a time do.
     """
     if results.study.corpus_sums.ablation is None or not sink_heads(results):
-        return None
+        return Fact("dead", holds=False)
     rows = rows_together(results)
-    return _dead_together(results, rows) or _dead_alone(results, tested_together=bool(rows))
+    return Fact("dead", _dead_together(rows) or _dead_alone(results, tested_together=bool(rows)))
 
 
-def _changed(row: Mapping[str, Any]) -> int:
-    """Return how many sentences changed."""
-    return round(float(row["share_changed"]) * int(row["n_sentences"]))
-
-
-def _dead_together(results: StackResults, rows: Mapping[str, Any]) -> Parts | None:
-    """Return the answer by all sink heads together; None without a verdict on them."""
+def _dead_together(rows: Mapping[str, Any]) -> Sentence:
+    """Return the answer by all sink heads together; nothing without a verdict on them."""
     mean = rows.get(Replacement.MEAN)
     if mean is None or not mean["verdict"]:
-        return None
+        return NOTHING
     masked, zero = rows.get(Replacement.WITHOUT_SINK), rows.get(Replacement.ZERO)
-    sentences = count_text(int(mean["n_sentences"]), "sentence")
-    changed = group_row(mean, f"{_changed(mean):,} of {sentences}")
-    is_masked_same = masked is not None and masked["verdict"] == AblationVerdict.NO_CHANGE
+    changed = _changed(mean)
     if mean["verdict"] in CHANGING_VERDICTS:
         start, end = _beside_random_sets(mean)
-        return f"{start}: without all sink heads together, ", changed, f" change{end}."
+        text = "{start}: without all sink heads together, {changed} change{end}."
+        return say(text, start=start, changed=changed, end=end)
+    is_masked_same = masked is not None and masked["verdict"] == AblationVerdict.NO_CHANGE
     if mean["verdict"] != AblationVerdict.NO_CHANGE or not is_masked_same or zero is None:
-        return None
+        return NOTHING
     if zero_is_dead(zero):
-        return "Yes: without all sink heads together, only ", changed, " change."
-    start = "Only their mean matters: with it in place of all sink heads together, "
-    return start, changed, " change; with zero, more do."
+        text = "Yes: without all sink heads together, only {changed} change."
+    else:
+        text = (
+            "Only their mean matters: with it in place of all sink heads together, {changed} "
+            "change; with zero, more do."
+        )
+    return say(text, changed=changed)
 
 
 def _beside_random_sets(mean: Mapping[str, Any]) -> tuple[str, str]:
@@ -190,20 +204,7 @@ def _beside_random_sets(mean: Mapping[str, Any]) -> tuple[str, str]:
     return f"No, {link} they matter {word} than others", end
 
 
-def masked_note(results: StackResults) -> Parts:
-    """Return how many sentences change with only the sink masked; empty if not measured."""
-    row = rows_together(results).get(Replacement.WITHOUT_SINK)
-    if row is None or not row["verdict"]:
-        return ()
-    sentences = count_text(int(row["n_sentences"]), "sentence")
-    return (
-        f"With only {sink_tokens(results)} masked in them, ",
-        group_row(row, f"{_changed(row):,} of {sentences}"),
-        " change.",
-    )
-
-
-def _dead_alone(results: StackResults, *, tested_together: bool) -> Parts:
+def _dead_alone(results: StackResults, *, tested_together: bool) -> Sentence:
     """Return the answer by the sink heads that were replaced one at a time.
 
     Args:
@@ -220,53 +221,69 @@ def _dead_alone(results: StackResults, *, tested_together: bool) -> Parts:
     n_changing = sum(verdict in CHANGING_VERDICTS for verdict in verdicts)
     n_removable = sum(verdict == AblationVerdict.NO_CHANGE for verdict in verdicts)
     if not verdicts:
-        return ("Not known: no sink head was replaced; the figure shows estimates.",)
+        return say("Not known: no sink head was replaced; the figure shows estimates.")
     heads = f"{count_text(len(verdicts), 'sink head')} replaced one at a time"
     if n_changing:
         changing = [each for each in rows.values() if each[exact]["verdict"] in CHANGING_VERDICTS]
         margin = effect_tests.equivalence_margin(ablation, target)
         masked = ATTRIBUTION, Replacement.WITHOUT_SINK, target
         is_small = all(masked in each and abs(each[masked]["value"]) < margin for each in changing)
-        end = f", but hardly through {sink_tokens(results)}" if is_small else ""
-        verb = "changes" if n_changing == 1 else "change"
-        return (f"No: {number_word(n_changing)} of {heads} {verb} the output{end}.",)
-    if not n_removable:
-        return (f"Not known: of {heads}, none has a verdict.",)
-    rest = "all together have no verdict" if tested_together else "all together were not replaced"
-    return (f"Not known: {number_word(n_removable)} of {heads} can go alone, but {rest}.",)
-
-
-def random_sets_note(results: StackResults) -> Parts:
-    """Return the rank of all sink heads together among random sets of heads; empty without."""
-    row = rows_together(results).get(Replacement.MEAN)
-    if row is None or not row["random_sets"] or np.isnan(row["rank"]):
-        return ()
-    sets, rank = int(row["random_sets"]), int(row["rank"])
-    if rank in {1, sets + 1}:
-        p = group_row(row, f"p = {number(2 / (sets + 1))}")
-        clear = "" if 2 / (sets + 1) <= MAX_RANDOM_P else ", too few sets for a clear difference"
-        start = "Random sets have as many heads in each layer; by rank, two-sided "
-        return start, p, f"{clear}."
-    random_sets = f"{sets} random sets of as many heads in the same layers"
-    place = group_row(row, ordinal(rank))
-    return "The change without all sink heads is the ", place, f" largest, beside {random_sets}."
-
-
-def sink_example(results: StackResults) -> Parts:
-    """Return a worked example: attention to the sink of the head that gives it most."""
-    numbers = results.heads(*SINK)
-    place = heads_by_value(numbers.value)[0]
-    estimate = numbers.at(*place)
-    share = head_row(results, SINK, place, percent(estimate.value))
-    queries = f"{estimate.events:,.0f} query tokens of {count_text(estimate.sentences, 'sentence')}"
-    parts: Parts = (
-        head_link(HeadName(results.stack.name, *place)), f": of the attention of {queries}, ",
-        share, f" lies on {sink_tokens(results)}.",
-    )  # fmt: skip
-    if results.has_value(*SINK_OUTPUT):
-        output = float(results.heads(*SINK_OUTPUT).value[place])
-        parts += (
-            " Weighted by the length of what each key adds, the same keys make up ",
-            head_row(results, SINK_OUTPUT, place, percent(output)), " of its output.",
+        return say(
+            "No: {n} of {heads} {change} the output{end}.",
+            n=number_word(n_changing), heads=heads, change="changes" if n_changing == 1 else
+            "change", end=f", but hardly through {sink_tokens(results)}" if is_small else "",
         )  # fmt: skip
-    return parts
+    if not n_removable:
+        return say("Not known: of {heads}, none has a verdict.", heads=heads)
+    rest = "all together have no verdict" if tested_together else "all together were not replaced"
+    return say(
+        "Not known: {n} of {heads} can go alone, but {rest}.",
+        n=number_word(n_removable), heads=heads, rest=rest,
+    )  # fmt: skip
+
+
+def masked_note(results: StackResults) -> Sentence:
+    """Return how many sentences change with only the sink masked; nothing if not measured."""
+    row = rows_together(results).get(Replacement.WITHOUT_SINK)
+    if row is None or not row["verdict"]:
+        return NOTHING
+    text = "With only {tokens} masked in them, {changed} change."
+    return say(text, tokens=sink_tokens(results), changed=_changed(row))
+
+
+def random_sets_note(results: StackResults) -> Sentence:
+    """Return the rank of all sink heads together among random sets of heads; nothing without."""
+    row = rows_together(results).get(Replacement.MEAN)
+    if row is None or not row["random_sets"]:
+        return NOTHING
+    sets, rank = int(row["random_sets"]), int(row["rank"])
+    if rank not in {1, sets + 1}:
+        return say(
+            "The change without all sink heads is the {rank} largest, beside {sets} random sets of "
+            "as many heads in the same layers.",
+            rank=Number(rank, RANK, group_row(row)), sets=sets,
+        )  # fmt: skip
+    p = Number(2 / (sets + 1), PLAIN, group_row(row))
+    return say(
+        "Random sets have as many heads in each layer; by rank, two-sided p = {p}{unclear}.",
+        p=p, unclear="" if p.value <= MAX_RANDOM_P else ", too few sets for a clear difference",
+    )  # fmt: skip
+
+
+def sink_example(results: StackResults) -> Sentence:
+    """Return a worked example: attention to the sink of the head that gives it most."""
+    place = heads_by_value(results.heads(*SINK).value)[0]
+    share = results.number(SINK, *place)
+    example = say(
+        "{head}: of the attention of {queries} query tokens of {sentences}, {share} lies on "
+        "{tokens}.",
+        head=HeadName(results.stack.name, *place), queries=int(share.observations),
+        sentences=count_text(share.sentences, "sentence"), share=share,
+        tokens=sink_tokens(results),
+    )  # fmt: skip
+    if not results.has_value(*SINK_OUTPUT):
+        return example
+    text = (
+        "Weighted by the length of what each key adds, the same keys make up {part} of its output."
+    )
+    return example + say(text, part=results.number(SINK_OUTPUT, *place))

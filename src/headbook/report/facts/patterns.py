@@ -1,4 +1,4 @@
-"""Answers about the diagonal, about outputs that are alike, and about sentences of a passage."""
+"""Facts about the diagonal, about outputs that are alike, and about sentences of a passage."""
 
 from collections.abc import Iterator
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.metrics import ids
-from headbook.report.answers.sinks import SINK_OUTPUT, largest_share, sink_heads
+from headbook.report.facts.fact import Fact
+from headbook.report.facts.sinks import SINK_OUTPUT, largest_share, sink_heads
 from headbook.report.families import sink_tokens
-from headbook.report.findings.finding import Parts
 from headbook.report.head_types import Place
-from headbook.report.linked_rows import layer_row
 from headbook.report.results import StackResults
-from headbook.report.wording import count_text, number
+from headbook.report.wording import count_text
+from headbook.results.sentence import NOTHING, Sentence, say
 from headbook.schema import HeadKey, SinkView
 from headbook.study.manifest import MissingPart
 
@@ -25,61 +25,67 @@ SPLITS = (SELECTION, HELD_OUT)
 MAX_DIFFERENT_HEADS = 8  # heads that the page lists
 
 
-def diagonal_answer(results: StackResults) -> Parts | None:
-    """Return whether any head lets a token attend mostly to itself; None if not measured."""
+def diagonal(results: StackResults) -> Fact:
+    """Return whether any head lets a token attend mostly to itself; no text if not measured."""
     if not results.has_value(*SELF):
-        return None
+        return Fact("diagonal", holds=False)
     values = results.heads(*SELF).value
     n_mostly, n_known = int((values >= MOSTLY).sum()), int(np.isfinite(values).sum())
-    share = largest_share(results, SELF)
+    text = "{n} of {heads} {let} a token attend mostly to itself; the largest share is {share}."
     if not n_mostly:
-        start = "No head lets a token attend mostly to itself: the largest share is "
-        return start, *share, "."
-    verb = "lets" if n_mostly == 1 else "let"
-    heads = f"{n_mostly:,} of {count_text(n_known, 'head')}"
-    return f"{heads} {verb} a token attend mostly to itself; the largest share is ", *share, "."
+        text = "No head lets a token attend mostly to itself: the largest share is {share}."
+    sentence = say(
+        text,
+        n=n_mostly, heads=count_text(n_known, "head"), let="lets" if n_mostly == 1 else "let",
+        share=largest_share(results, SELF),
+    )  # fmt: skip
+    return Fact("diagonal", sentence, holds=bool(n_mostly))
 
 
-def alike_answer(results: StackResults) -> Parts | None:
-    """Return whether a head's outputs for two tokens are more alike in the last layer, or None."""
+def alike(results: StackResults) -> Fact:
+    """Return whether a head's outputs for two tokens are more alike in the last layer."""
     if not results.has_value(*OUTPUTS):
-        return None
-    numbers = results.layers(*OUTPUTS)
-    known = ~np.isnan(numbers.value)
-    first, *_, last = (layer for layer in results.stack.attention_layers * 2 if known[layer])
-    cosine = layer_row(results, OUTPUTS, last, number(numbers.value[last]))
-    if first == last:
+        return Fact("alike", holds=False)
+    numbers = [results.number(OUTPUTS, layer) for layer in results.stack.attention_layers]
+    known = [n for n in numbers if n.known]
+    first, last = known[0], known[-1]
+    if first is last:
         start = "Only one layer was measured"
-    elif numbers.high[first] < numbers.low[last]:
+    elif first.high < last.low:
         start = "More so in the last layer than in the first"
-    elif numbers.high[last] < numbers.low[first]:
+    elif last.high < first.low:
         start = "Less so in the last layer than in the first"
     else:
         start = "No more in the last layer than in the first"
-    what = f"in layer {last}, outputs of a head for two tokens of a sentence have a mean cosine of "
-    return f"{start}: {what}", cosine, "."
+    text = say(
+        "{start}: in layer {layer}, outputs of a head for two tokens of a sentence have a mean "
+        "cosine of {cosine}.",
+        start=start, layer=last.place("layer"), cosine=last,
+    )  # fmt: skip
+    return Fact("alike", text, holds=first.high < last.low)
 
 
-def sink_masked_note(results: StackResults) -> Parts:
-    """Return the similarity of outputs with the sink masked, in the last layer; empty without."""
+def sink_masked_note(results: StackResults) -> Sentence:
+    """Return the similarity of outputs with the sink masked, in the last layer; or nothing."""
     key = OUTPUTS._replace(view=SinkView.NOSINK)
     if not results.has_value(*key):
-        return ()
-    values = results.layers(*key).value
-    layer = [each for each in results.stack.attention_layers if not np.isnan(values[each])][-1]
-    value = layer_row(results, key, layer, number(float(values[layer])))
-    start = f"With {sink_tokens(results)} masked, the mean cosine of outputs in layer {layer} is "
-    return start, value, "."
+        return NOTHING
+    numbers = [results.number(key, layer) for layer in results.stack.attention_layers]
+    last = [n for n in numbers if n.known][-1]
+    return say(
+        "With {tokens} masked, the mean cosine of outputs in layer {layer} is {cosine}.",
+        tokens=sink_tokens(results), layer=last.place("layer"), cosine=last,
+    )  # fmt: skip
 
 
-def own_sentence_answer(results: StackResults) -> Parts | None:
-    """Return in how many layers similar tokens are of one sentence more often, or None.
+def own_sentence(results: StackResults) -> Fact:
+    """Return in how many layers similar tokens are of one sentence more often.
 
     Pairs of tokens at the same distance are compared. The odds ratio, which has no interval, is
     above 1 on both halves of the passages.
     """
     if not results.has_value(*ODDS):
-        return None
+        return Fact("own_sentence", holds=False)
     with np.errstate(invalid="ignore"):
         above = [results.split(half, *ODDS, of="layers").value > 1 for half in SPLITS]
     n_above = int(np.logical_and(*above).sum())
@@ -87,8 +93,12 @@ def own_sentence_answer(results: StackResults) -> Parts | None:
     start = f"Yes, in {n_above:,} of {layers} on both halves of the passages"
     if not n_above:
         start = f"Not clearly in any of {layers}"
-    return (f"{start}: tokens with nearly the same output share a sentence more often than other "
-            "pairs at equal distance.",)  # fmt: skip
+    text = say(
+        "{start}: tokens with nearly the same output share a sentence more often than other pairs "
+        "at equal distance.",
+        start=start,
+    )
+    return Fact("own_sentence", text, holds=bool(n_above))
 
 
 def different_outputs(results: StackResults) -> list[Place]:
