@@ -26,8 +26,8 @@ from headbook.charts.plots import (
     text,
     value_axis,
 )
-from headbook.report.linked_rows import LinkedNumber
-from headbook.report.wording import interval_text, number, visible
+from headbook.report.wording import number, visible
+from headbook.results.number import Number
 from headbook.results.number import Row as TableRow
 
 MARGIN = 2.0  # per cent of a plot's width beside the lowest and the highest value
@@ -117,11 +117,9 @@ class GroupEffect(NamedTuple):
         name: heads of the group.
         style: class of the colour of their family; empty without one.
         heads: number of heads.
-        value: effect, which has a row in a table.
-        low, high: ends of its interval.
+        change: the effect with its row.
         singles: sum of the effects of the same heads one at a time; NaN if unknown.
         random_low, random_high: range of random sets with as many heads in each layer; NaN without.
-        printed: the effect as text.
         beside: place of the effect among the random sets, in words.
         supported: whether this place was asked for in advance and is clear.
     """
@@ -129,15 +127,18 @@ class GroupEffect(NamedTuple):
     name: str
     style: str
     heads: int
-    value: float
-    low: float
-    high: float
+    change: Number
     singles: float
     random_low: float
     random_high: float
-    printed: LinkedNumber
     beside: str = ""
     supported: bool = False
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """The effect and the ends of its interval, in the unit of pages."""
+        factor = self.change.unit.factor
+        return self.change.value * factor, self.change.low * factor, self.change.high * factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +168,7 @@ class GroupPlot(Plot):
             f"<span>change, {escape(self.unit)}</span><span></span><span></span></div>"
         )
         rows = "".join(
-            self._row(group, place, lines, address(group.printed.place)) for group in self.groups
+            self._row(group, place, lines, address(group.change.row)) for group in self.groups
         )
         return f'<div class="effects">{head}{rows}{axis}</div>'
 
@@ -181,7 +182,7 @@ class GroupPlot(Plot):
         height = self._height
         name = escape(visible(group.name))
         dot = f'<i class="key {group.style}"></i>' if group.style else ""
-        label = f"{group.name}: {group.printed.text} {self.unit} {_ends_text(group)}"
+        label = f"{group.name}: {group.change:interval}"
         beside = f"<b>{escape(group.beside)}</b>" if group.supported else escape(group.beside)
         return (
             f'<div class="effect"><span class="name">{dot}{name}</span>'
@@ -189,7 +190,7 @@ class GroupPlot(Plot):
             f'<svg height="{height}" role="img" aria-label="{escape(visible(label))}">'
             f"{lines}{_effect_marks(group, place, height)}</svg>"
             f'<span class="number"><a class="n" href="{escape(href)}">'
-            f"{group.printed.text}</a> <small>{_ends_text(group)}</small></span>"
+            f"{group.change:bare short}</a> <small>{group.change:ends}</small></span>"
             f'<span class="beside">{beside}</span></div>'
         )
 
@@ -202,33 +203,30 @@ class GroupPlot(Plot):
             y = PRINTED_ROW * index
             marks = _effect_marks(group, place, 18)
             parts.append(text(group.name, "0", y + 12.0, "b"))
-            parts.append(text(group.printed.text, "100%", y + 12.0, "end"))
+            parts.append(text(f"{group.change:bare short}", "100%", y + 12.0, "end"))
             parts.append(f'<svg y="{y + 14}" width="{width:.0f}" height="18">{marks}</svg>')
         parts.append(_ticks_below(place, ticks, height - 8.0))
         return height, "".join(parts)
 
 
-def _ends_text(group: GroupEffect) -> str:
-    return interval_text(group.low, group.high)
-
-
 def _effect_marks(group: GroupEffect, place: Place, height: float) -> str:
     """Return the marks of a group: random sets, interval, sum of single effects, and effect."""
-    if math.isnan(group.value):
+    value, low, high = group.ends
+    if math.isnan(value):
         return ""
     parts, y = [], height / 2
     if not math.isnan(group.random_low):
         start, end = place(group.random_low), place(group.random_high)
         size = f'width="{percent(end - start)}" height="16"'
         parts.append(f'<rect class="bx" x="{percent(start)}" y="{y - 8:.1f}" {size}/>')
-    if not math.isnan(group.low):
-        x = f'x1="{percent(place(group.low))}" x2="{percent(place(group.high))}"'
+    if not math.isnan(low):
+        x = f'x1="{percent(place(low))}" x2="{percent(place(high))}"'
         parts.append(f'<line class="rise" {x} y1="{y:.1f}" y2="{y:.1f}"/>')
     if not math.isnan(group.singles):
         x = f'x1="{percent(place(group.singles))}" x2="{percent(place(group.singles))}"'
         ys = f'y1="{y - 8:.1f}" y2="{y + 8:.1f}"'
         parts.append(f'<line class="rl weak" {x} {ys}/>')
-    parts.append(f'<g class="c-model">{mark("model", place(group.value), y, radius=5.2)}</g>')
+    parts.append(f'<g class="c-model">{mark("model", place(value), y, radius=5.2)}</g>')
     return "".join(parts)
 
 
@@ -237,7 +235,9 @@ def group_plot(
 ) -> GroupPlot:
     """Draw effects of groups of heads on a logarithmic scale, a row for each group."""
     columns = ["name", "heads", "value", "low", "high", "singles", "random_low", "random_high"]
-    frame = pd.DataFrame(groups, columns=[*GroupEffect._fields])[columns]
+    frame = pd.DataFrame(groups, columns=[*GroupEffect._fields])
+    ends = pd.DataFrame([group.ends for group in groups], columns=["value", "low", "high"])
+    frame = pd.concat([frame, ends], axis=1)[columns]
     drawn = frame[["value", "low", "high", "singles", "random_low", "random_high"]]
     return GroupPlot(
         name=name,

@@ -279,7 +279,14 @@ class Page(AnyPage):
     """
 
     template: ClassVar[str] = "page.html"
-    styles: ClassVar[tuple[str, ...]] = ("plots", "maps", "analysis", "blocks", "similar")
+    styles: ClassVar[tuple[str, ...]] = (
+        "plots",
+        "maps",
+        "analysis",
+        "blocks",
+        "similar",
+        "importance",
+    )
     contents: ClassVar[bool] = False
     topic: str
     answer: Words
@@ -300,9 +307,10 @@ class Page(AnyPage):
         """Groups to which "Look closer" links: those of the first stack."""
         seen: set[str] = set()
         for block in self.closer:
-            if isinstance(block, Group) and block.link and block.link not in seen:
-                seen.add(block.link)
-                yield block
+            for group in block.blocks if isinstance(block, Columns) else (block,):
+                if isinstance(group, Group) and group.link and group.link not in seen:
+                    seen.add(group.link)
+                    yield group
 
 
 def by_stack(

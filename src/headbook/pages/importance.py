@@ -1,18 +1,31 @@
 """The page on ablating heads: groups, a map of heads, pruning, estimates, and a table."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from headbook.charts import Plot
 from headbook.charts.ablation import GroupEffect, effect_ends, effect_step, group_plot
-from headbook.pages.importance_parts.tasks import TaskSection, task_section
+from headbook.pages.blocks import (
+    Block,
+    Caption,
+    Columns,
+    Group,
+    Heat,
+    Lead,
+    Page,
+    Question,
+    Scale,
+    Symbols,
+    Table,
+    Text,
+    Title,
+    some,
+)
+from headbook.pages.importance_parts.tasks import task_question
 from headbook.pages.parts import ablation as parts
-from headbook.pages.parts.page import AnalysisPage, Question
-from headbook.pages.parts.table import HeatCell, PageTable, Row, words_cell
 from headbook.report.ablation import (
     HEAVY_NAME,
     KEYS,
@@ -25,118 +38,26 @@ from headbook.report.ablation import (
     short_verdict,
     unit_factor,
 )
-from headbook.report.answers.ablation import importance as answers
 from headbook.report.answers.ablation.tasks import gap_sentences
+from headbook.report.facts import importance as facts
 from headbook.report.facts.sinks import sink_heads_text
 from headbook.report.families import FAMILY_OF_TYPE, Family, families, family_names, sink_tokens
-from headbook.report.findings.finding import Parts, head_link
 from headbook.report.head_types import OffSinkType
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import STACKS, capital, count_text, interval_text
+from headbook.report.wording import STACKS, capital, count_text
+from headbook.results.formats import head_name
+from headbook.results.sentence import Link, Marked, Printed, Sentence, listed, say
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation.effect_tests import ranked_target
 from headbook.study.ablation.results import AblationReason, AblationResults
 from headbook.study.ablation_tables import EXACT, GROUP
 
-TITLE = "What does the model lose without a head?"
 MAX_LISTED = 150  # heads of the table; the files have all of them
 MAX_LINKED = 400  # heads beyond which cells of the map are no links, to keep the page small
 MANY = 24  # heads of a layer from which on cells of the map are too small for numbers
 REMOVE = "remove removed removal drop delete cut prune pruning removable without"
+STEPS = tuple(f"q{n}" for n in range(7))
 Results = Mapping[str, StackResults]
-
-
-@dataclass(frozen=True)
-class HeadMap:
-    """Effects of all heads of a stack on fills that show their amounts.
-
-    Attributes:
-        title: kind of attention; empty if the model has one stack.
-        table: a row for each layer, a column for each head.
-    """
-
-    title: str
-    table: PageTable
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImportancePage(AnalysisPage):
-    """The page on the effects of ablating heads.
-
-    Attributes:
-        ablation: results that the page shows.
-        groups: groups of heads that were replaced together; None without any.
-        maps: effects of all heads, by stack.
-        ends: ends of the scale of the maps, as text.
-        sink: three ways of replacing sink heads; None without such a group.
-        pruned: curves of the change while heads are removed; None if not measured.
-        layers: effects of heads within their layers.
-        legend: classes and names of the families in that plot.
-        estimates: estimates beside exact changes; None if all heads are exact.
-        direct: direct beside total change of the true token's logit; None if not measured.
-        types: heads of each type, replaced together in three ways; None if not measured.
-        heads: heads with intervals and verdicts, the largest change first.
-        left_out: number of heads that the table leaves out.
-        tasks: sections of the tasks that were measured.
-    """
-
-    template: ClassVar[str] = "importance.html"
-    styles = (*AnalysisPage.styles, "importance")
-    ablation: AblationResults
-    groups: Plot | None
-    maps: tuple[HeadMap, ...]
-    ends: tuple[str, str]
-    sink: PageTable | None
-    pruned: Plot | None
-    layers: Plot
-    legend: tuple[tuple[str, str], ...]
-    estimates: Plot | None
-    direct: Plot | None
-    types: PageTable | None
-    heads: PageTable
-    left_out: int
-    tasks: tuple[TaskSection, ...]
-
-    @property
-    def verdicts(self) -> list[tuple[str, str, int]]:
-        """Classes of verdicts, their names and numbers of heads; without a class: no ring."""
-        plain = plain_verdict(self.ablation)
-        counts = answers.verdict_counter(self.ablation).most_common()
-        found = [(each if each != plain else "", short_verdict(each), n) for each, n in counts]
-        estimated = int((self.ablation.chosen == AblationReason.NOT_ABLATED).sum())
-        return [*found, ("", "only estimated (≈)", estimated)] if estimated else found
-
-    @property
-    def measure(self) -> answers.Measure:
-        """Words for what changes, and how the change is measured."""
-        return answers.measure_of(self.ablation)
-
-    @property
-    def margin(self) -> str:
-        """Mean change from which on a sentence counts as changed, with its unit."""
-        return margin_text(self.ablation)
-
-    @property
-    def unit(self) -> str:
-        """Unit of the changes in words."""
-        return effect_unit(self.ablation)
-
-    @property
-    def chosen(self) -> str:
-        """Reason for which the replaced heads were chosen; empty if all heads were replaced."""
-        if (self.ablation.chosen != AblationReason.NOT_ABLATED).all():
-            return ""
-        return choice_text(self.ablation, self.ablation.chosen)
-
-    @property
-    def estimates_note(self) -> Parts:
-        """Agreement of estimates with exact changes, in words; empty without a random sample."""
-        return answers.estimates_note(self.ablation)
-
-    @property
-    def harmful(self) -> Parts:
-        """Heads without which the loss is lower; empty without any."""
-        return answers.harmful_note(self.ablation)
 
 
 def has_importance(results: Results) -> bool:
@@ -144,7 +65,7 @@ def has_importance(results: Results) -> bool:
     return study_of(results).corpus_sums.ablation is not None
 
 
-def importance_page(results: Results) -> ImportancePage:
+def importance_page(results: Results) -> Page:
     """Return the page on importance of a study whose heads were replaced."""
     study = study_of(results)
     ablation = study.corpus_sums.ablation
@@ -153,32 +74,20 @@ def importance_page(results: Results) -> ImportancePage:
     groups, steps = study.head_groups, study.pruning
     steps = steps[steps["target"] == loss_target(ablation)]
     steps = steps if steps["high"].notna().any() else steps[:0]
-    ends = effect_ends(changes["value"].to_list())
-    sink = _sink_rows(ablation, groups, results)
-    return ImportancePage(
+    plot = _group_plot(ablation, groups, results)
+    tasks = [task_question(task) for task in study.corpus_sums.tasks.values()]
+    return Page(
         path="importance.html",
-        title=TITLE,
+        title="What does the model lose without a head?",
+        topic="Importance of heads",
         description=f"What {study.manifest.model.name} loses when the outputs of heads are "
         "replaced: groups, single heads, and verdicts.",
-        topic="Importance of heads",
-        answer=answers.importance_answer(ablation, _last_layers(results)),
+        answer=facts.main_loss(ablation, _last_layers(results)).text,
         scope=_scope(ablation, groups),
-        questions=tuple(_questions(ablation, results, sink, steps)),
+        blocks=some(plot and Lead(plot), tasks, [*_questions(ablation, results, changes, steps)]),
+        closer=tuple(_closer(ablation, results, changes)),
+        measured=_measured(ablation, results, has_tasks=bool(tasks)),
         absent=(*_absent(ablation, has_pruning=not steps.empty), *gap_sentences(study)),
-        ablation=ablation,
-        groups=_group_plot(ablation, groups, results),
-        maps=tuple(_maps(ablation, changes, results, ends)),
-        ends=(f"{ends[0]:,.10g}", f"{ends[1]:,.10g} {effect_unit(ablation)}"),
-        sink=parts.sink_table(ablation, sink, results) if not sink.empty else None,
-        pruned=None if steps.empty else parts.pruning_plot(ablation, steps),
-        layers=parts.layers_plot(ablation, changes),
-        legend=_legend(results),
-        estimates=parts.estimates_plot(ablation, changes),
-        direct=parts.direct_plot(changes, study.importance),
-        types=parts.removed_table(ablation, groups[~groups["group"].isin(sink["group"])]),
-        heads=_heads_table(ablation, changes),
-        left_out=max(0, len(changes) - MAX_LISTED),
-        tasks=tuple(task_section(task) for task in study.corpus_sums.tasks.values()),
     )
 
 
@@ -224,28 +133,193 @@ def _absent(ablation: AblationResults, *, has_pruning: bool) -> Iterator[str]:
 
 
 def _questions(
-    ablation: AblationResults, results: Results, sink: pd.DataFrame, steps: pd.DataFrame
+    ablation: AblationResults, results: Results, changes: pd.DataFrame, steps: pd.DataFrame
 ) -> Iterator[Question]:
     """Yield the further questions: single heads, sink heads, and heads that go together."""
+    ringed = "no_change" in {verdict for verdict, *_ in _rings(ablation)}
     yield Question(
-        "heads", "Which heads count when replaced alone?", answers.heads_answer(ablation),
+        "heads", "Which heads count when replaced alone?", facts.heads_answer(ablation),
+        tuple(_head_maps(ablation, results, changes)),
         "important matter needed strongest effect",
     )  # fmt: skip
-    if removable := answers.removable_answer(ablation):
-        yield Question("removable", "Which heads could go?", removable, f"{REMOVE} useless spare")
-    if not sink.empty:
+    if removable := facts.removable_heads(ablation):
+        caption = say(
+            "“Can go alone”: surely fewer than a fifth of the sentences change by more than the "
+            "margin ({margin}). Heads that can each go alone cannot all go together: others may "
+            "stand in for one of them, and not for many. {where} {table} lists them all.",
+            margin=margin_text(ablation), table=Link("table", "importance.html#list"),
+            where="In the map above they have a green ring; the" if ringed else "The",
+        )  # fmt: skip
+        keywords = f"{REMOVE} useless spare"
+        shown = (Caption((caption,)),)
+        yield Question("removable", "Which heads could go?", removable, shown, keywords)
+    groups = study_of(results).head_groups
+    found = (facts.sink_rows(groups, stack, ranked_target(ablation)) for stack in results)
+    if (sink := next((rows for rows in found if len(rows)), None)) is not None:
         tokens = sink_tokens(results[sink["stack"].iloc[0]])
-        answer = answers.sink_answer(ablation, sink, tokens)
-        yield Question("sink", "Are the sink heads dead?", answer, f"dead useless no-op {tokens}")
+        caption = (
+            "They are dead only if few sentences change by mean and without sink, and zero changes "
+            "no more than random sets do. Where zero alone changes much, all that is lost is a "
+            "constant."
+        )
+        yield Question(
+            "sink", "Are the sink heads dead?", facts.sinks_dead(ablation, sink, tokens),
+            (parts.sink_table(ablation, sink, tokens), Caption((caption,))),
+            f"dead useless no-op {tokens}",
+        )  # fmt: skip
     if not steps.empty:
-        answer = answers.pruning_answer(ablation, steps)
-        yield Question("pruning", "How many heads can go together?", answer, REMOVE)
+        shown = (Lead(parts.pruning_plot(ablation, steps)),)
+        answer = facts.pruning(ablation, steps)
+        yield Question("pruning", "How many heads can go together?", answer, shown, REMOVE)
 
 
-def _sink_rows(ablation: AblationResults, groups: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """Return the rows of the sink heads of the first stack that has such a group."""
-    found = (answers.sink_rows(groups, stack, ranked_target(ablation)) for stack in results)
-    return next((rows for rows in found if len(rows)), groups[:0])
+def _head_maps(
+    ablation: AblationResults, results: Results, changes: pd.DataFrame
+) -> Iterator[Block]:
+    """Yield the changes without each head as fills, with rings for verdicts."""
+    ends = effect_ends(changes["value"].to_list())
+    if harmful := facts.harmful(ablation):
+        yield Text(harmful)
+    for stack in results:
+        if len(results) > 1:
+            yield Title(capital(STACKS[stack]))
+        yield _head_map(ablation, changes[changes["stack"] == stack], ends, len(changes))
+    estimated = (ablation.chosen == AblationReason.NOT_ABLATED).any()
+    chosen = choice_text(ablation, ablation.chosen) if estimated else ""
+    yield Caption((
+        "Change without each head, on a logarithmic scale, so that all layers can be told apart."
+        f"{f' Replaced: {chosen}. The others are estimated (≈).' if chosen else ''}",
+        Scale(f"{ends[0]:,.10g}", STEPS, f"{ends[1]:,.10g} {effect_unit(ablation)}"),
+        *(_ring_key(*each) for each in _rings(ablation)),
+    ))  # fmt: skip
+
+
+def _rings(ablation: AblationResults) -> list[tuple[str, str, int]]:
+    """Return classes of verdicts, their names and numbers of heads; without a class: no ring."""
+    plain = _plain_verdict(ablation)
+    counts = facts.verdict_counter(ablation).most_common()
+    found = [(each if each != plain else "", short_verdict(each), n) for each, n in counts]
+    estimated = int((ablation.chosen == AblationReason.NOT_ABLATED).sum())
+    return [*found, ("", "only estimated (≈)", estimated)] if estimated else found
+
+
+def _ring_key(verdict: str, name: str, heads: int) -> Sentence:
+    if not verdict:
+        return say("no ring: {name}: {heads}", name=name, heads=heads)
+    ring = Marked("", f"ring {verdict} {'q2' if verdict == 'no_change' else 'q6'}")
+    return say("{ring} {name}: {heads}", ring=ring, name=name, heads=heads)
+
+
+def _plain_verdict(ablation: AblationResults) -> str:
+    """Return the verdict that has no ring: the commonest one, if no head is only estimated."""
+    counts = facts.verdict_counter(ablation)
+    if (ablation.chosen == AblationReason.NOT_ABLATED).any() or not counts:
+        return ""
+    return counts.most_common(1)[0][0]
+
+
+def _head_map(
+    ablation: AblationResults, changes: pd.DataFrame, ends: tuple[float, float], n_heads: int
+) -> Table:
+    """Return the changes of the heads of a stack, a row for each layer."""
+    plain = _plain_verdict(ablation)
+    rows = []
+    for layer, heads in changes.groupby("layer", sort=True):
+        ordered = heads.sort_values("head").to_dict("records")
+        linked = n_heads <= MAX_LINKED
+        cells = (_cell(ablation, row, ends, plain, linked=linked) for row in ordered)
+        rows.append((f"layer {layer}", *cells))
+    numbers = sorted(changes["head"].unique())
+    style = f"heat all-heads{' small' * (len(numbers) >= MANY)}"
+    columns = ("layer", *(f"H{n}" for n in numbers))
+    title = f"Change without each head, {effect_unit(ablation)}"
+    return Table(columns, tuple(rows), title, style=style)
+
+
+def _cell(
+    ablation: AblationResults,
+    row: Mapping[Any, Any],
+    ends: tuple[float, float],
+    plain: str,
+    *,
+    linked: bool,
+) -> Heat:
+    """Return the cell of a head: its change on a fill, with a ring for its verdict.
+
+    Args:
+        row: row of `head_changes`.
+        ends: ends of the scale of fills.
+        plain: verdict without a ring; empty if each verdict has one.
+        linked: whether the number leads to its row.
+    """
+    exact, verdict = row["method"] == EXACT, row["verdict"]
+    number = facts.head_change(ablation, row, exact=exact)
+    if not number.known:
+        return Heat(f"{number}", "q0")
+    fill = effect_step(row["value"], ends)
+    fill += "" if exact else " estimated"
+    fill += f" ring {verdict}" if verdict and verdict != plain else ""
+    head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))
+    words = (short_verdict(verdict) if exact else "estimated", row["family"])
+    note = f"{head_name(head)}: {number:interval} {', '.join(filter(None, words))}"
+    return Heat(Printed(number, "bare short") if linked else f"{number:bare short}", fill, note)
+
+
+def _closer(ablation: AblationResults, results: Results, changes: pd.DataFrame) -> Iterator[Block]:
+    """Yield heads within layers, estimates, direct changes, types, and the table of heads."""
+    study, groups = study_of(results), study_of(results).head_groups
+    estimates = parts.estimates_plot(ablation, changes)
+    direct = parts.direct_plot(changes, study.importance)
+    note = facts.estimates_note(ablation)
+    layers = (Lead(parts.layers_plot(ablation, changes)), Caption(_legend(results)))
+    plots = some(
+        Group(layers, "Heads within their layers", id="layers", link="heads within their layers"),
+        estimates and Group(
+            some(Lead(estimates), note and Text(note)), "Estimates against exact changes",
+            id="estimates", link="estimates",
+        ),
+        direct and Group((Lead(direct),), "Direct and total change", id="direct",
+                         link="direct and total change"),
+    )  # fmt: skip
+    yield Columns(plots, 3 if len(plots) == 3 else 2)
+    sinks = groups["group"].isin({SINK, HEAVY_NAME})
+    if types := parts.removed_table(ablation, groups[~sinks]):
+        yield Group((types,), "Groups in numbers", id="types", link="groups in numbers")
+    left_out = max(0, len(changes) - MAX_LISTED)
+    title = "Table: all heads with intervals and verdicts"
+    if left_out:
+        title = f"Table: the {MAX_LISTED} heads of largest change; {left_out} more in the files"
+    table = _heads_table(ablation, changes)
+    yield Group((table,), title, id="list", link="all heads", folded=True)
+
+
+def _heads_table(ablation: AblationResults, changes: pd.DataFrame) -> Table:
+    """Return the table of heads, the largest change first."""
+    rows = changes.sort_values("value", ascending=False, kind="stable").head(MAX_LISTED)
+    lines = []
+    for row in rows.to_dict("records"):
+        head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))
+        exact = row["method"] == EXACT
+        verdict = short_verdict(row["verdict"]) if exact else "estimated"
+        change = facts.head_change(ablation, row, exact=exact)
+        lines.append((head, row["family"], change.bare, verdict))
+    columns = ("Head", "Family", f"Change, {effect_unit(ablation)}", "Verdict")
+    return Table(columns, tuple(lines), "Largest change first, with 95 % intervals.")
+
+
+def _legend(results: Results) -> tuple[Sentence, ...]:
+    """Return the colours of the families of heads, in the order of families."""
+    names = {
+        family: name
+        for each in results.values()
+        for family, name in family_names(each).items()
+        if family in families(each).values()
+    }
+    return tuple(
+        say("{name}", name=Marked(names[family], f"dot-key f-{family}"))
+        for family in Family
+        if family in names
+    )
 
 
 def _group_plot(ablation: AblationResults, groups: pd.DataFrame, results: Results) -> Plot | None:
@@ -280,112 +354,46 @@ def _group_effect(
     name = names.get(group, capital(group))
     family = FAMILY_OF_TYPE.get(OffSinkType(group)) if group in [*OffSinkType] else None
     family = Family.SINK if group in names else family
-    beside, supported = answers.random_rank(row)
-    printed = answers.change_number(ablation, row, "head_groups")
+    beside, supported = facts.random_rank(row)
     return GroupEffect(
         name=f"{name} ({STACKS[row['stack']]})" if len(results) > 1 else name,
         style=f"f-{family}" if family else "",
         heads=int(row["heads"]),
-        value=float(row["value"]) * factor,
-        low=float(row["low"]) * factor,
-        high=float(row["high"]) * factor,
+        change=facts.change(ablation, row, "head_groups"),
         singles=float(row["sum_of_single_effects"]) * factor,
         random_low=float(row["random_low"]) * factor,
         random_high=float(row["random_high"]) * factor,
-        printed=printed._replace(text=answers.short_number(float(row["value"]) * factor)),
         beside=beside,
         supported=supported and group in names,
     )
 
 
-def plain_verdict(ablation: AblationResults) -> str:
-    """Return the verdict that has no ring: the commonest one, if no head is only estimated."""
-    counts = answers.verdict_counter(ablation)
-    if (ablation.chosen == AblationReason.NOT_ABLATED).any() or not counts:
-        return ""
-    return counts.most_common(1)[0][0]
-
-
-def _maps(
-    ablation: AblationResults,
-    changes: pd.DataFrame,
-    results: Results,
-    ends: tuple[float, float],
-) -> Iterator[HeadMap]:
-    """Yield a map of all heads for each stack."""
-    plain, linked = plain_verdict(ablation), len(changes) <= MAX_LINKED
-    for stack in results:
-        of_stack = changes[changes["stack"] == stack]
-        rows = []
-        for layer, heads in of_stack.groupby("layer", sort=True):
-            cells = tuple(
-                _cell(ablation, row, ends, plain, linked=linked)
-                for row in heads.sort_values("head").to_dict("records")
-            )
-            rows.append(Row(f"layer {layer}", cells))
-        numbers = sorted(of_stack["head"].unique())
-        style = "heat effects-map" + (" small" if len(numbers) >= MANY else "")
-        titles = ("layer", *(f"H{n}" for n in numbers))
-        caption = f"Change without each head, {effect_unit(ablation)}"
-        table = PageTable(titles, tuple(rows), caption, style)
-        yield HeadMap(capital(STACKS[stack]) if len(results) > 1 else "", table)
-
-
-def _cell(
-    ablation: AblationResults,
-    row: Mapping[Any, Any],
-    ends: tuple[float, float],
-    plain: str,
-    *,
-    linked: bool,
-) -> HeatCell:
-    """Return the cell of a head: its change on a fill, with a ring for its verdict.
-
-    Args:
-        ablation: results of all heads.
-        row: row of `head_changes`.
-        ends: ends of the scale of fills.
-        plain: verdict without a ring; empty if each verdict has one.
-        linked: whether the number leads to its row.
-    """
-    exact, verdict = row["method"] == EXACT, row["verdict"]
-    fill = effect_step(row["value"], ends)
-    fill += "" if exact else " estimated"
-    fill += f" ring {verdict}" if verdict and verdict != plain else ""
-    printed = answers.effect_row(ablation, row, exact=exact)
-    if np.isnan(row["value"]):
-        return HeatCell(printed.text.removeprefix("≈\u202f"), "q0")
-    note = f"{parts.row_name(row)}: {printed.text} {effect_unit(ablation)} {_change_text(row)}"
-    return HeatCell(printed.text, fill, printed if linked else None, note)
-
-
-def _change_text(row: Mapping[Any, Any]) -> str:
-    """Return interval, verdict and family of a head in words."""
-    verdict = short_verdict(row["verdict"]) if row["method"] == EXACT else "estimated"
-    words = ", ".join(filter(None, (verdict, row["family"])))
-    return f"{interval_text(row['low'], row['high'])} {words}".strip()
-
-
-def _heads_table(ablation: AblationResults, changes: pd.DataFrame) -> PageTable:
-    """Return the table of heads, the largest change first."""
-    rows = changes.sort_values("value", ascending=False, kind="stable").head(MAX_LISTED)
-    titles = ("Head", "Family", f"Change, {effect_unit(ablation)}", "Verdict")
-    lines = []
-    for row in rows.to_dict("records"):
-        head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))
-        exact = row["method"] == EXACT
-        verdict = short_verdict(row["verdict"]) if exact else "estimated"
-        cells = (words_cell(row["family"]), parts.effect_cell(row), words_cell(verdict))
-        lines.append(Row(head_link(head), cells))
-    return PageTable(titles, tuple(lines), "Largest change first, with 95 % intervals.")
-
-
-def _legend(results: Results) -> tuple[tuple[str, str], ...]:
-    """Return classes and names of the families of heads, in the order of families."""
-    names = {
-        family: name
-        for each in results.values()
-        for family, name in family_names(each).items()
-        if family in families(each).values()
-    }
-    return tuple((f"f-{family}", names[family]) for family in Family if family in names)
+def _measured(ablation: AblationResults, results: Results, *, has_tasks: bool) -> tuple[Block, ...]:
+    study = study_of(results)
+    symbols = [
+        ("replaced", "the output of a head, before the output projection, becomes its mean over "
+         "query tokens of the same class (first position, special, ordinary) in the other half of "
+         "the sentences; other heads of its layer stay as they are"),
+        ("change", facts.measure_of(ablation).definition),
+        ("changed", "a sentence whose own mean change exceeds the margin, " + margin_text(ablation)),
+        ("changes the output", "surely more than 20 % of the sentences are changed"),
+        ("can go alone", "surely fewer than 20 % are changed"),
+        ("harmful", "changes the output, and the loss is lower without, tested over all heads at "
+         "once"),
+        ("undecided", "neither is sure; bounds are exact and hold for all heads together (95 %)"),
+        ("estimated", "from the slope of the output along the head's output, one backward pass for "
+         "all heads (attribution patching)"),
+        ("random sets", "as many random heads in each layer as the group has"),
+    ]  # fmt: skip
+    if has_tasks:
+        symbols += [
+            ("accuracy", "of tasks: share of right labels, of pairs whose acceptable sentence is "
+             "preferred, or of answers before wrong ones; heads of largest effect on one half of "
+             "the sentences, accuracy without them on the other"),
+            ("rests on", "the smallest number of heads of largest effect, up to ten, without which "
+             "half of the advantage over chance is lost"),
+        ]  # fmt: skip
+    tables = {"importance": True, "head_groups": not study.head_groups.empty,
+              "pruning": not study.pruning.empty, "task_facets": has_tasks}  # fmt: skip
+    files = [Link(name, f"data.html#{name}") for name, there in tables.items() if there]
+    return Symbols(tuple(symbols)), Text(say("Files: {files}.", files=listed(files, ", ")))

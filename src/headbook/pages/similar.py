@@ -174,7 +174,7 @@ def _distance(results: StackResults, view: SinkView, one: int, other: int) -> Nu
     value, rows = float(matrix.bounds[one, other]), float(matrix.rows[one, other])
     return Number(
         value, NATS, Row("pairs", row), sentences=matrix.sentences, observations=rows,
-        is_bound=is_bound,
+        sign="≤" * is_bound,
     )  # fmt: skip
 
 

@@ -64,6 +64,13 @@ def thousandths(value: float) -> str:
     return f"<{THIN}0.001" if 0 < value < 0.0005 else f"{value:.3f}"
 
 
+def short_number(value: float) -> str:
+    """Return a number in two or three digits, for cells: ``0.35``, ``2.1``, ``253``."""
+    if not abs(value) >= 0.995:
+        return number(value)
+    return number(value, like=10.0 if abs(value) < 9.95 else 100.0)
+
+
 PLAIN = Unit()
 SHARE = Unit(f"{THIN}%", in_hundred)
 TIMES = Unit("×")
@@ -87,7 +94,7 @@ class Number:
         row: row of the table that holds it.
         sentences, observations: what it rests on.
         effective: effective number of sentences.
-        is_bound: whether the value is an upper bound.
+        sign: ``≤`` for an upper bound, ``≈`` for an estimate by another method; else empty.
     """
 
     value: float
@@ -98,7 +105,7 @@ class Number:
     sentences: int = 0
     observations: float = math.nan
     effective: float = math.nan
-    is_bound: bool = False
+    sign: str = ""
 
     @classmethod
     def of(cls, estimate: Estimate, unit: Unit, row: Row) -> "Number":
@@ -126,9 +133,10 @@ class Number:
         few = "too few sentences: " if self.is_thin else ""
         return f"{few}{self.sentences:,} sentences, {self.observations:,.0f} observations"
 
-    def in_unit(self, unit: Unit) -> "Number":
-        """Return the same number written in another unit."""
-        return replace(self, unit=unit)
+    @property
+    def bare(self) -> "Number":
+        """The number without the name of its unit, for columns whose title has it."""
+        return replace(self, unit=replace(self.unit, name=""))
 
     def __format__(self, format_name: str) -> str:
         """Return the number as text: ``""`` with its unit, or one of `FORMATS`, or ``.1f``."""
@@ -138,7 +146,7 @@ class Number:
             text = format(self.value * self.unit.factor, format_name).replace("-", "−")
         else:
             text = FORMATS[format_name](self)
-        return f"≤ {text}" if self.is_bound else text
+        return f"{self.sign}{THIN}{text}" if self.sign and format_name != "ends" else text
 
 
 def _with_interval(number_: Number) -> str:
@@ -148,6 +156,8 @@ def _with_interval(number_: Number) -> str:
 FORMATS: Mapping[str, Callable[[Number], str]] = {
     "": lambda n: n.unit.text(n.value),
     "bare": lambda n: n.unit.digits(n.value * n.unit.factor),
+    "short": lambda n: short_number(n.value * n.unit.factor) + n.unit.name,
+    "bare short": lambda n: short_number(n.value * n.unit.factor),
     "ends": lambda n: n.unit.ends(n.low, n.high),
     "interval": _with_interval,
     "whole": lambda n: whole_percent(n.value),

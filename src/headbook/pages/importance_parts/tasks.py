@@ -6,13 +6,15 @@ from typing import Any
 
 import pandas as pd
 
+from headbook.pages.blocks import Block, Caption, Columns, Details, Group, Question, Text, some
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.ablation import choice_text, short_verdict
 from headbook.report.answers.ablation import tasks as answers
 from headbook.report.answers.ablation.tasks import WORDS
-from headbook.report.findings.finding import Parts, head_link
+from headbook.report.findings.finding import head_link
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import capital, count_text, head_name, interval_text, percent
+from headbook.results.sentence import Sentence, say
 from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests, tasks
 from headbook.study.ablation.results import AblationReason, AblationResults
@@ -21,69 +23,57 @@ OPEN = 8  # heads of the open table; the others are folded
 NAMED = 3  # heads that a row of the growing set names
 
 
-@dataclass(frozen=True)
-class TaskSection:
-    """A section of the page on importance about one task.
-
-    Attributes:
-        id: fragment of its address.
-        title: its question.
-        answer: how well the whole model does beside chance.
-        rests: heads on which the task rests, or that restore an answer; empty if not measured.
-        heads: heads of largest effect, with intervals and verdicts.
-        about: what the numbers are, how heads were chosen, and the margin.
-        more: the other heads; None without any.
-        growing: accuracy without growing sets of heads; None if not measured.
-        about_growing: how these heads were chosen, and accuracy with all heads.
-        facets: effects by group of texts, a table for each metadata column.
-        about_facets: what the numbers by group are.
-        notes: what was left out of the task or simplified.
-    """
-
-    id: str
-    title: str
-    answer: Parts
-    rests: Parts
-    heads: PageTable
-    about: str
-    more: PageTable | None
-    growing: PageTable | None
-    about_growing: Parts
-    facets: tuple[PageTable, ...]
-    about_facets: str
-    notes: tuple[str, ...]
-
-
-def task_section(task: AblationResults) -> TaskSection:
-    """Return the section of a task."""
+def task_question(task: AblationResults) -> Question:
+    """Return the section of a task: how well the whole model does, and on which heads it rests."""
     name = task.targets[0]
     patched = name == AblationTarget.PATCHING
     heads = _patched(task) if patched else _heads(task)
     growing = tasks.success_without(task)
+    rests = answers.patching_answer(task) if patched else answers.rests_answer(task)
     observed = "pairs" if name == AblationTarget.PREFERENCE else "texts"
-    return TaskSection(
-        id=f"task-{name}",
-        title=WORDS[name].question,
-        answer=answers.success_answer(task),
-        rests=answers.patching_answer(task) if patched else answers.rests_answer(task),
-        heads=replace(heads, rows=heads.rows[:OPEN]),
-        about=_about(task, len(heads.rows)),
-        more=replace(heads, rows=heads.rows[OPEN:], caption="") if heads.rows[OPEN:] else None,
-        growing=None if growing.empty else _growing(task, growing),
-        about_growing=()
-        if growing.empty
-        else (
-            "Heads of largest effect replaced together, chosen on one half of the sentences; "
-            "accuracy on the other half, with all heads ",
-            answers.without_number(task, 1, percent(growing["before"].iloc[0])),
-            ".",
-        ),
-        facets=tuple(_by_group(task)),
-        about_facets=f"Change without one head, {answers.task_unit(name)}; in brackets the number "
-        f"of {observed}. Heads of largest effect in all {observed} and in each group; grey: too "
-        "few for an interval.",
-        notes=task.notes,
+    about = Caption((_about(task, len(heads.rows)), *task.notes))
+    more = replace(heads, rows=heads.rows[OPEN:], caption="")
+    table = _Before(replace(heads, rows=heads.rows[:OPEN]))
+    rest = Details(f"{len(more.rows)} more heads", (_Before(more),)) if more.rows else None
+    columns = some(
+        Group(some(table, about, rest)), None if growing.empty else _without(task, growing)
     )
+    facets = [_Before(facet) for facet in _by_group(task)]
+    about_facets = (
+        f"Change without one head, {answers.task_unit(name)}; in brackets the number of "
+        f"{observed}. Heads of largest effect in all {observed} and in each group; grey: too few for an "
+        "interval."
+    )
+    shown = some(
+        rests and Text(Sentence(rests), "evidence"),
+        Columns(columns),
+        facets and [*facets, Caption((about_facets,))],
+    )
+    return Question(
+        f"task-{name}", WORDS[name].question, Sentence(answers.success_answer(task)), shown
+    )
+
+
+def _without(task: AblationResults, growing: pd.DataFrame) -> Group:
+    """Return accuracy without growing sets of heads, with how these were chosen."""
+    caption = say(
+        "Heads of largest effect replaced together, chosen on one half of the sentences; accuracy "
+        "on the other half, with all heads {all}.",
+        all=answers.without_number(task, 1, percent(growing["before"].iloc[0])),
+    )
+    return Group((_Before(_growing(task, growing)), Caption((caption,))))
+
+
+@dataclass(frozen=True)
+class _Before(Block):
+    """A table that still has its cells of before."""
+
+    table: PageTable
+
+    @property
+    def macro(self) -> str:
+        """Name of the macro."""
+        return "before"
 
 
 def _about(task: AblationResults, replaced: int) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from headbook.charts import Plot
 from headbook.charts import ablation as charts
-from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
+from headbook.pages.blocks import Cell, Table
 from headbook.report.ablation import (
     HEAVY_NAME,
     REPLACEMENTS,
@@ -16,12 +16,10 @@ from headbook.report.ablation import (
     unit_factor,
     verdict_text,
 )
-from headbook.report.answers.ablation.importance import effect_row, random_rank
-from headbook.report.families import sink_tokens
+from headbook.report.facts.importance import change, head_change, random_rank
 from headbook.report.head_types import OffSinkType
-from headbook.report.linked_rows import LinkedNumber
-from headbook.report.results import StackResults
-from headbook.report.wording import MISSING, STACKS, count_text, head_name, interval_text, number
+from headbook.report.wording import MISSING, STACKS, count_text, head_name, number
+from headbook.results.number import Row
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import equivalence_margin, ranked_target
@@ -40,22 +38,19 @@ MIN_POINTS = 3  # heads from which on two of their numbers are compared
 TYPES = ("sink", HEAVY_NAME, *map(str, OffSinkType))
 
 
-def removed_table(
-    ablation: AblationResults, groups: pd.DataFrame, stack: str = ""
-) -> PageTable | None:
+def removed_table(ablation: AblationResults, groups: pd.DataFrame) -> Table | None:
     """Return three rows for each type of heads; None if no heads were replaced together.
 
     Args:
-        groups: `Study.head_groups`.
-        stack: stack of the heads; empty for all stacks.
+        groups: `Study.head_groups` without sink heads.
     """
-    rows = tuple(_rows(ablation, groups[groups["stack"] == stack] if stack else groups))
+    unit = effect_unit(ablation)
+    rows = tuple(_rows(ablation, groups))
     titles = (
-        "Heads", "Number", "Replaced by", f"Change, {effect_unit(ablation)}", "Verdict",
-        f"Sum of single changes, {effect_unit(ablation)}",
-        f"Random sets, {effect_unit(ablation)}", "Rank among them",
+        "Heads", "Number", "Replaced by", f"Change, {unit}", "Verdict",
+        f"Sum of single changes, {unit}", f"Random sets, {unit}", "Rank among them",
     )  # fmt: skip
-    return PageTable(titles, rows, "Heads replaced together.") if rows else None
+    return Table(titles, rows, "Heads replaced together.") if rows else None
 
 
 INSTEAD = {  # what stands in place of the outputs of sink heads
@@ -65,34 +60,29 @@ INSTEAD = {  # what stands in place of the outputs of sink heads
 }
 
 
-def sink_table(
-    ablation: AblationResults, groups: pd.DataFrame, results: Mapping[str, StackResults]
-) -> PageTable:
+def sink_table(ablation: AblationResults, groups: pd.DataFrame, tokens: str) -> Table:
     """Return a row for each replacement of all sink heads at once.
 
     Args:
         ablation: results behind the rows.
         groups: rows of the sink heads of one stack in `Study.head_groups`.
-        results: results by stack, for the names of sink tokens.
+        tokens: sink tokens, in words.
     """
-    rows, by = [], unit_factor(ablation)
-    for each in sorted(_groups_with_verdict(ablation, groups).to_dict("records"), key=_order):
-        name = INSTEAD[Replacement(each["replacement"])]
-        beside, _ = random_rank(each)
-        cells = (
-            effect_cell(each, by),
-            words_cell(verdict_text(each, "layers and groups")),
-            words_cell(beside or MISSING),
-        )
-        rows.append(Row(name.format(sink=sink_tokens(results[each["stack"]])), cells))
+    rows = sorted(_groups_with_verdict(ablation, groups).to_dict("records"), key=_order)
     columns = (
-        "In their place",
-        f"Change, {effect_unit(ablation)}",
-        "Sentences",
-        "Beside random sets",
+        "In their place", f"Change, {effect_unit(ablation)}", "Sentences", "Beside random sets",
+    )  # fmt: skip
+    lines = tuple(
+        (
+            INSTEAD[Replacement(each["replacement"])].format(sink=tokens),
+            change(ablation, each, "head_groups").bare,
+            verdict_text(each, "layers and groups"),
+            random_rank(each)[0] or MISSING,
+        )
+        for each in rows
     )
-    heads = int(groups["heads"].iloc[0])
-    return PageTable(columns, tuple(rows), f"{count_text(heads, 'sink head')} replaced together.")
+    heads = count_text(int(groups["heads"].iloc[0]), "sink head")
+    return Table(columns, lines, f"{heads} replaced together.")
 
 
 def _order(row: Mapping[Any, Any]) -> int:
@@ -106,7 +96,7 @@ def _groups_with_verdict(ablation: AblationResults, groups: pd.DataFrame) -> pd.
     return groups[target & (groups["metric"] == GROUP)]
 
 
-def _rows(ablation: AblationResults, groups: pd.DataFrame) -> Iterator[Row]:
+def _rows(ablation: AblationResults, groups: pd.DataFrame) -> Iterator[tuple[Cell, ...]]:
     by = unit_factor(ablation)
     rows = _groups_with_verdict(ablation, groups)
     rows = rows[rows["group"].isin(TYPES)]
@@ -117,32 +107,18 @@ def _rows(ablation: AblationResults, groups: pd.DataFrame) -> Iterator[Row]:
     ).sort_values(["stack", "type", "order"], kind="stable")
     for each in rows.to_dict("records"):
         where = f" ({STACKS[each['stack']]})" if several else ""
-        low, high, sets = (
-            each["random_low"] * by,
-            each["random_high"] * by,
-            int(each["random_sets"]),
-        )
-        cells = (
-            str(int(each["heads"])),
-            words_cell(str(each["replacement"]).replace("_", " ")),
-            effect_cell(each, by),
-            words_cell(verdict_text(each, "layers and groups")),
+        low, high = each["random_low"] * by, each["random_high"] * by
+        sets = int(each["random_sets"])
+        yield (
+            f"{each['group']}{where}",
+            int(each["heads"]),
+            str(each["replacement"]).replace("_", " "),
+            change(ablation, each, "head_groups").bare,
+            verdict_text(each, "layers and groups"),
             number(each["sum_of_single_effects"] * by),
             f"{sets:,}: {number(low, like=high)} to {number(high)}" if sets else MISSING,
             f"{int(each['rank'])} of {sets + 1:,}" if sets else MISSING,
         )
-        yield Row(f"{each['group']}{where}", cells)
-
-
-def effect_cell(row: Mapping[Any, Any], by: float = 1.0) -> NumberCell:
-    """Return a change with its interval.
-
-    Args:
-        row: ``value``, ``low`` and ``high``.
-        by: factor that converts them to the unit of pages.
-    """
-    ends = interval_text(row["low"] * by, row["high"] * by)
-    return NumberCell(number(row["value"] * by), ends, note="", too_few=False)
 
 
 def row_name(row: Mapping[Any, Any]) -> str:
@@ -160,7 +136,7 @@ def _effects_of(ablation: AblationResults, changes: pd.DataFrame) -> list[charts
             row["style"],
             float(row["value"]),
             row["method"] == EXACT,
-            effect_row(ablation, row, exact=row["method"] == EXACT).place,
+            head_change(ablation, row, exact=row["method"] == EXACT).row,
         )
         for row in changes.to_dict("records")
     ]
@@ -217,11 +193,11 @@ def direct_plot(changes: pd.DataFrame, table: pd.DataFrame) -> Plot | None:
         "residual path alone, and in all. Above the dashed line later layers make up for it."
     )
     heads = []
-    for place, change, style in zip(points.index, points["total"], points["style"], strict=True):
+    for place, total, style in zip(points.index, points["total"], points["style"], strict=True):
         row = (*zip(keys, place, strict=True), ("metric", EFFECT), ("replacement", "mean"))
-        number_row = LinkedNumber("", "importance", (*row, ("target", "logit")))
+        found = Row("importance", (*row, ("target", "logit")))
         name = head_name(HeadName(*place))
-        heads.append(charts.HeadEffect("", name, style, change, True, number_row.place))
+        heads.append(charts.HeadEffect("", name, style, total, True, found))
     return charts.compared_plot(
         "importance-direct", caption, heads, [*points["direct"]], titles=("direct", "total"),
         unit="logits", log=False,

@@ -254,7 +254,7 @@ def masked_note(results: StackResults) -> Sentence:
 def random_sets_note(results: StackResults) -> Sentence:
     """Return the rank of all sink heads together among random sets of heads; nothing without."""
     row = rows_together(results).get(Replacement.MEAN)
-    if row is None or not row["random_sets"]:
+    if row is None or not row["random_sets"] or np.isnan(row["rank"]):
         return NOTHING
     sets, rank = int(row["random_sets"]), int(row["rank"])
     if rank not in {1, sets + 1}:
