@@ -177,6 +177,19 @@ class Picture(Block):
 
 
 @dataclass(frozen=True)
+class Charts(Block):
+    """Charts side by side that readers can open as live charts, with their files.
+
+    Attributes:
+        command: beginning of the command that draws one under another label or view; empty
+            without one.
+    """
+
+    figures: tuple[Figure, ...]
+    command: str = ""
+
+
+@dataclass(frozen=True)
 class Heat:
     """A number of a table on a fill that shows its amount.
 
@@ -288,7 +301,7 @@ class Page(AnyPage):
         "importance",
     )
     contents: ClassVar[bool] = False
-    topic: str
+    topic: Words
     answer: Words
     scope: tuple[tuple[str, Words], ...] = ()
     blocks: tuple[Block, ...] = ()

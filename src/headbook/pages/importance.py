@@ -375,7 +375,7 @@ def _measured(ablation: AblationResults, results: Results, *, has_tasks: bool) -
          "query tokens of the same class (first position, special, ordinary) in the other half of "
          "the sentences; other heads of its layer stay as they are"),
         ("change", facts.measure_of(ablation).definition),
-        ("changed", "a sentence whose own mean change exceeds the margin, " + margin_text(ablation)),
+        ("changed", f"a sentence whose own mean change exceeds {margin_text(ablation)}, the margin"),
         ("changes the output", "surely more than 20 % of the sentences are changed"),
         ("can go alone", "surely fewer than 20 % are changed"),
         ("harmful", "changes the output, and the loss is lower without, tested over all heads at "

@@ -163,3 +163,33 @@ FORMATS: Mapping[str, Callable[[Number], str]] = {
     "whole": lambda n: whole_percent(n.value),
     "times": lambda n: f"{number(n.value)} times",
 }
+
+
+MOST_DIGITS = 6  # decimals of a difference
+
+
+def difference(
+    value: float, low: float, high: float, row: Row, *, share: bool, sentences: int
+) -> Number:
+    """Return a difference of two numbers, with its sign; differences of shares are in points.
+
+    The interval has two significant digits, and a value other than 0 at least one.
+    """
+    factor = 100.0 if share else 1.0
+    places = [1 - _power(factor * (high - low) / 2), -_power(factor * value)]
+    decimals = min(max(0, *places), MOST_DIGITS)
+    unit = Unit(" points" * share, lambda each: _signed(each, decimals), factor)
+    return Number(value, unit, row, low, high, sentences)
+
+
+def _power(size: float) -> int:
+    """Return the power of ten of a number's first digit; 0 for 0 and for NaN."""
+    return math.floor(math.log10(abs(size))) if size and not math.isnan(size) else 0
+
+
+def _signed(value: float, decimals: int) -> str:
+    """Return a value with its sign; one that is not 0 is never written as 0."""
+    text = f"{abs(value):,.{decimals}f}"
+    if value and float(text.replace(",", "")) == 0:
+        text = f"<{THIN}{10.0**-decimals:.{decimals}f}"
+    return f"{'−' if value < 0 else '+' if value > 0 else ''}{text}"

@@ -40,7 +40,7 @@ from headbook.pages.comparison.comparing import comparing_page
 from headbook.pages.comparison.comparison import ComparisonPage, comparison_page
 from headbook.pages.comparison.headpair import headpair_pages
 from headbook.pages.comparison.matched import matched_page
-from headbook.pages.comparison.metricpair import metric_pair_pages
+from headbook.pages.comparison.metricpair import metric_pairs
 from headbook.pages.comparison.parts import both_stacks
 from headbook.pages.comparison.sentencepair import sentencepair_pages, sentencepairs_page
 from headbook.pages.head import head_pages
@@ -375,10 +375,10 @@ class ComparisonSite(SiteContents):
 def pages_over_heads(comparison: Comparison) -> list[Page]:
     """Make the overview, the pages of metrics, of matched heads, and of methods."""
     stacks = both_stacks(comparison)
-    metrics = [*metric_pair_pages(stacks)]
+    metrics = [*metric_pairs(stacks)]
     matched = matched_page(stacks, comparison.sides.mismatch)
     overview = comparison_page(comparison, stacks, metrics, matched)
-    pages = (overview, *metrics, matched, comparing_page(comparison))
+    pages = (overview, *(each.page for each in metrics), matched, comparing_page(comparison))
     return [page for page in pages if page is not None]
 
 

@@ -33,8 +33,8 @@ from headbook.comparison.matching_claims import (
 )
 from headbook.metrics import ids
 from headbook.pages.comparison.matched import MatchedPage, matched_summary
-from headbook.pages.comparison.metricpair import MetricPairPage
-from headbook.pages.comparison.metricpair_heads import DepthSection, compared_metric
+from headbook.pages.comparison.metricpair import MetricPair
+from headbook.pages.comparison.metricpair_heads import compared_metric
 from headbook.pages.comparison.parts import (
     ABOUT,
     DriftMeasure,
@@ -433,7 +433,7 @@ class ComparisonPage(Page):
     same: bool
     models: PageTable
     sections: tuple[ComparedSection, ...]
-    depths: tuple[DepthSection, ...]
+    depths: tuple[Figure, ...]
     metrics: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
     losses: str
     missing: tuple[str, ...]
@@ -453,7 +453,7 @@ class ComparisonPage(Page):
 def comparison_page(
     comparison: Comparison,
     stacks: Sequence[StackComparison],
-    metrics: Sequence[MetricPairPage],
+    metrics: Sequence[MetricPair],
     matched: MatchedPage | None,
 ) -> ComparisonPage:
     """Return the overview.
@@ -565,7 +565,7 @@ def _most(both: StackComparison, summary: DriftSummary, moves: Sequence[DriftMea
     return PageTable((*columns, *(f"type in {name}" for name in both.names)), tuple(rows))
 
 
-def _depths(metrics: Sequence[MetricPairPage]) -> Iterator[DepthSection]:
+def _depths(metrics: Sequence[MetricPair]) -> Iterator[Figure]:
     """Metrics of prime importance over relative depth, of the first kind of attention."""
     by_id = {page.metric.id: page for page in metrics}
     for name in DEPTHS:
@@ -574,10 +574,12 @@ def _depths(metrics: Sequence[MetricPairPage]) -> Iterator[DepthSection]:
 
 
 def _links(
-    metrics: Sequence[MetricPairPage],
+    metrics: Sequence[MetricPair],
 ) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
     """All metrics by section, with what differs in the first kind of attention."""
     groups: dict[str, list[tuple[str, str, str]]] = {}
     for page in metrics:
-        groups.setdefault(page.metric.section, []).append((page.path, page.title, page.short))
+        groups.setdefault(page.metric.section, []).append(
+            (page.page.path, page.page.title, page.short)
+        )
     yield from ((section, tuple(links)) for section, links in groups.items())

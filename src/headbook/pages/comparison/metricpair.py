@@ -1,310 +1,500 @@
-"""A metric in two models: the page, and its sections for metrics of tokens."""
+"""A metric in two models: one page, for metrics of heads and of the tokens of layers alike."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from headbook.analysis.paired import MedianEstimate
 from headbook.charts import Figure
 from headbook.charts.comparison import depth_curves, difference_curve, paired_curves
-from headbook.comparison.differences import ComparedColumn, LayerDifferences
+from headbook.comparison.differences import ComparedColumn, LayerDifferences, ModelDifferences
 from headbook.comparison.study_pair import same_vocabulary
 from headbook.metrics import all_metrics
 from headbook.metrics.base import LayerwiseMetric
+from headbook.pages.blocks import (
+    Block,
+    Cell,
+    Charts,
+    Details,
+    Page,
+    Table,
+    Text,
+    Title,
+    some,
+)
 from headbook.pages.comparison.metricpair_heads import (
+    CUT,
     OF_LAYERS,
-    WEAK,
     ComparedMetric,
-    DepthSection,
-    HeadMetricSection,
-    MetricComparison,
+    choice_words,
     compared_metric,
     depth,
-    depth_section,
-    head_metric_section,
-    median_table,
+    depth_choices,
+    depth_figure,
+    pair_choices,
+    pair_figures,
 )
 from headbook.pages.comparison.parts import StackComparison
-from headbook.pages.parts.page import Page
-from headbook.pages.parts.table import PageTable, Row, layer_frame
-from headbook.report.wording import SPACES, STATES, TOKEN_CLASSES, unbroken
-from headbook.schema import COMPARED_CLASSES, ResidualPoint, TokenKey
+from headbook.pages.parts.table import layer_frame
+from headbook.report.wording import (
+    ROUNDING_NOTE,
+    SPACES,
+    STATES,
+    TOKEN_CLASSES,
+    capital,
+    count_text,
+    counted_if,
+    floor_text,
+    p_text,
+)
+from headbook.results.number import PLAIN, SHARE, Number, Row, difference
+from headbook.results.sentence import Link, Marked, Sentence, say
+from headbook.schema import COMPARED_CLASSES, HeadName, ResidualPoint, TokenKey
 from headbook.study.ablation_tables import EFFECT
 
+MOST_HEADS = 150  # of a table; the files have them all
+COMMAND = "headbook figures STUDY_A STUDY_B"
+VOCABULARIES = "The vocabularies differ, and with them ranks and what chance gives."
+Place = tuple[int, ...]  # layer and head, or a layer
 
-@dataclass(frozen=True)
-class LayerSection:
-    """A metric of tokens in one kind of attention of two models.
+
+class MetricPair(NamedTuple):
+    """A metric in two models.
 
     Attributes:
-        title: the kind of attention.
-        drawn_text: what charts and table of layers show, in words.
-        summary: in how many layers the models differ, and where most.
-        short: the same in few words.
-        figures: both models over layers, and the difference.
-        labels: the largest difference of each state, space and class of tokens; None where there
-            is one, or where all are equal.
-        layers: every layer under what is drawn.
+        metric: what is compared.
+        page: its page.
+        short: the difference in the first kind of attention, in few words; empty if unknown.
+        depths: charts over relative depth, where heads do not correspond.
     """
 
-    title: str
-    drawn_text: str
-    summary: str
+    metric: ComparedMetric
+    page: Page
     short: str
-    figures: tuple[Figure, ...]
-    labels: PageTable | None
-    layers: PageTable
+    depths: tuple[Figure, ...]
 
 
 @dataclass(frozen=True)
-class _TokenMetric(MetricComparison[LayerDifferences]):
-    """A metric of one stack: what there is of it, and of that what is drawn first."""
+class Compared:
+    """The numbers of a metric in one kind of attention of two models, by head or by layer.
 
-    columns: tuple[TokenKey, ...]
-    first: TokenKey
+    Attributes:
+        both: the kind of attention.
+        found: all differences in it, of heads or of layers.
+        metric: the metric.
+        columns: views and labels that both models have numbers for, the one that is shown first.
+    """
 
-    def at(self, column: TokenKey) -> int:
-        place = self.found.column(column.metric, "", column.words)
-        assert place is not None
-        return place
+    both: StackComparison
+    found: ModelDifferences
+    metric: ComparedMetric
+    columns: tuple[ComparedColumn, ...]
+
+    @property
+    def what(self) -> str:
+        """What has a number: a head or a layer."""
+        return "layer" if isinstance(self.found, LayerDifferences) else "head"
+
+    @property
+    def shown(self) -> ComparedColumn:
+        """The number that is shown first."""
+        return self.columns[0]
+
+    def at(self, column: ComparedColumn) -> int:
+        """Return the index of a number among all differences."""
+        return self.found.columns.index(column)
+
+    def supported(self, column: ComparedColumn) -> np.ndarray:
+        """Return which differences are supported. *Shape:* ``(layer, head)`` or ``(layer,)``."""
+        found: np.ndarray = self.found.supported[..., self.at(column)]
+        return found
+
+    def values(self, column: ComparedColumn) -> np.ndarray:
+        """Return the differences. *Shape:* ``(layer, head)`` or ``(layer,)``."""
+        found: np.ndarray = self.found.value[..., self.at(column)]
+        return found
+
+    def largest(self, column: ComparedColumn) -> list[Place]:
+        """Return the places of all differences, the largest first; supported ones before others."""
+        values, sure = self.values(column), self.supported(column)
+        places = [tuple(map(int, place)) for place in np.argwhere(~np.isnan(values))]
+        return sorted(places, key=lambda place: (not sure[place], -abs(values[place])))
+
+    def subject(self, place: Place) -> HeadName | str:
+        """Return the head, or the layer in words."""
+        if self.what == "layer":
+            return f"layer {place[0]}"
+        return HeadName(self.both.pair.a.name, *place)
+
+    def numbers(self, column: ComparedColumn, place: Place) -> tuple[Number, Number, Number]:
+        """Return the number in both models, and its difference."""
+        found, unit = self.found, SHARE if self.metric.share else PLAIN
+        layer, head = (*place, "")[:2]
+        row = Row("differences", (
+            ("stack", self.both.stack), ("layer", layer), ("head", head),
+            ("metric", column.metric), ("view", column.view), ("label", column.label),
+        ))  # fmt: skip
+        at = (*place, self.at(column))
+        sentences = int(found.sentences[at])
+        value, low, high = (float(part[at]) for part in (found.value, found.low, found.high))
+        a, b = (
+            Number(float(side[at]), unit, row, sentences=sentences) for side in (found.a, found.b)
+        )
+        gap = difference(value, low, high, row, share=self.metric.share, sentences=sentences)
+        return a, b, gap
+
+    def cells(self, column: ComparedColumn, place: Place) -> tuple[Cell, ...]:
+        """Return both numbers, their difference and its p."""
+        p = float(self.found.p[(*place, self.at(column))])
+        return (*self.numbers(column, place), p_text(p))
+
+    def amount(self, column: ComparedColumn) -> int:
+        """Return how many differences are supported."""
+        return int(self.supported(column).sum())
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything differs at all under any label."""
+        of_metric = [n for n, c in enumerate(self.found.columns) if c.metric == self.metric.id]
+        return bool(np.nan_to_num(self.found.value[..., of_metric]).any())
+
+    @property
+    def summary(self) -> Sentence:
+        """In how many heads or layers the models differ, and where most."""
+        column = self.shown
+        total = count_text(int((~np.isnan(self.values(column))).sum()), self.what)
+        floor = float(self.found.floors[self.at(column)])
+        if not np.nan_to_num(self.values(column)).any():
+            return say("Both models are exactly equal in all {total}.", total=total)
+        if not self.amount(column):
+            known = "" if np.isnan(floor) else f" ({floor_text(floor, share=self.metric.share)})"
+            text = "No clear difference in any of {total}{floor}."
+            return say(text, total=total, floor=known)
+        place = self.largest(column)[0]
+        a, b, gap = self.numbers(column, place)
+        return say(
+            "Of {total}, {n} differ ({rule}); most {where}: {a} in {name}, {b} in {other}, "
+            "{gap:interval}.",
+            total=total, n=self.amount(column),
+            rule=counted_if(floor, share=self.metric.share), where=self.subject(place),
+            a=a, name=self.both.names[0], b=b, other=self.both.names[1], gap=gap,
+        )  # fmt: skip
+
+    @property
+    def short(self) -> str:
+        """The summary in few words."""
+        if not np.nan_to_num(self.values(self.shown)).any():
+            return "exactly equal"
+        amount, total = self.amount(self.shown), int((~np.isnan(self.values(self.shown))).sum())
+        unsure = amount and np.isnan(self.found.floors[self.at(self.shown)])
+        return f"{amount:,} of {total:,} {self.what}s differ{f' ({ROUNDING_NOTE})' * bool(unsure)}"
+
+    @property
+    def words(self) -> str:
+        """What charts and table show, in words."""
+        return self.name(self.shown)
+
+    def name(self, column: ComparedColumn) -> str:
+        """Return view and label of a number in words."""
+        if self.what == "layer":
+            return token_words(column.label)
+        return choice_words(self.metric, column.view, column.label)
 
 
-def layer_section(both: StackComparison, metric: ComparedMetric) -> LayerSection | None:
-    """Return the differences in one stack; None if a model has no numbers there."""
-    known, found = all_metrics().get(metric.id), both.layers
-    if found is None or not isinstance(known, LayerwiseMetric):
-        return None
-    columns = tuple(column for column in token_columns(known) if _is_known(found, column))
-    if not columns:
-        return None
-    drawn = _TokenMetric(both, found, metric, columns, first_token_key(columns))
-    values = found.value[:, [drawn.at(column) for column in columns]]
-    several = len(columns) > 1 and bool(np.nan_to_num(values).any())
-    return LayerSection(
-        title=both.title,
-        drawn_text=column_words(drawn.first),
-        summary=_summary(drawn),
-        short=drawn.short(drawn.at(drawn.first), "layer"),
-        figures=_figures(drawn),
-        labels=_labels(drawn) if several else None,
-        layers=_layers(drawn),
+def metric_pairs(stacks: Sequence[StackComparison]) -> Iterator[MetricPair]:
+    """Yield each metric that both models have, with its page."""
+    for name in (*all_metrics(), EFFECT):
+        metric = compared_metric(name)
+        if metric is None:
+            continue
+        heads = [each for both in stacks if (each := _of_heads(both, metric))]
+        layers = [each for both in stacks if (each := _of_layers(both, metric))]
+        apart = [both for both in stacks if both.found is None]
+        depths = {both.title: each for both in apart if (each := _depth_blocks(both, metric))}
+        if heads or layers or depths:
+            yield _pair(metric, [*heads, *layers], depths, stacks)
+
+
+def _pair(
+    metric: ComparedMetric,
+    compared: Sequence[Compared],
+    depths: dict[str, tuple[Block, ...]],
+    stacks: Sequence[StackComparison],
+) -> MetricPair:
+    """Return the page of a metric: where models correspond, and over relative depth elsewhere."""
+    rounded = any(both.found is not None and both.found.floor is not None for both in stacks)
+    command = COMMAND + " --rounded STUDY_A_ROUNDED" * rounded
+    blocks: list[Block] = []
+    for each in compared:
+        blocks += [Title(capital(each.both.title), 2), *_blocks(each, command)]
+    for title, shown in depths.items():
+        blocks += [Title(capital(title), 2), *shown]
+    page = Page(
+        path=metric.path,
+        title=metric.title,
+        topic=say("{all}", all=Link("all metrics", "index.html#metrics")),
+        description=metric.about,
+        answer=metric.about,
+        blocks=tuple(blocks),
+        measured=(_source(metric),),
+    )
+    figures = [f for shown in depths.values() for b in shown if isinstance(b, Charts)
+               for f in b.figures]  # fmt: skip
+    return MetricPair(metric, page, compared[0].short if compared else "", tuple(figures))
+
+
+def _source(metric: ComparedMetric) -> Text:
+    return Text(say(
+        "{section} · {id} · all numbers are in {files}",
+        section=metric.section, id=Marked(metric.id, "code"), files=Link("the files", "data.html"),
+    ))  # fmt: skip
+
+
+def _blocks(each: Compared, command: str) -> tuple[Block, ...]:
+    """Return the differences of a metric: figures, largest difference by label, all places."""
+    names = each.both.names
+    about = say(
+        "Shown: {words}. Differences are {second} minus {first}, paired by sentence, with 95 % "
+        "intervals; {how}.",
+        words=each.words or each.metric.title, second=names[1], first=names[0],
+        how=Link("how they are made", "comparing.html"),
+    )  # fmt: skip
+    if each.what == "head":
+        figures = pair_figures(each.both, each.metric, each.shown.view, each.shown.label)
+    else:
+        figures, command = _layer_figures(each), ""
+    table = _places(each)
+    many = len(table.rows) > len(each.found.value)
+    title = f"The {len(table.rows)} largest differences, by size"
+    return some(
+        Text(each.summary, "evidence"),
+        Text(about, "hint"),
+        Charts(figures, command),
+        [Title("Labels"), _by_label(each)] if len(each.columns) > 1 and each.differs else None,
+        Title(capital(f"{each.what}s")),
+        Details(title, (table,), "differences.csv") if many else table,
     )
 
 
-def token_columns(metric: LayerwiseMetric) -> Iterator[TokenKey]:
-    """Everything by which a metric of tokens is compared."""
+def _by_label(each: Compared) -> Table:
+    """Return how many heads or layers differ for each number, and the largest difference."""
+    same_view = [c for c in each.columns if c.view == each.shown.view]
+    known = [(column, places) for column in same_view if (places := each.largest(column))]
+    rows = tuple(
+        (each.metric.label(column.label) if each.what == "head" else each.name(column),
+         each.amount(column), each.subject(places[0]), *each.cells(column, places[0]))
+        for column, places in known
+    )  # fmt: skip
+    grey = frozenset(n for n, (column, _) in enumerate(known) if not each.amount(column))
+    columns = ("Label", f"{each.what}s that differ", "most", *each.both.names, "difference", "p")
+    caption = "The largest difference of each label; grey: not supported."
+    return Table(columns, rows, caption, grey=grey)
+
+
+def _places(each: Compared) -> Table:
+    """Return the difference of every head, the largest first, or of every layer in order."""
+    places = each.largest(each.shown)
+    values = each.values(each.shown)
+    places.sort(key=lambda place: place if each.what == "layer" else -abs(values[place]))
+    places = places[:MOST_HEADS]
+    sure = each.supported(each.shown)
+    rows = tuple((each.subject(place), *each.cells(each.shown, place)) for place in places)
+    grey = frozenset(n for n, place in enumerate(places) if not sure[place])
+    columns = (capital(each.what), *each.both.names, "difference", "p")
+    return Table(columns, rows, grey=grey, label=capital(f"{each.what}s"))
+
+
+def _of_heads(both: StackComparison, metric: ComparedMetric) -> Compared | None:
+    """Return the differences of heads; None where heads do not correspond."""
+    choices = pair_choices(both, metric)
+    if both.found is None or not choices:
+        return None
+    columns = (ComparedColumn(metric.id, view, label) for view, label in choices)
+    return Compared(both, both.found, metric, tuple(columns))
+
+
+def _of_layers(both: StackComparison, metric: ComparedMetric) -> Compared | None:
+    """Return the differences of the tokens of layers; None without any."""
+    known, found = all_metrics().get(metric.id), both.layers
+    if found is None or not isinstance(known, LayerwiseMetric):
+        return None
+    keys = sorted(token_keys(known), key=_is_later)
+    columns = [ComparedColumn(key.metric, "", key.words) for key in keys]
+    there = [c for c in columns if c in found.columns
+             and not np.isnan(found.value[:, found.columns.index(c)]).all()]  # fmt: skip
+    return Compared(both, found, metric, tuple(there)) if there else None
+
+
+def token_keys(metric: LayerwiseMetric) -> Iterator[TokenKey]:
+    """Yield everything by which a metric of tokens is compared."""
     for state in metric.states:
         for space in metric.spaces or (None,):
             for label in COMPARED_CLASSES:
                 yield TokenKey(metric.id, state, space, label)
 
 
-def first_token_key(columns: Sequence[TokenKey]) -> TokenKey:
-    """Return the key that is drawn first: after the layer, of all tokens."""
-    return max(
-        columns, key=lambda c: (c.state is ResidualPoint.POST, c.label == COMPARED_CLASSES[0])
-    )
+def _is_later(key: TokenKey) -> tuple[bool, bool]:
+    """Return the order of numbers of tokens: first after the layer, of all tokens."""
+    return key.state is not ResidualPoint.POST, key.label != COMPARED_CLASSES[0]
 
 
-def column_words(column: TokenKey) -> str:
+def token_words(label: str) -> str:
     """Return state, space and class of a number of tokens in words."""
-    space = column.space and f"compared with {SPACES[column.space]}"
-    return ", ".join(x for x in (STATES[column.state], space, TOKEN_CLASSES[column.label]) if x)
+    state, *space, tokens = label.split("/")
+    beside = [f"compared with {SPACES[each]}" for each in SPACES if [str(each)] == space]
+    return ", ".join((STATES[ResidualPoint(state)], *beside, TOKEN_CLASSES[tokens]))
 
 
-def choice(column: TokenKey) -> dict[str, str]:
+def _choice(label: str) -> dict[str, str]:
     """Return state, space and class of a number of tokens as columns of a chart."""
-    label = TOKEN_CLASSES[column.label]
-    return {"state": str(column.state), "space": str(column.space or ""), "label": label}
+    state, *space, tokens = label.split("/")
+    return {"state": state, "space": "".join(space), "label": TOKEN_CLASSES[tokens]}
 
 
-def _is_known(found: LayerDifferences, column: TokenKey) -> bool:
-    place = found.column(column.metric, "", column.words)
-    return place is not None and not np.isnan(found.value[:, place]).all()
-
-
-def _summary(drawn: _TokenMetric) -> str:
-    """Return in how many layers the difference is supported, and the largest."""
-    at = drawn.at(drawn.first)
-    begin, sure = drawn.summary(at, "layer"), drawn.found.supported[:, at]
-    if not sure.any():
-        return begin
-    most = int(np.nanargmax(np.where(sure, np.abs(drawn.found.value[:, at]), np.nan)))
-    return f"{begin}layer {most}: {drawn.stated(most, at)}."
-
-
-def _figures(drawn: _TokenMetric) -> tuple[Figure, ...]:
-    metric, names = drawn.metric, drawn.both.names
-    name, show = f"{metric.id}-{drawn.both.stack}", choice(drawn.first)
-    about = f"{metric.title}, {column_words(drawn.first)}"
+def _layer_figures(each: Compared) -> tuple[Figure, ...]:
+    """Return both models over layers, and the difference."""
+    metric, names = each.metric, each.both.names
+    name, show = f"{metric.id}-{each.both.stack}", _choice(each.shown.label)
+    about = f"{metric.title}, {each.words}"
+    rule = counted_if(float(each.found.floors[each.at(each.shown)]), share=metric.share)
     return (
         paired_curves(
             f"{name}-layers",
             f"{about}, mean over tokens by layer. Bands: 95 % intervals of each model, sentences "
             "as clusters.",
-            pd.concat([*_layer_curves(drawn)], ignore_index=True),
+            pd.concat([*_layer_curves(each)], ignore_index=True),
             title=metric.unit_title,
             show=show,
         ),
         difference_curve(
             f"{name}-difference",
             f"{about}: {names[1]} minus {names[0]}. Band: 95 % interval, paired by sentence. "
-            f"Filled: {drawn.rule(drawn.at(drawn.first))} (family: all layers and labels); hollow: "
-            "no clear difference.",
-            pd.concat([*_differences(drawn)], ignore_index=True),
+            f"Filled: {rule} (family: all layers and labels); hollow: no clear difference.",
+            pd.concat([*_differences(each)], ignore_index=True),
             title=f"difference in {metric.unit_title}",
             show=show,
         ),
     )
 
 
-def _layer_curves(drawn: _TokenMetric) -> Iterator[pd.DataFrame]:
-    """Each model's own numbers, for everything that the chart offers."""
-    sides = zip(drawn.both.names, (drawn.both.a, drawn.both.b), strict=True)
-    for name, results in sides:
-        for column in drawn.columns:
-            numbers = results.tokens(*column)
+def _layer_curves(each: Compared) -> Iterator[pd.DataFrame]:
+    """Yield each model's own numbers, for everything that the chart offers."""
+    known = all_metrics()[each.metric.id]
+    assert isinstance(known, LayerwiseMetric)
+    for name, results in zip(each.both.names, (each.both.a, each.both.b), strict=True):
+        for key in token_keys(known):
+            numbers = results.tokens(*key)
             if numbers is not None:
-                yield layer_frame(numbers, name).assign(**choice(column))
+                yield layer_frame(numbers, name).assign(**_choice(key.words))
 
 
-def _differences(drawn: _TokenMetric) -> Iterator[pd.DataFrame]:
-    for column in drawn.columns:
-        at = drawn.at(column)
+def _differences(each: Compared) -> Iterator[pd.DataFrame]:
+    for column in each.columns:
         parts = ("value", "low", "high", "p", "supported")
-        frame = pd.DataFrame({part: getattr(drawn.found, part)[:, at] for part in parts})
-        frame.insert(0, "layer", range(len(frame)))
-        yield frame.assign(**choice(column))
+        found = {part: getattr(each.found, part)[:, each.at(column)] for part in parts}
+        frame = pd.DataFrame({"layer": range(len(found["value"]))} | found)
+        yield frame.assign(**_choice(column.label))
 
 
-def _labels(drawn: _TokenMetric) -> PageTable:
-    """Return how many layers differ for each state, space and class, and by how much at most."""
-    rows = []
-    for column in drawn.columns:
-        at = drawn.at(column)
-        value, sure = np.abs(drawn.found.value[:, at]), drawn.found.supported[:, at]
-        most = int(np.nanargmax(np.where(sure, value, np.nan) if sure.any() else value))
-        cells = (str(int(sure.sum())), str(most), *drawn.cells(most, at))
-        rows.append(Row(unbroken(column_words(column)), cells, "" if sure.any() else WEAK))
-    columns = ("Tokens", "layers that differ", "most in", *drawn.both.names, "difference", "p")
-    return PageTable(columns, tuple(rows), "The largest difference of each; grey: not supported.")
-
-
-def _layers(drawn: _TokenMetric) -> PageTable:
-    at = drawn.at(drawn.first)
-    layers = np.flatnonzero(~np.isnan(drawn.found.value[:, at])).tolist()
-    rows = (
-        Row(f"layer {layer}", drawn.cells(layer, at), drawn.style(layer, at)) for layer in layers
+def _depth_blocks(both: StackComparison, metric: ComparedMetric) -> tuple[Block, ...]:
+    """Return both models over relative depth; nothing where one of them has no numbers."""
+    choices = depth_choices(both, metric)
+    if choices:
+        view, label = choices[0]
+        labels = [x for v, x in choices if v == view]
+        words = choice_words(metric, view, label)
+        named = {metric.label(x) or metric.title: ComparedColumn(metric.id, view, x)
+                 for x in labels}  # fmt: skip
+        figure, cells = depth_figure(both, metric, view, label), "heads"
+        note = CUT if both.pair.a.causal != both.pair.b.causal else ""
+    elif keys := _keys_of_both(both, metric):
+        words, cells = token_words(keys[0].words), "layers"
+        named = {token_words(k.words): ComparedColumn(k.metric, "", k.words) for k in keys}
+        figure, note = _token_depths(both, metric, keys), _vocabulary_note(both, metric)
+    else:
+        return ()
+    about = (
+        f"Shown: {words}. Relative depth is (layer + ½) / number of layers. {capital(cells)} of "
+        f"these models do not correspond by number, so none is set against another here. {note}"
     )
-    return PageTable(("Layer", *drawn.both.names, "difference", "p"), tuple(rows))
+    table = _medians(both, metric, named, cells)
+    return some(Text(about, "hint"), Charts((figure,), COMMAND), table)
 
 
-VOCABULARIES = "The vocabularies differ, and with them ranks and what chance gives."
-
-
-def token_depth_section(both: StackComparison, metric: ComparedMetric) -> DepthSection | None:
-    """Both models over relative depth; None where one of them has no numbers."""
+def _keys_of_both(both: StackComparison, metric: ComparedMetric) -> list[TokenKey]:
+    """Return the numbers of tokens that both models have, the one that is shown first."""
     known = all_metrics().get(metric.id)
     if not isinstance(known, LayerwiseMetric):
-        return None
-    columns = [column for column in token_columns(known) if _is_known_in_both(both, column)]
-    if not columns:
-        return None
-    first = first_token_key(columns)
-    words = column_words(first)
-    figure = depth_curves(
-        f"{metric.id}-{both.stack}-depth",
-        f"{metric.title}, {words}, over relative depth: mean over tokens; bands: 95 % intervals, "
-        "sentences as clusters.",
-        pd.concat([*_depth_curves(both, columns)], ignore_index=True),
-        title=metric.unit_title,
-        show=choice(first),
-    )
-    named = [(column_words(c), ComparedColumn(c.metric, "", c.words)) for c in columns]
-    table = median_table(both, metric, named, OF_LAYERS + "s")
+        return []
+    keys = (key for key in token_keys(known)
+            if all(each.tokens(*key) is not None for each in (both.a, both.b)))  # fmt: skip
+    return sorted(keys, key=_is_later)
+
+
+def _vocabulary_note(both: StackComparison, metric: ComparedMetric) -> str:
+    known = all_metrics()[metric.id]
     models = (results.study.manifest.model for results in (both.a, both.b))
-    note = VOCABULARIES if known.spaces and not same_vocabulary(*models) else ""
-    return DepthSection(both.title, words, figure, table, OF_LAYERS + "s", note)
+    spaces = isinstance(known, LayerwiseMetric) and known.spaces
+    return VOCABULARIES if spaces and not same_vocabulary(*models) else ""
 
 
-def _is_known_in_both(both: StackComparison, column: TokenKey) -> bool:
-    return all(results.tokens(*column) is not None for results in (both.a, both.b))
-
-
-def _depth_curves(both: StackComparison, columns: Sequence[TokenKey]) -> Iterator[pd.DataFrame]:
-    """Both models under every choice."""
+def _token_depths(
+    both: StackComparison, metric: ComparedMetric, keys: Sequence[TokenKey]
+) -> Figure:
+    """Return the chart of both models over relative depth, for a metric of tokens."""
+    frames = []
     for name, results in zip(both.names, (both.a, both.b), strict=True):
-        for column in columns:
-            numbers = results.tokens(*column)
+        for key in keys:
+            numbers = results.tokens(*key)
             assert numbers is not None
             there = np.flatnonzero(~np.isnan(numbers.value))
             frame = pd.DataFrame({
                 "depth": [depth(results.stack, layer) for layer in there.tolist()],
                 **{part: getattr(numbers, part)[there] for part in ("value", "low", "high")},
             })  # fmt: skip
-            yield frame.assign(series=name, kind=OF_LAYERS, **choice(column))
-
-
-@dataclass(frozen=True, kw_only=True)
-class MetricPairPage(Page):
-    """A metric in two models.
-
-    Attributes:
-        metric: what is compared.
-        names: of the models.
-        rounded: whether rounding floors were measured.
-        pairs: by kind of attention, where heads correspond.
-        depths: the same where they do not.
-        layers: metrics of tokens, by kind of attention, where layers correspond.
-    """
-
-    template: ClassVar[str] = "comparison/metricpair.html"
-    styles = ("comparison",)
-    metric: ComparedMetric
-    names: tuple[str, str]
-    rounded: bool
-    pairs: tuple[HeadMetricSection, ...]
-    depths: tuple[DepthSection, ...]
-    layers: tuple[LayerSection, ...]
-
-    @property
-    def short(self) -> str:
-        """Difference in the first kind of attention, in few words; empty if unknown.
-
-        Heads or layers of models that do not correspond are not set against each other.
-        """
-        texts = [*(each.short for each in self.pairs), *(each.short for each in self.layers)]
-        return texts[0] if texts else ""
-
-
-def metric_pair_pages(stacks: Sequence[StackComparison]) -> Iterator[MetricPairPage]:
-    """Yield a page for each metric that both models have."""
-    for name in (*all_metrics(), EFFECT):
-        metric = compared_metric(name)
-        page = metric and _page(metric, stacks)
-        if page and (page.pairs or page.depths or page.layers):
-            yield page
-
-
-def _page(metric: ComparedMetric, stacks: Sequence[StackComparison]) -> MetricPairPage:
-    pairs = [head_metric_section(both, metric) for both in stacks]
-    depths = [
-        depth_section(both, metric) or token_depth_section(both, metric)
-        for both in stacks
-        if both.found is None
-    ]
-    layers = [layer_section(both, metric) for both in stacks]
-    names = stacks[0].names
-    return MetricPairPage(
-        path=metric.path,
-        title=metric.title,
-        description=metric.about,
-        metric=metric,
-        names=names,
-        rounded=any(both.found is not None and both.found.floor is not None for both in stacks),
-        pairs=tuple(section for section in pairs if section),
-        depths=tuple(section for section in depths if section),
-        layers=tuple(section for section in layers if section),
+            frames.append(frame.assign(series=name, kind=OF_LAYERS, **_choice(key.words)))
+    return depth_curves(
+        f"{metric.id}-{both.stack}-depth",
+        f"{metric.title}, {token_words(keys[0].words)}, over relative depth: mean over tokens; "
+        "bands: 95 % intervals, sentences as clusters.",
+        pd.concat(frames, ignore_index=True),
+        title=metric.unit_title,
+        show=_choice(keys[0].words),
     )
+
+
+def _medians(
+    both: StackComparison, metric: ComparedMetric, named: dict[str, ComparedColumn], cells: str
+) -> Table | None:
+    """Return medians of both models with their difference, those that there are.
+
+    Args:
+        named: numbers by what rows are called.
+        cells: heads or layers.
+    """
+    unit = SHARE if metric.share else PLAIN
+    sentences = both.a.study.manifest.counts["sentences"]
+
+    def median(each: MedianEstimate, row: Row) -> Number:
+        return Number(each.value, unit, row, each.low, each.high, sentences)
+
+    rows = []
+    for title, column in named.items():
+        found = both.medians.get(column)
+        if found is None or np.isnan(found.difference.value):
+            continue
+        row = Row("medians", (
+            ("stack", both.stack), ("metric", column.metric), ("view", column.view),
+            ("label", column.label),
+        ))  # fmt: skip
+        gap = difference(*found.difference, row, share=metric.share, sentences=sentences)
+        rows.append((title, median(found.a, row), median(found.b, row), gap))
+    caption = (
+        f"Median over all {cells} of each model, with 95 % intervals for other sentences; that of "
+        f"the difference is paired by sentence. {capital(cells)} of one model are no sample."
+    )
+    columns = (f"Median of {cells}", *both.names, "difference")
+    return Table(columns, tuple(rows), caption) if rows else None

@@ -41,8 +41,8 @@ def task_question(task: AblationResults) -> Question:
     facets = [_Before(facet) for facet in _by_group(task)]
     about_facets = (
         f"Change without one head, {answers.task_unit(name)}; in brackets the number of "
-        f"{observed}. Heads of largest effect in all {observed} and in each group; grey: too few for an "
-        "interval."
+        f"{observed}. Heads of largest effect in all {observed} and in each group; grey: too few "
+        "for an interval."
     )
     shown = some(
         rests and Text(Sentence(rests), "evidence"),

@@ -285,8 +285,8 @@ def sinks_dead(ablation: AblationResults, groups: pd.DataFrame, tokens: str) -> 
             text = "Yes: even with zero in place of their outputs {subject} {verb} by {n:short}."
         elif zero["value"] > zero["random_high"] or zero["verdict"] in CHANGING_VERDICTS:
             text = (
-                "All that is lost is a constant: with zero {subject} {verb} by {n:short}, with their "
-                "mean few sentences change."
+                "All that is lost is a constant: with zero {subject} {verb} by {n:short}, with "
+                "their mean few sentences change."
             )
     elif mean["verdict"] in CHANGING_VERDICTS:
         row, text = mean, "No: without all of them {subject} {verb} by {n:short}."
