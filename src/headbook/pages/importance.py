@@ -8,12 +8,12 @@ import pandas as pd
 
 from headbook.charts import Plot
 from headbook.charts.ablation import GroupEffect, effect_ends, effect_step, group_plot
+from headbook.pages.all_heads import heads_table
 from headbook.pages.blocks import (
     Block,
     Caption,
     Columns,
     Group,
-    Heat,
     Lead,
     Page,
     Question,
@@ -45,19 +45,18 @@ from headbook.report.families import FAMILY_OF_TYPE, Family, families, family_na
 from headbook.report.head_types import OffSinkType
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, capital, count_text
-from headbook.results.formats import head_name
-from headbook.results.sentence import Link, Marked, Printed, Sentence, listed, say
+from headbook.results.number import Number
+from headbook.results.sentence import Link, Marked, Sentence, listed, say
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation.effect_tests import ranked_target
 from headbook.study.ablation.results import AblationReason, AblationResults
 from headbook.study.ablation_tables import EXACT, GROUP
 
 MAX_LISTED = 150  # heads of the table; the files have all of them
-MAX_LINKED = 400  # heads beyond which cells of the map are no links, to keep the page small
-MANY = 24  # heads of a layer from which on cells of the map are too small for numbers
 REMOVE = "remove removed removal drop delete cut prune pruning removable without"
 STEPS = tuple(f"q{n}" for n in range(7))
 Results = Mapping[str, StackResults]
+Ends = tuple[float, float]
 
 
 def has_importance(results: Results) -> bool:
@@ -183,7 +182,7 @@ def _head_maps(
     for stack in results:
         if len(results) > 1:
             yield Title(capital(STACKS[stack]))
-        yield _head_map(ablation, changes[changes["stack"] == stack], ends, len(changes))
+        yield _head_map(ablation, results[stack], changes, ends)
     estimated = (ablation.chosen == AblationReason.NOT_ABLATED).any()
     chosen = choice_text(ablation, ablation.chosen) if estimated else ""
     yield Caption((
@@ -219,50 +218,30 @@ def _plain_verdict(ablation: AblationResults) -> str:
 
 
 def _head_map(
-    ablation: AblationResults, changes: pd.DataFrame, ends: tuple[float, float], n_heads: int
+    ablation: AblationResults, results: StackResults, changes: pd.DataFrame, ends: Ends
 ) -> Table:
-    """Return the changes of the heads of a stack, a row for each layer."""
-    plain = _plain_verdict(ablation)
-    rows = []
-    for layer, heads in changes.groupby("layer", sort=True):
-        ordered = heads.sort_values("head").to_dict("records")
-        linked = n_heads <= MAX_LINKED
-        cells = (_cell(ablation, row, ends, plain, linked=linked) for row in ordered)
-        rows.append((f"layer {layer}", *cells))
-    numbers = sorted(changes["head"].unique())
-    style = f"heat all-heads{' small' * (len(numbers) >= MANY)}"
-    columns = ("layer", *(f"H{n}" for n in numbers))
+    """Return the changes of the heads of a stack, with a ring for each rarer verdict."""
+    plain, stack = _plain_verdict(ablation), results.stack.name
+    rows = {
+        HeadName(row["stack"], int(row["layer"]), int(row["head"])): row
+        for row in changes[changes["stack"] == stack].to_dict("records")
+    }
+
+    def number(head: HeadName) -> Number:
+        return facts.head_change(ablation, rows[head], exact=rows[head]["method"] == EXACT)
+
+    def fill(head: HeadName, _: Number) -> str:
+        row, verdict = rows[head], rows[head]["verdict"]
+        ring = f" ring {verdict}" if verdict and verdict != plain else ""
+        return effect_step(row["value"], ends) + " estimated" * (row["method"] != EXACT) + ring
+
+    def more(head: HeadName) -> str:
+        row = rows[head]
+        verdict = short_verdict(row["verdict"]) if row["method"] == EXACT else "estimated"
+        return ", ".join(filter(None, (verdict, row["family"])))
+
     title = f"Change without each head, {effect_unit(ablation)}"
-    return Table(columns, tuple(rows), title, style=style)
-
-
-def _cell(
-    ablation: AblationResults,
-    row: Mapping[Any, Any],
-    ends: tuple[float, float],
-    plain: str,
-    *,
-    linked: bool,
-) -> Heat:
-    """Return the cell of a head: its change on a fill, with a ring for its verdict.
-
-    Args:
-        row: row of `head_changes`.
-        ends: ends of the scale of fills.
-        plain: verdict without a ring; empty if each verdict has one.
-        linked: whether the number leads to its row.
-    """
-    exact, verdict = row["method"] == EXACT, row["verdict"]
-    number = facts.head_change(ablation, row, exact=exact)
-    if not number.known:
-        return Heat(f"{number}", "q0")
-    fill = effect_step(row["value"], ends)
-    fill += "" if exact else " estimated"
-    fill += f" ring {verdict}" if verdict and verdict != plain else ""
-    head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))
-    words = (short_verdict(verdict) if exact else "estimated", row["family"])
-    note = f"{head_name(head)}: {number:interval} {', '.join(filter(None, words))}"
-    return Heat(Printed(number, "bare short") if linked else f"{number:bare short}", fill, note)
+    return heads_table(results.stack, number, fill, title, format_name="bare short", more=more)
 
 
 def _closer(ablation: AblationResults, results: Results, changes: pd.DataFrame) -> Iterator[Block]:

@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from headbook.charts import ratio_grid
-from headbook.charts.plots import Plot, Scale, Series, layer_plot
+from headbook.charts import Plot
+from headbook.charts.lines import Line, ratio_lines
 from headbook.charts.theme import fills_between, ratio_class
 from headbook.metrics import all_metrics, ids
 from headbook.pages import blocks
+from headbook.pages.all_heads import heads_table, ratio_picture
 from headbook.pages.blocks import (
     Block,
     Caption,
@@ -20,7 +20,6 @@ from headbook.pages.blocks import (
     Heat,
     Lead,
     Page,
-    Picture,
     Small,
     Symbols,
     Table,
@@ -32,21 +31,16 @@ from headbook.pages.parts.page import gap_text
 from headbook.report.facts import words
 from headbook.report.facts.fact import Chosen
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import FEW_WORDS, MISSING, count_text, head_name
+from headbook.report.wording import FEW_WORDS, MISSING, count_text
 from headbook.results.number import TIMES, Number
 from headbook.results.sentence import Link, Marked, Printed, Sentence, say
 from headbook.schema import HeadKey, HeadName, Side, heads_of
 from headbook.study.manifest import MissingPart
 
 MOST_LINES = 14  # parts of speech in the figure
-MOST_LINKED = 150  # marks of the figure up to which each is a link to its row
 MOST_TABLE_CELLS = 400  # cells of a table by layer
 MOST_CELLS = 720  # cells of heads with numbers, of all stacks together
-MOST_STRONG = 4  # lines of the figure that are drawn at full strength: the farthest from 1x
 MOST_GRIDS = 18  # parts of speech of a stack that are shown by head
-TICKS = (1 / 8, 1 / 4, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)  # ratios on the axis
-HEIGHT = 430.0  # pixels of the figure
-LONG_NAME = 15  # letters of a name that fits the narrower column of labels
 RECEIVED, GIVEN = "attention received", "attention given"
 METRICS = {
     RECEIVED: (ids.POS_RECEIVED_RATIO, ids.POS_RECEIVED),
@@ -257,91 +251,37 @@ def _grid(results: StackResults, tag: str, best: Chosen | None, *, with_numbers:
     """Return all heads as a table of fills with numbers, or as a picture if there are many."""
     kind = say("{kind}", kind=_kind(tag))
     most = say("most: {head} {n}", head=best.head, n=best.number) if best else ""
+    chosen = best.head if best else None
+
+    def number(head: HeadName) -> Number:
+        return results.number(words.received_key(tag), head.layer, head.head, unit=TIMES)
+
+    def fill(head: HeadName, number: Number) -> str:
+        return ratio_class(number.value) + " top1" * (head == chosen)
+
     if not with_numbers:
-        place = (best.head.layer, best.head.head) if best else None
-        values = results.heads(*words.received_key(tag)).value
-        return Picture(ratio_grid(f"heads-{tag}", words.tag_name(tag), values, place), kind, most)
-    stack = results.stack
-    rows = tuple(
-        (layer, *(_head_cell(results, tag, HeadName(stack.name, layer, head), best)
-                  for head in range(stack.n_heads)))
-        for layer in stack.attention_layers
-    )  # fmt: skip
-    columns = ("layer", *(f"H{head}" for head in range(stack.n_heads)))
-    return Table(columns, rows, kind, most, style="heat mini")
-
-
-def _head_cell(results: StackResults, tag: str, head: HeadName, best: Chosen | None) -> Heat:
-    number = results.number(words.received_key(tag), head.layer, head.head, unit=TIMES)
-    if not number.known:
-        return Heat(MISSING, "q0")
-    framed = " top1" if best and best.head == head else ""
-    note = f"{head_name(head)}: {number:}"
-    return Heat(Printed(number, ".1f"), ratio_class(number.value) + framed, note)
+        return ratio_picture(f"heads-{tag}", results.stack, number, kind, most, best=chosen)
+    return heads_table(
+        results.stack, number, fill, kind, most, format_name=".1f", style="mini", layer_name="L{}"
+    )
 
 
 def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
     """Draw attention received by layer, a line for each part of speech."""
-    layers = [*results.stack.attention_layers]
-    series = _lines(results, tags)
-    values = np.concatenate([line.values for line in series])
-    known = values[values > 0]
-    low, high = min(known.min(initial=1.0), 0.8) / 1.05, max(known.max(initial=1.0), 1.25) * 1.05
-    scale = Scale(float(low), float(high), HEIGHT, top=16, log=True)
-    nothing = np.full(len(layers), np.nan)
-    plot = layer_plot(
-        f"speech-{results.stack.name}",
-        _caption(tags, series),
-        [line._replace(low=nothing, high=nothing) for line in series],
-        [str(layer) for layer in layers],
-        scale=scale,
-        ticks=[(tick, f"{tick:g}×") for tick in TICKS if low <= tick <= high],
-        baselines=[(1.0, "")],
-        label_width=160 if max(len(line.name) for line in series) <= LONG_NAME else 200,
-    )
-    ends = [np.concatenate([getattr(s, end) for s in series]) for end in ("low", "high")]
-    return replace(plot, rows=plot.rows.assign(low=ends[0], high=ends[1]))
-
-
-def _lines(results: StackResults, tags: Sequence[str]) -> list[Series]:
-    """Return a line for each part of speech; lines near uniform attention step back."""
-    linked = len(results.stack.attention_layers) * len(tags) <= MOST_LINKED
-    series = []
-    for tag, numbers in _received(results, tags).items():
-        known = [n for n in numbers if n is not None]
-        values, low, high = (
-            np.array([getattr(n, part) for n in known]) for part in ("value", "low", "high")
-        )
-        series.append(
-            Series(
-                words.tag_name(tag).replace("conjunctions", "conj."), words.word_class(tag),
-                values, low, high, [f"{n}" for n in known], [n.row for n in known] * linked,
-                hollow=bool(np.isnan(low).all()),
-            )
-        )  # fmt: skip
-    strong = sorted(series, key=_end_distance, reverse=True)[:MOST_STRONG]
-    return [line._replace(faint=all(line is not each for each in strong)) for line in series]
-
-
-def _end_distance(line: Series) -> float:
-    """Return how far the last known number of a line is from 1, in octaves."""
-    known = line.values[line.values > 0]
-    return float(abs(np.log2(known[-1]))) if len(known) else 0.0
-
-
-def _caption(tags: Sequence[str], series: Sequence[Series]) -> str:
-    """Return the caption of the figure of attention received by layer."""
     others = ", ○ other words" if any(words.word_class(tag) == "other" for tag in tags) else ""
     frequent = ", the most frequent" if len(tags) == MOST_LINES else ""
-    strong = any(line.faint for line in series)
-    hollow = any(line.hollow for line in series)
-    return (
+    caption = (
         "Attention that words of a kind receive as keys, all heads of a layer, as a multiple of "
         "uniform attention (dashed); log scale. ● content words, ■ function words, ▲ punctuation"
         f"{others}. Kinds with at least {FEW_WORDS} words{frequent}."
-        f"{' Strong lines: farthest from 1× in the last layer.' * strong}"
-        f"{' Hollow: too few sentences for an interval.' * hollow}"
     )
+    lines = [
+        Line(words.tag_name(tag).replace("conjunctions", "conj."), words.word_class(tag),
+             words.received(results, tag))
+        for tag in tags
+    ]  # fmt: skip
+    layers = results.stack.attention_layers
+    return ratio_lines(f"speech-{results.stack.name}", caption, lines, layers)
 
 
 def _measured(tagged: Sequence[StackResults]) -> tuple[Block, ...]:
