@@ -348,13 +348,13 @@ def _group_effect(
 
 
 def _measured(ablation: AblationResults, results: Results, *, has_tasks: bool) -> tuple[Block, ...]:
-    study = study_of(results)
+    study, margin = study_of(results), margin_text(ablation)
     symbols = [
         ("replaced", "the output of a head, before the output projection, becomes its mean over "
          "query tokens of the same class (first position, special, ordinary) in the other half of "
          "the sentences; other heads of its layer stay as they are"),
         ("change", facts.measure_of(ablation).definition),
-        ("changed", f"a sentence whose own mean change exceeds {margin_text(ablation)}, the margin"),
+        ("changed", f"a sentence whose own mean change exceeds the margin, {margin}"),
         ("changes the output", "surely more than 20 % of the sentences are changed"),
         ("can go alone", "surely fewer than 20 % are changed"),
         ("harmful", "changes the output, and the loss is lower without, tested over all heads at "

@@ -9,6 +9,7 @@ lower without the head, tested over all heads at once), else *undecided*. No tor
 import math
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,8 +129,13 @@ def head_effects(ablation: AblationResults, target: str, replacement: str) -> pd
 
     Columns are ``stack, layer, head``, the columns of `set_effects`, ``reason`` (the
     `AblationReason` of the head) and ``estimate`` (the estimate of the value). The index of a row
-    is the index of the head in `AblationResults.heads`.
+    is the index of the head in `AblationResults.heads`. Effects are computed once.
     """
+    return _head_effects(ablation, target, replacement).copy()
+
+
+@lru_cache(maxsize=16)  # intervals take a bootstrap, and every sentence on heads needs them
+def _head_effects(ablation: AblationResults, target: str, replacement: str) -> pd.DataFrame:
     sets = ablation.select(HeadSetKind.HEAD, replacement)
     head_index = ablation.first_heads(sets)
     heads = pd.DataFrame([ablation.heads[k] for k in head_index], columns=[*HEAD_FIELDS])
