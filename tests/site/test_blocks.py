@@ -84,7 +84,7 @@ def test_cells_of_tables_print_by_their_type(tmp_path: Path) -> None:
     text = html(tmp_path, table)
     assert 'aria-label="All"' in text
     assert '<tr class="weak"><th scope="row">first</th>' in text
-    assert f'<td class="number" title="9 sentences, 90 observations">{LINKED} <small>[40.0' in text
+    assert f'<td class="number" title="9 sentences, 90 observations">{LINKED}<small>[40.0' in text
     for cell in (
         '<td class="number">1,204</td>', '<td><a href="../heads/L02-H03.html">L2·H3</a></td>',
         "<td>word</td>", '<td class="none">·</td>', f'<td class="h q3" title="note">{LINKED}</td>',

@@ -204,7 +204,10 @@ class Heat:
     note: str = ""
 
 
-Cell = str | int | Number | Printed | HeadName | Link | Sentence | Marked | Heat | Drawing | None
+# What a cell of a table may be: a text, a whole number, `Number`, `Printed`, `HeadName`, `Link`,
+# `Sentence`, `Marked`, `Heat`, a picture, or None. Rows of several types have no narrower type in
+# Python; the printer refuses anything else.
+Cell = Any
 
 
 @dataclass(frozen=True)
@@ -346,8 +349,8 @@ def by_stack(
     return tuple(found)
 
 
-def some(*blocks: Block | Sequence[Block] | None) -> tuple[Block, ...]:
-    """Return the blocks that there are, in order; None stands for one that a study lacks."""
+def some(*blocks: Any) -> tuple[Block, ...]:
+    """Return blocks and lists of blocks in order, without what is false: ``plot and Lead(plot)``."""
     found: list[Block] = []
     for block in blocks:
         if isinstance(block, Block):

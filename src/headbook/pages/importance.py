@@ -142,7 +142,7 @@ def _questions(
         "important matter needed strongest effect",
     )  # fmt: skip
     if removable := facts.removable_heads(ablation):
-        caption = say(
+        alone = say(
             "“Can go alone”: surely fewer than a fifth of the sentences change by more than the "
             "margin ({margin}). Heads that can each go alone cannot all go together: others may "
             "stand in for one of them, and not for many. {where} {table} lists them all.",
@@ -150,7 +150,7 @@ def _questions(
             where="In the map above they have a green ring; the" if ringed else "The",
         )  # fmt: skip
         keywords = f"{REMOVE} useless spare"
-        shown = (Caption((caption,)),)
+        shown: tuple[Block, ...] = (Caption((alone,)),)
         yield Question("removable", "Which heads could go?", removable, shown, keywords)
     groups = study_of(results).head_groups
     found = (facts.sink_rows(groups, stack, ranked_target(ablation)) for stack in results)
@@ -233,7 +233,8 @@ def _head_map(
     def fill(head: HeadName, _: Number) -> str:
         row, verdict = rows[head], rows[head]["verdict"]
         ring = f" ring {verdict}" if verdict and verdict != plain else ""
-        return effect_step(row["value"], ends) + " estimated" * (row["method"] != EXACT) + ring
+        estimated = "" if row["method"] == EXACT else " estimated"
+        return f"{effect_step(row['value'], ends)}{estimated}{ring}"
 
     def more(head: HeadName) -> str:
         row = rows[head]

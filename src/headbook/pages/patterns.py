@@ -339,11 +339,12 @@ def _closer(results: StackResults, most: int) -> Iterator[Block]:
         "maps of all heads",
         folded=True,
     )
-    tables = some(_destinations(results), _outputs(results), _ends(results))
+    found = (_destinations(results), _outputs(results), _ends(results))
+    tables = [table for table in found if table]
     narrow = all(len(table.columns) <= MAX_NARROW_COLUMNS for table in tables)
     if tables:
         link = "where each layer’s attention goes"
-        yield Group((Columns(tables, 2 if narrow else 1),), id=f"tables{suffix}", link=link)
+        yield Group((Columns(tuple(tables), 2 if narrow else 1),), id=f"tables{suffix}", link=link)
 
 
 def _heat(number_: Number, top: float, format_name: str = "") -> Heat:

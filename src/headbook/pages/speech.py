@@ -124,7 +124,7 @@ def _given(results: StackResults) -> Numbers:
 def _lead(results: StackResults) -> Iterator[Block]:
     tags = words.frequent(results)[:MOST_LINES]
     if tags:
-        yield Lead(_plot(results, _received(results, tags)))
+        yield Lead(_plot(results, tags))
 
 
 def _closer(results: StackResults, most_cells: int) -> Iterator[Block]:

@@ -46,7 +46,7 @@ class Printer:
     ) -> None:
         self.root, self.rows = root, rows
         variables = {**frame, "root": root, "printer": self}
-        self._macros = environment.get_template("blocks.html").make_module(variables)
+        self._macros: Any = environment.get_template("blocks.html").make_module(variables)
         self._by_type: dict[type, Callable[[Any], str]] = {
             str: (lambda text: unbroken(visible(text))) if unbreaks else visible,
             Number: lambda number: self._row(number.row, f"{number}"),
@@ -97,6 +97,8 @@ class Printer:
             return Markup(f'<td class="number">{value:,}</td>')
         if isinstance(value, Printed | LinkedNumber):
             return Markup('<td class="number">{}</td>').format(self(value))
+        if type(value) not in self._by_type and not isinstance(value, Drawing):
+            raise TypeError(f"a cell of a table cannot print {value!r}")
         return Markup("<td>{}</td>").format(self(value))
 
     def _heat(self, cell: Heat) -> Markup:

@@ -132,7 +132,7 @@ class Compared:
     def numbers(self, column: ComparedColumn, place: Place) -> tuple[Number, Number, Number]:
         """Return the number in both models, and its difference."""
         found, unit = self.found, SHARE if self.metric.share else PLAIN
-        layer, head = (*place, "")[:2]
+        layer, head = place[0], place[1] if place[1:] else ""
         row = Row("differences", (
             ("stack", self.both.stack), ("layer", layer), ("head", head),
             ("metric", column.metric), ("view", column.view), ("label", column.label),
@@ -213,7 +213,7 @@ def metric_pairs(stacks: Sequence[StackComparison]) -> Iterator[MetricPair]:
         heads = [each for both in stacks if (each := _of_heads(both, metric))]
         layers = [each for both in stacks if (each := _of_layers(both, metric))]
         apart = [both for both in stacks if both.found is None]
-        depths = {both.title: each for both in apart if (each := _depth_blocks(both, metric))}
+        depths = {both.title: shown for both in apart if (shown := _depth_blocks(both, metric))}
         if heads or layers or depths:
             yield _pair(metric, [*heads, *layers], depths, stacks)
 

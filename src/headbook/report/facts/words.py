@@ -86,8 +86,9 @@ def _given(results: StackResults) -> Iterator[Tested]:
         for layer in results.stack.attention_layers:
             if uniform[layer] > 0:
                 yield Tested(
-                    GIVEN_BY_TAG, results.stack.name, *map(str, key), values.at(layer), layer,
-                    baseline="uniform attention", baseline_value=uniform[layer],
+                    GIVEN_BY_TAG, results.stack.name, key.metric, str(key.view), key.label,
+                    values.at(layer), layer, baseline="uniform attention",
+                    baseline_value=uniform[layer],
                 )  # fmt: skip
 
 
