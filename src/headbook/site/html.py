@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, pass_context
 from jinja2.runtime import Context
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from headbook.charts import Drawing, Figure, Plot
 from headbook.pages.blocks import Block, Heat, SmallMap
@@ -88,39 +88,42 @@ class Printer:
             return self._heat(value)
         if isinstance(value, Number):
             ends = f"{value:ends}" if value.known else ""
-            interval = Markup(" <small>{}</small>").format(ends) if ends else ""
+            interval = f" <small>{escape(ends)}</small>" if ends else ""
             thin = " thin" if value.is_thin else ""
-            return Markup('<td class="number{}" title="{}">{}{}</td>').format(
-                thin, value.basis, self(value), interval
+            return Markup(
+                f'<td class="number{thin}" title="{value.basis}">{self(value)}{interval}</td>'
             )
         if isinstance(value, int):
             return Markup(f'<td class="number">{value:,}</td>')
         if isinstance(value, Printed | LinkedNumber):
-            return Markup('<td class="number">{}</td>').format(self(value))
+            return Markup(f'<td class="number">{self(value)}</td>')
         if type(value) not in self._by_type and not isinstance(value, Drawing):
             raise TypeError(f"a cell of a table cannot print {value!r}")
-        return Markup("<td>{}</td>").format(self(value))
+        return Markup(f"<td>{escape(self(value))}</td>")
 
     def _heat(self, cell: Heat) -> Markup:
-        note = Markup(' title="{}"').format(cell.note) if cell.note else ""
+        note = f' title="{escape(cell.note)}"' if cell.note else ""
         inside = self(cell.number)
         if isinstance(cell.number, str):
-            inside = Markup("<span>{}</span>").format(inside)
-        return Markup('<td class="h {}"{}>{}</td>').format(cell.fill, note, inside)
+            inside = f"<span>{escape(inside)}</span>"
+        return Markup(f'<td class="h {cell.fill}"{note}>{inside}</td>')
 
     def _row(self, row: Row, text: str) -> Markup:
         """Return a printed number with a link to its row."""
-        return Markup('<a class="n" href="{}">{}</a>').format(self.address(row), unbroken(text))
+        href = escape(self.address(row))
+        return Markup(f'<a class="n" href="{href}">{escape(unbroken(text))}</a>')
 
     def _link(self, link: Link) -> Markup:
-        return Markup('<a href="{}">{}</a>').format(self.root + link.href, visible(link.text))
+        href = escape(self.root + link.href)
+        return Markup(f'<a href="{href}">{escape(visible(link.text))}</a>')
 
 
 def _marked(words: Marked) -> Markup:
     """Return words in an element, or with a class."""
+    text = escape(visible(words.text))
     if words.style in ELEMENTS:
-        return Markup("<{0}>{1}</{0}>").format(words.style, visible(words.text))
-    return Markup('<span class="{}">{}</span>').format(words.style, visible(words.text))
+        return Markup(f"<{words.style}>{text}</{words.style}>")
+    return Markup(f'<span class="{words.style}">{text}</span>')
 
 
 @pass_context

@@ -302,9 +302,10 @@ class PageRows:
 
     def _rows(self, name: str) -> dict[str, Any]:
         table = self.site.table(name)
+        places = {column: number for number, column in enumerate(table.columns)}
         keys = {place: row for (of, row), place in self.found.items() if of == name}
         rows = {
-            str(place.line): [[table.columns.index(column) for column, _ in key], *values]
+            str(place.line): [[places[column] for column, _ in key], *values]
             for (place, key), values in zip(keys.items(), table.values(keys), strict=True)
         }
         return {"lines": table.n_lines, "rows": rows}
