@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from headbook.pages import blocks as b
+from headbook.pages.parts import blocks as b
 from headbook.results.number import SHARE, Number, Row
 from headbook.results.sentence import Link, Marked, say
 from headbook.schema import HeadName

@@ -8,8 +8,10 @@ import pandas as pd
 
 from headbook.charts import Plot
 from headbook.charts.ablation import GroupEffect, effect_ends, effect_step, group_plot
-from headbook.pages.all_heads import heads_table
-from headbook.pages.blocks import (
+from headbook.pages.importance_parts.tasks import task_question
+from headbook.pages.parts import ablation as parts
+from headbook.pages.parts.all_heads import heads_table
+from headbook.pages.parts.blocks import (
     Block,
     Caption,
     Columns,
@@ -24,8 +26,6 @@ from headbook.pages.blocks import (
     Title,
     some,
 )
-from headbook.pages.importance_parts.tasks import task_question
-from headbook.pages.parts import ablation as parts
 from headbook.report.ablation import (
     HEAVY_NAME,
     KEYS,

@@ -9,7 +9,9 @@ from headbook.charts.plots import Plot
 from headbook.charts.sinks import MAX_LINKED_HEADS, change_plot, sink_plot
 from headbook.charts.theme import amount_class
 from headbook.metrics import ids
-from headbook.pages.blocks import (
+from headbook.pages.overview_parts.wall import tile_style
+from headbook.pages.parts.atlas import map_style
+from headbook.pages.parts.blocks import (
     Block,
     Bullets,
     Columns,
@@ -27,8 +29,6 @@ from headbook.pages.blocks import (
     by_stack,
     some,
 )
-from headbook.pages.overview_parts.wall import tile_style
-from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.exemplars import received_pair, received_picture
 from headbook.pages.parts.head_card import strongest_of
 from headbook.report.ablation import margin_text, verdict_target_text

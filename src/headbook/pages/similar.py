@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from headbook.charts import images
 from headbook.charts.theme import amount_class, rgba_ramp
 from headbook.metrics import ids
-from headbook.pages.blocks import (
+from headbook.pages.parts.atlas import MANY_HEADS, map_style
+from headbook.pages.parts.blocks import (
     Block,
     Cards,
     Columns,
@@ -27,7 +28,6 @@ from headbook.pages.blocks import (
     by_stack,
     some,
 )
-from headbook.pages.parts.atlas import MANY_HEADS, map_style
 from headbook.report.facts.alike import attends_evenly, doubles, mean_distances_fact
 from headbook.report.families import first_position_is_sink, sink_tokens
 from headbook.report.head_facts import type_words

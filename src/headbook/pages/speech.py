@@ -9,9 +9,9 @@ from headbook.charts import Plot
 from headbook.charts.lines import Line, ratio_lines
 from headbook.charts.theme import fills_between, ratio_class
 from headbook.metrics import all_metrics, ids
-from headbook.pages import blocks
-from headbook.pages.all_heads import heads_table, ratio_picture
-from headbook.pages.blocks import (
+from headbook.pages.parts import blocks
+from headbook.pages.parts.all_heads import heads_table, ratio_picture
+from headbook.pages.parts.blocks import (
     Block,
     Caption,
     Columns,

@@ -12,7 +12,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from headbook.charts import Drawing, Figure, Plot
-from headbook.pages.blocks import Block, Heat, SmallMap
+from headbook.pages.parts.blocks import Block, Heat, SmallMap
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import unbroken, visible
 from headbook.results.formats import head_name, head_page

@@ -22,9 +22,9 @@ import jinja2
 
 from headbook import charts
 from headbook.charts import Figure, Plot
-from headbook.pages.blocks import Maps, Symbols
-from headbook.pages.blocks import Page as BlockPage
-from headbook.pages.blocks import Table as BlockTable
+from headbook.pages.parts.blocks import Maps, Symbols
+from headbook.pages.parts.blocks import Page as BlockPage
+from headbook.pages.parts.blocks import Table as BlockTable
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import PageTable
 from headbook.pages.parts.text import Token

@@ -14,17 +14,6 @@ from headbook.comparison.differences import ComparedColumn, LayerDifferences, Mo
 from headbook.comparison.study_pair import same_vocabulary
 from headbook.metrics import all_metrics
 from headbook.metrics.base import LayerwiseMetric
-from headbook.pages.blocks import (
-    Block,
-    Cell,
-    Charts,
-    Details,
-    Page,
-    Table,
-    Text,
-    Title,
-    some,
-)
 from headbook.pages.comparison.metricpair_heads import (
     CUT,
     OF_LAYERS,
@@ -38,6 +27,17 @@ from headbook.pages.comparison.metricpair_heads import (
     pair_figures,
 )
 from headbook.pages.comparison.parts import StackComparison
+from headbook.pages.parts.blocks import (
+    Block,
+    Cell,
+    Charts,
+    Details,
+    Page,
+    Table,
+    Text,
+    Title,
+    some,
+)
 from headbook.pages.parts.table import layer_frame
 from headbook.report.wording import (
     ROUNDING_NOTE,
@@ -95,7 +95,7 @@ class Compared:
 
     @property
     def what(self) -> str:
-        """What has a number: a head or a layer."""
+        """The kind of places that have a number: a head or a layer."""
         return "layer" if isinstance(self.found, LayerDifferences) else "head"
 
     @property
@@ -194,7 +194,7 @@ class Compared:
 
     @property
     def words(self) -> str:
-        """What charts and table show, in words."""
+        """The number that charts and table show, in words."""
         return self.name(self.shown)
 
     def name(self, column: ComparedColumn) -> str:

@@ -240,7 +240,7 @@ def _known(found: HeadDifferences, column: int) -> bool:
 
 @dataclass(frozen=True)
 class _Choice:
-    """What the figures of a metric show: one view and label of one kind of attention."""
+    """The view and the label that the figures of a metric show, in one kind of attention."""
 
     both: StackComparison
     found: HeadDifferences

@@ -6,7 +6,16 @@ from typing import Any
 
 import pandas as pd
 
-from headbook.pages.blocks import Block, Caption, Columns, Details, Group, Question, Text, some
+from headbook.pages.parts.blocks import (
+    Block,
+    Caption,
+    Columns,
+    Details,
+    Group,
+    Question,
+    Text,
+    some,
+)
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.ablation import choice_text, short_verdict
 from headbook.report.answers.ablation import tasks as answers

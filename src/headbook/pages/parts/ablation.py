@@ -8,7 +8,7 @@ import pandas as pd
 
 from headbook.charts import Plot
 from headbook.charts import ablation as charts
-from headbook.pages.blocks import Cell, Table
+from headbook.pages.parts.blocks import Cell, Table
 from headbook.report.ablation import (
     HEAVY_NAME,
     REPLACEMENTS,

@@ -67,7 +67,7 @@ class Tested:
 
     @property
     def row(self) -> Row:
-        """What identifies the row."""
+        """Table, and columns that identify the row."""
         names = ("claim", "stack", "layer", "head", "metric", "view", "label", "split")
         known = ((name, getattr(self, name)) for name in names)
         return Row("tests", tuple((name, value) for name, value in known if value is not None))
@@ -84,7 +84,7 @@ class Tested:
 
 @dataclass(frozen=True)
 class Fact:
-    """What a study shows about something.
+    """A sentence that a study supports, with the numbers behind it.
 
     Attributes:
         id: name of the fact.

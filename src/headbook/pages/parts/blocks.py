@@ -5,7 +5,7 @@ a style sheet of its own. What stands in a block, and in the cells of a `Table`,
 `Number`, a head, a `Link`, a `Sentence` or a picture; `headbook.site.html` prints each of them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -13,7 +13,7 @@ from headbook.charts import Drawing, Figure, Plot
 from headbook.pages.parts.page import Page as AnyPage
 from headbook.report.wording import STACKS, capital
 from headbook.results.number import Number
-from headbook.results.sentence import Link, Marked, Printed, Sentence
+from headbook.results.sentence import Link, Printed, Sentence
 from headbook.schema import HeadName
 
 Words = str | Sentence
@@ -72,7 +72,7 @@ class Caption(Block):
 
 @dataclass(frozen=True)
 class Lead(Block):
-    """What answers a question, over the full width, with its caption and its files.
+    """A figure that answers a question, over the full width, with its caption and its files.
 
     Attributes:
         figure: a chart, which has files; None if blocks stand in its place.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from headbook.charts import ratio_grid
-from headbook.pages.blocks import Heat, Picture, Table, Words
+from headbook.pages.parts.blocks import Heat, Picture, Table, Words
 from headbook.report.wording import MISSING
 from headbook.results.formats import head_name
 from headbook.results.number import Number
