@@ -30,7 +30,7 @@ from transformers.models.auto import modeling_auto
 from configurations import tiny_configuration
 from familypage import page
 from headbook.errors import HeadbookError
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.model.architecture import OUTPUT_FIELDS, Architecture, probe_architecture
 from headbook.model.forward import run_forward
 from headbook.model.load import Model, load_model
@@ -165,7 +165,7 @@ def apart(folder: Path, kind: str) -> dict[str, float]:
     architecture = verify_attention(model, probe_architecture(model), probe_texts(encoder))
     pairs = model.config.is_encoder_decoder
     sentences = [
-        Sentence(i, id="", text=text, target=text if pairs else None, origin=f"t:{i + 1}")
+        TextRecord(i, id="", text=text, target=text if pairs else None, origin=f"t:{i + 1}")
         for i, text in enumerate(TEXTS)
     ]
     items = encoder.tokenize(annotator.annotate(sentences))

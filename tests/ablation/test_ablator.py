@@ -18,7 +18,7 @@ from headbook.ablation.ablator import BatchEffects, HeadAblator
 from headbook.ablation.logit_targets import LogitTargets, target_functions
 from headbook.ablation.replacements import REPLACEMENTS, DonorOutputs, LayerOutputs, MeanOutputs
 from headbook.attention.masks import BatchMask
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.model.architecture import AttentionPlace, probe_architecture
 from headbook.model.intervention import make_patchable
 from headbook.model.load import load_model
@@ -110,7 +110,7 @@ def batch_of(bare: Bare, family: str, numbers: Sequence[int]) -> Batch:
         for side in sides
     }
     items = tuple(
-        TokenizedSentence(Sentence(number, "", TEXTS[number][0]), each)
+        TokenizedSentence(TextRecord(number, "", TEXTS[number][0]), each)
         for number, each in zip(numbers, tokens, strict=True)
     )
     return Batch(items, texts, np.array(numbers), KEYS[list(numbers)])

@@ -9,7 +9,7 @@ import pytest
 
 from headbook import Study, collect
 from headbook.errors import InputError, StudyError
-from headbook.inputs import NO_HEAD, Selection, Sentence, conllu, open_corpus
+from headbook.inputs import NO_HEAD, Selection, TextRecord, conllu, open_corpus
 from headbook.inputs.conllu import MAX_HIDDEN
 from headbook.inputs.records import Remark
 from headbook.pages.head_parts.sections import found_relations
@@ -27,18 +27,18 @@ def row(i: int | str, form: str, head: int | str = "_", **other: str) -> str:
     return f"{i}\t{form}\t_\t{upos}\t_\t_\t{head}\t{relation}\t_\t{misc}"
 
 
-def read(folder: Path, *lines: str) -> list[Sentence]:
+def read(folder: Path, *lines: str) -> list[TextRecord]:
     (folder / "a.conllu").write_bytes("\n".join(lines).encode())
     with open_corpus([folder / "a.conllu"]) as corpus:
         return list(corpus)
 
 
-def spelled(sentence: Sentence) -> list[str]:
+def spelled(sentence: TextRecord) -> list[str]:
     assert sentence.words is not None
     return [sentence.text[word.start : word.end] for word in sentence.words]
 
 
-def heads(sentence: Sentence) -> list[int]:
+def heads(sentence: TextRecord) -> list[int]:
     assert sentence.words is not None
     return [word.head for word in sentence.words]
 

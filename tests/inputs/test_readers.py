@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headbook.errors import HeadbookWarning
-from headbook.inputs import Sentence, open_corpus
+from headbook.inputs import TextRecord, open_corpus
 from headbook.inputs.sources import FileSource
 
 SCRIPTS = (
@@ -64,7 +64,7 @@ def write_parquet(folder: Path, rows: list[dict[str, str]]) -> Path:
 WITH_COLUMNS: list[Writer] = [write_jsonl, write_csv, write_tsv, write_parquet]
 
 
-def read(*files: Path | str) -> list[Sentence]:
+def read(*files: Path | str) -> list[TextRecord]:
     with open_corpus(files) as corpus:
         return list(corpus)
 

@@ -14,7 +14,7 @@ import pytest
 
 from headbook.config import FACETS
 from headbook.errors import InputError
-from headbook.inputs import Corpus, InputLayout, Sentence, Word, input_sources, open_corpus
+from headbook.inputs import Corpus, InputLayout, TextRecord, Word, input_sources, open_corpus
 from headbook.inputs.rows import KNOWN_COLUMNS, matching_column
 from headbook.model.packing import DOCUMENT_COLUMN
 from headbook.report.alignment import GOLD
@@ -136,7 +136,7 @@ def opened(inputs: Any, **layout: str) -> Corpus:
     return open_corpus(input_sources(inputs, names), layout=names)
 
 
-def read(inputs: Any, **layout: str) -> list[Sentence]:
+def read(inputs: Any, **layout: str) -> list[TextRecord]:
     with opened(inputs, **layout) as corpus:
         sentences = [*corpus]
         assert [*corpus] == sentences  # a second reading

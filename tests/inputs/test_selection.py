@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headbook.config import Config
 from headbook.errors import ConfigError, InputError
-from headbook.inputs import Corpus, Selection, Sentence, open_corpus
+from headbook.inputs import Corpus, Selection, TextRecord, open_corpus
 
 WORDS = [f"sentence {number}" for number in range(40)]
 
@@ -30,7 +30,7 @@ def first(files: Sequence[Path], limit: int) -> tuple[list[str], Corpus]:
         return [s.text for s in corpus], corpus
 
 
-def sample(files: Sequence[Path], size: int) -> list[Sentence]:
+def sample(files: Sequence[Path], size: int) -> list[TextRecord]:
     with open_corpus(files, Selection(sample=size)) as corpus:
         found = [*corpus]
         assert found == [*corpus]

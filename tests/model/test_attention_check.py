@@ -17,7 +17,7 @@ import tiny
 from headbook.attention.views import mask_of_call
 from headbook.config import Config
 from headbook.errors import ModelError
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.model.architecture import Architecture, probe_architecture
 from headbook.model.attention_hook import AttentionCall
 from headbook.model.forward import run_forward
@@ -74,7 +74,7 @@ def items_of(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
     """The texts, those of a pair with themselves."""
     pairs = encoder.model.config.is_encoder_decoder
     sentences = [
-        Sentence(i, id="", text=text, target=text if pairs else None, origin=f"t:{i + 1}")
+        TextRecord(i, id="", text=text, target=text if pairs else None, origin=f"t:{i + 1}")
         for i, text in enumerate(TEXTS)
     ]
     return list(encoder.tokenize(Annotator.load("none").annotate(sentences)))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.metrics import all_metrics, token_metrics
 from headbook.model.architecture import probe_architecture
 from headbook.model.embedding import Embedding, read_embedding
@@ -41,7 +41,7 @@ def read(model: Model) -> Embedding:
     """The embedding of a model's only side."""
     none = Annotator.load("none")
     encoder = SentenceTokenizer(model, limit=16, targets=none)
-    (item,) = encoder.tokenize(none.annotate([Sentence(0, "1", "the cat")]))
+    (item,) = encoder.tokenize(none.annotate([TextRecord(0, "1", "the cat")]))
     return read_embedding(
         model, probe_architecture(model), Side.SOURCE, Batch.of([item], model.device)
     )
@@ -93,7 +93,7 @@ def test_the_nearest_entry_of_what_enters_is_the_token_itself(
     assert embedding.vocabulary is not None
     none = Annotator.load("none")
     (item,) = SentenceTokenizer(model, limit=16, targets=none).tokenize(
-        none.annotate([Sentence(0, "1", "the cat")])
+        none.annotate([TextRecord(0, "1", "the cat")])
     )
     batch = Batch.of([item], model.device)
     texts = batch.texts[Side.SOURCE]

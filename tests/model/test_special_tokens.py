@@ -10,7 +10,7 @@ from tokenizers import AddedToken
 from transformers import AutoTokenizer, MBart50Tokenizer
 
 import tiny
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.model.load import Model, load_model
 from headbook.model.probe import some_token
 from headbook.model.tokenizer import SentenceTokenizer, ordinary_and_added
@@ -46,7 +46,7 @@ def loaded(family: str, folder: Path, change: Change = lambda _: None, **config:
 def read(model: Model, text: str, target: str | None = None) -> TokenizedSentence:
     annotator = Annotator.load(NO_ANNOTATOR)
     encoder = SentenceTokenizer(model, limit=64, targets=annotator)
-    sentences = annotator.annotate([Sentence(0, "", text, origin="a.txt:1", target=target)])
+    sentences = annotator.annotate([TextRecord(0, "", text, origin="a.txt:1", target=target)])
     return next(encoder.tokenize(sentences))
 
 

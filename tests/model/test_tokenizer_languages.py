@@ -9,7 +9,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import headbook
 from headbook.errors import ConfigError
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.model.load import load_model
 from headbook.model.tokenizer import SentenceTokenizer, random_sequences
 from headbook.schema import Side
@@ -40,7 +40,7 @@ def encoder_of(folder: Path, languages: tuple[str, str]) -> SentenceTokenizer:
 
 
 def tokens_of(encoder: SentenceTokenizer, target: str | None) -> dict[Side, TokenizedText]:
-    sentence = Sentence(0, "", PAIR[0], target=target, origin="a.tsv:2")
+    sentence = TextRecord(0, "", PAIR[0], target=target, origin="a.tsv:2")
     (item,) = encoder.tokenize([sentence])
     return dict(item.tokens)
 

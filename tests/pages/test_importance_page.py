@@ -6,6 +6,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from headbook.report.answers.ablation.importance import (
+    effect_row,
+    estimates_note,
+    harmful_note,
+    heads_answer,
+    importance_answer,
+    pruning_answer,
+    random_rank,
+    removable_answer,
+    sink_answer,
+    sink_rows,
+    verdict_counter,
+    verdicts_answer,
+)
 
 import hand_model
 import headbook
@@ -35,20 +49,6 @@ from headbook.report.ablation import (
     head_changes,
     layer_ratio,
     verdict_text,
-)
-from headbook.report.answers.ablation.importance import (
-    effect_row,
-    estimates_note,
-    harmful_note,
-    heads_answer,
-    importance_answer,
-    pruning_answer,
-    random_rank,
-    removable_answer,
-    sink_answer,
-    sink_rows,
-    verdict_counter,
-    verdicts_answer,
 )
 from headbook.report.findings.ablation import ablation_summary, answer
 from headbook.report.findings.finding import Link

@@ -15,7 +15,7 @@ from headbook.report.results import stack_results
 from headbook.report.tables import STUDY_TABLES
 from headbook.site import export, rows
 from headbook.site.rows import KeptTable, PageRows, SiteRows
-from headbook.study.tables import Table
+from headbook.study.tables import TableSpec
 from html_pages import data_file, written_html
 from linked_numbers import (
     ADDRESS,
@@ -111,7 +111,7 @@ SMALL = pd.DataFrame(
         "high": [0.2, 2.1, np.nan, 4.1],
     }
 )
-ENTRY: Table[pd.DataFrame] = Table(
+ENTRY: TableSpec[pd.DataFrame] = TableSpec(
     "small", "A small table.", dict.fromkeys([*SMALL], "a column"), lambda frame: frame
 )
 
@@ -189,7 +189,7 @@ def test_a_table_is_computed_once_and_given_back_as_it_was() -> None:
         made.append(len(frame))
         return frame
 
-    entry: Table[pd.DataFrame] = Table("small", "", dict.fromkeys([*SMALL], ""), build)
+    entry: TableSpec[pd.DataFrame] = TableSpec("small", "", dict.fromkeys([*SMALL], ""), build)
     site = SiteRows({"small": entry, "other": ENTRY}, SMALL)
     for path in ("a.html", "b.html"):
         site.of_page(path).with_lines(address(("token", "c")))
@@ -242,7 +242,9 @@ def test_the_first_number_of_a_table_names_its_row() -> None:
             "difference": [0.3, 0.25],
         }
     )  # fmt: skip
-    entry: Table[Any] = Table("differences", "", dict.fromkeys([*frame], ""), lambda _: frame)
+    entry: TableSpec[Any] = TableSpec(
+        "differences", "", dict.fromkeys([*frame], ""), lambda _: frame
+    )
     example = first_number(entry, frame, "difference")
     assert example
     assert example.number.row == (

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from headbook.report.answers.patterns import OUTPUTS, ROWS, SELF
+from headbook.report.answers.sinks import SINK, SINK_OUTPUT, sink_answer, sink_heads
 
 import headbook
 import tiny
@@ -24,8 +26,6 @@ from headbook.metrics.patterns.block_ratio import segments
 from headbook.pages.parts.page import plain_text
 from headbook.pages.parts.table import HeatCell
 from headbook.pages.patterns import PatternsPage, has_patterns, patterns_page
-from headbook.report.answers.patterns import OUTPUTS, ROWS, SELF
-from headbook.report.answers.sinks import SINK, SINK_OUTPUT, sink_answer, sink_heads
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, stack_results
 from headbook.report.tables import STUDY_TABLES

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from headbook.report.answers.similar import similar_answer
 from hypothesis import given as given_any
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -33,7 +34,6 @@ from headbook.pages.similar import (
     similar_page,
 )
 from headbook.passes import head_pairs
-from headbook.report.answers.similar import similar_answer
 from headbook.report.claims.heads import distances_of_heads
 from headbook.report.results import StackResults, stack_results
 from headbook.report.similar_heads import (

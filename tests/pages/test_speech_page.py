@@ -13,6 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from headbook.report.answers.speech import (
+    Direction,
+    frequent_tags,
+    ratio_to_uniform,
+    tag_name,
+    word_class,
+)
 
 import headbook
 import tiny
@@ -25,13 +32,6 @@ from headbook.pages import speech
 from headbook.pages.head_parts.sections import tag_rows
 from headbook.pages.parts.page import plain_text
 from headbook.pages.speech import SpeechPage, TagRatios, speech_page
-from headbook.report.answers.speech import (
-    Direction,
-    frequent_tags,
-    ratio_to_uniform,
-    tag_name,
-    word_class,
-)
 from headbook.report.claims.table import tests_table
 from headbook.report.findings.finding import head_link
 from headbook.report.head_types import sink_remark

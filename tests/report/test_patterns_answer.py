@@ -8,14 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-
-from ablation_results import ablation_results, around
-from chosen_results import Fake, fake_results
-from headbook.charts.plots import PlotMark
-from headbook.charts.sinks import change_plot, change_rows
-from headbook.metrics.patterns.type_shares import EVEN, PARTS
-from headbook.pages.parts.page import plain_text
-from headbook.report.answers.overview.stripes import main_stripes, stripes_answer, stripes_matter
 from headbook.report.answers.patterns import (
     ODDS,
     OUTPUTS,
@@ -38,6 +30,14 @@ from headbook.report.answers.sinks import (
     sink_heads,
     sink_threshold,
 )
+
+from ablation_results import ablation_results, around
+from chosen_results import Fake, fake_results
+from headbook.charts.plots import PlotMark
+from headbook.charts.sinks import change_plot, change_rows
+from headbook.metrics.patterns.type_shares import EVEN, PARTS
+from headbook.pages.parts.page import plain_text
+from headbook.report.answers.overview.stripes import main_stripes, stripes_answer, stripes_matter
 from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from headbook.report.answers.speech import best_head, speech_answer, word_class
 
 from chosen_results import Fake, fake_results
-from headbook.report.answers.speech import best_head, speech_answer, word_class
 from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults

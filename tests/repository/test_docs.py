@@ -32,7 +32,7 @@ from headbook import pages as views
 from headbook.cli import main as cli
 from headbook.config import Config
 from headbook.metrics import all_metrics, base
-from headbook.pages.parts.page import AnalysisPage, Page, Question, StackSection
+from headbook.pages.parts.page import AnalysisPage, StackSection, TemplatePage, TemplateQuestion
 from headbook.report.tables import STUDY_TABLES
 from sites import Site
 
@@ -321,7 +321,7 @@ def test_options_that_documents_name_exist() -> None:
 
 
 def test_there_are_pages_to_explain() -> None:
-    assert sum(issubclass(kind, Page) for kind in dataclasses_of_views()) >= 9
+    assert sum(issubclass(kind, TemplatePage) for kind in dataclasses_of_views()) >= 9
 
 
 @pytest.mark.parametrize("kind", dataclasses_of_views(), ids=lambda kind: str(kind.__name__))
@@ -332,12 +332,12 @@ def test_every_field_of_a_page_is_explained(kind: type[Any]) -> None:
     assert not text.startswith(f"{kind.__name__}("), "made by dataclass itself"
     inherited = {
         field.name
-        for base in (Page, AnalysisPage, Question, StackSection)
+        for base in (TemplatePage, AnalysisPage, TemplateQuestion, StackSection)
         if base in kind.__mro__[1:]
         for field in dataclasses.fields(base)
     }  # fmt: skip
     own = {field.name for field in dataclasses.fields(kind)} - inherited
-    if "Attributes:" in text or len(own) > 5 or issubclass(kind, Page):
+    if "Attributes:" in text or len(own) > 5 or issubclass(kind, TemplatePage):
         missing = {name for name in own if not re.search(rf"\b{name}\b", text)}
         assert missing == set()
 

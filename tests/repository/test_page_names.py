@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from headbook import pages
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import TemplatePage
 from headbook.resources import folder
 from headbook.site.registry import PAGES
 from sites import Site
@@ -28,7 +28,11 @@ def page_templates() -> dict[str, set[str]]:
     for module in pkgutil.walk_packages(pages.__path__, f"{pages.__name__}."):
         path = module.name.removeprefix(f"{pages.__name__}.").replace(".", "/")
         for kind in vars(importlib.import_module(module.name)).values():
-            if inspect.isclass(kind) and issubclass(kind, Page) and kind.__module__ == module.name:
+            if (
+                inspect.isclass(kind)
+                and issubclass(kind, TemplatePage)
+                and kind.__module__ == module.name
+            ):
                 found[path].add(getattr(kind, "template", ""))
     return {path: names - {""} for path, names in found.items() if names - {""}}
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import TemplatePage
 from headbook.resources import folder
 from headbook.site import sites  # noqa: F401 - imports every page
 from headbook.site.assets import SCRIPTS_ON_DEMAND
@@ -20,14 +20,14 @@ GIVEN = re.compile(rf"{SHARED}\.(\w+) =[^=]")
 TOGETHER = re.compile(rf"Object\.assign\({SHARED}, \{{([^}}]*)\}}")
 
 
-def _kinds(kind: type[Page]) -> Iterator[type[Page]]:
+def _kinds(kind: type[TemplatePage]) -> Iterator[type[TemplatePage]]:
     """Yield the classes of pages below a class."""
     for each in kind.__subclasses__():
         yield each
         yield from _kinds(each)
 
 
-PAGES = [*_kinds(Page)]
+PAGES = [*_kinds(TemplatePage)]
 
 
 @cache
@@ -77,7 +77,7 @@ def test_every_style_sheet_is_loaded_by_some_page() -> None:
 
 
 @pytest.mark.parametrize("kind", PAGES)
-def test_scripts_come_after_those_that_they_need(kind: type[Page]) -> None:
+def test_scripts_come_after_those_that_they_need(kind: type[TemplatePage]) -> None:
     scripts = ("site", *kind.scripts)
     lacks = [text for n, script in enumerate(scripts) for text in missing(script, scripts[:n])]
     assert not lacks

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from headbook.results.number import NATS, PLAIN, SHARE, TIMES, Number, Row, Unit, difference
+from headbook.results.number import NATS, PLAIN, SHARE, TIMES, Number, RowAddress, Unit, difference
 
-ROW = Row("heads", (("layer", 3), ("head", 1)))
+ROW = RowAddress("heads", (("layer", 3), ("head", 1)))
 THIN = "\u202f"
 
 

@@ -1,10 +1,10 @@
 """Sentences keep the numbers, heads and links that they are made of."""
 
-from headbook.results.number import SHARE, Number, Row
+from headbook.results.number import SHARE, Number, RowAddress
 from headbook.results.sentence import Link, Printed, head_link, listed, say
 from headbook.schema import HeadName
 
-SHARE_OF_SINK = Number(0.781, SHARE, Row("heads", (("layer", 4), ("head", 5))))
+SHARE_OF_SINK = Number(0.781, SHARE, RowAddress("heads", (("layer", 4), ("head", 5))))
 HEAD = HeadName("self", 4, 5)
 
 

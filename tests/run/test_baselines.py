@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import treebank
-from headbook.inputs import Sentence, Word
+from headbook.inputs import TextRecord, Word
 from headbook.model.load import load_model, untrained_copy
 from headbook.run.collect import collect
 from headbook.run.sentences import baseline_runs
@@ -20,8 +20,8 @@ Folder = Callable[[str], Path]
 WORDS = (Word(0, 3, "DET", 1, "det"), Word(4, 7, "NOUN", 2, "nsubj"), Word(8, 12, "VERB"))
 
 
-def sentence() -> Sentence:
-    return Sentence(3, id="x", text="the cat sees", words=WORDS, target="rot und blau")
+def sentence() -> TextRecord:
+    return TextRecord(3, id="x", text="the cat sees", words=WORDS, target="rot und blau")
 
 
 def test_shuffled_words_keep_their_tags_and_heads() -> None:
@@ -43,7 +43,7 @@ def test_shuffled_words_keep_their_tags_and_heads() -> None:
 
 
 def test_a_text_without_spaces_stays_without() -> None:
-    mixed = shuffle_words(Sentence(0, id="", text="abcd", words=(Word(0, 2), Word(2, 4))), seed=1)
+    mixed = shuffle_words(TextRecord(0, id="", text="abcd", words=(Word(0, 2), Word(2, 4))), seed=1)
     assert mixed.text in {"abcd", "cdab"}
 
 

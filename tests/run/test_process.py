@@ -29,7 +29,7 @@ from headbook.attention import map_sums
 from headbook.cli import actions
 from headbook.cli.terminal import WAITING_VARIABLES
 from headbook.config import Config
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.model.devices import isolated_random_state
 from headbook.model.load import quiet
 from headbook.progress import NoProgress
@@ -261,7 +261,7 @@ def test_sentences_of_a_small_corpus_are_parsed_once(
     parsed: list[int] = []
     annotate = Annotator.annotate
 
-    def noted(self: Annotator, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+    def noted(self: Annotator, sentences: Iterable[TextRecord]) -> Iterator[TextRecord]:
         for sentence in annotate(self, sentences):
             parsed.append(sentence.index)
             yield sentence

@@ -10,7 +10,7 @@ import pytest
 
 import headbook
 import tiny
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.model.load import Model, load_model
 from headbook.model.tokenizer import CHARACTERS_PER_TOKEN, SentenceTokenizer, shorten_text
 from headbook.run.collect import collect
@@ -44,7 +44,7 @@ TEXTS = {
 
 def tokens_of(model: Model, text: str) -> tuple[list[int], list[tuple[int, int]], int]:
     encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
-    (item,) = encoder.tokenize([Sentence(0, "", text, origin="a.txt:1")])
+    (item,) = encoder.tokenize([TextRecord(0, "", text, origin="a.txt:1")])
     own = item.tokens[Side.SOURCE]
     return own.ids.tolist(), [(int(a), int(b)) for a, b in own.spans], own.lost
 

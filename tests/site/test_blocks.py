@@ -2,22 +2,25 @@
 
 import re
 from pathlib import Path
+from typing import ClassVar
 
 import pandas as pd
 import pytest
 
 from headbook.pages.parts import blocks as b
-from headbook.results.number import SHARE, Number, Row
+from headbook.results.number import SHARE, Number, RowAddress
 from headbook.results.sentence import Link, Marked, say
 from headbook.schema import HeadName
 from headbook.site.page_writer import PageWriter
 from headbook.site.registry import Menu
 from headbook.site.rows import SiteRows
-from headbook.study.tables import Table
+from headbook.study.tables import TableSpec
 
 ROWS = pd.DataFrame({"layer": [0, 1], "value": [0.25, 0.5]})
-TABLE: Table[pd.DataFrame] = Table("small", "", dict.fromkeys(ROWS, ""), lambda frame: frame)
-HALF = Number(0.5, SHARE, Row("small", (("layer", 1),)), 0.4, 0.6, 9, 90, 99)
+TABLE: TableSpec[pd.DataFrame] = TableSpec(
+    "small", "", dict.fromkeys(ROWS, ""), lambda frame: frame
+)
+HALF = Number(0.5, SHARE, RowAddress("small", (("layer", 1),)), 0.4, 0.6, 9, 90, 99)
 HEAD = HeadName("self", 2, 3)
 LINKED = '<a class="n" href="../data.html?row=small:3&amp;on=metrics/x#small">50.0\u202f%</a>'
 
@@ -25,7 +28,7 @@ LINKED = '<a class="n" href="../data.html?row=small:3&amp;on=metrics/x#small">50
 class Manifest:
     """What the frame of a page needs."""
 
-    page_notes: dict[str, str] = {}
+    page_notes: ClassVar[dict[str, str]] = {}
     created = "2026"
 
 
@@ -56,10 +59,12 @@ BLOCKS = [
      '<p class="hint">See <a href="../a.html">here</a>.</p>'),
     (b.Title("Part", note="small"), "<h3>Part<small>small</small></h3>"),
     (b.Caption(("One.", b.Scale("0", ("q0", "q6"), "1"))), '<i class="q0"></i><i class="q6"></i>'),
-    (b.Lead(blocks=(b.Text("In."),), caption="Shown.", id="here"), '<figure class="lead" id="here">'),
+    (b.Lead(blocks=(b.Text("In."),), caption="Shown.", id="here"),
+     '<figure class="lead" id="here">'),
     (b.Question("q", "Why?", "So.", (b.Text("In."),)),
      '<section class="q" id="q"><h2>Why?</h2><p class="answer">So.</p><p>In.</p>'),
-    (b.Group((b.Text("In."),), "Part", id="g"), '<div class="block" id="g"><h3>Part</h3><p>In.</p>'),
+    (b.Group((b.Text("In."),), "Part", id="g"),
+     '<div class="block" id="g"><h3>Part</h3><p>In.</p>'),
     (b.Details("More", (b.Text("In."),)), '<summary>More</summary><p>In.</p></details>'),
     (b.Columns((b.Text("a"), b.Text("b"))), '<div class="grid2"><div><p>a</p></div><div><p>b</p>'),
     (b.Small((b.Text("a"),)), '<div class="grids"><p>a</p></div>'),
@@ -99,8 +104,8 @@ def test_a_number_is_written_with_its_row_and_the_row_is_kept(tmp_path: Path) ->
 
 
 def test_a_number_without_its_row_is_an_error(tmp_path: Path) -> None:
-    lost = Number(0.5, SHARE, Row("small", (("layer", 9),)))
-    with pytest.raises(LookupError, match="metrics/x.html: table small, layer 9"):
+    lost = Number(0.5, SHARE, RowAddress("small", (("layer", 9),)))
+    with pytest.raises(LookupError, match=r"metrics/x\.html: table small, layer 9"):
         html(tmp_path, b.Text(say("{n}", n=lost)))
 
 

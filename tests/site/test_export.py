@@ -24,7 +24,7 @@ from headbook.site.markup import MAX_PLAIN_CHARACTERS, script
 from headbook.site.rows import KeptTable
 from headbook.study.manifest import SCHEMA
 from headbook.study.study import Study
-from headbook.study.tables import Table
+from headbook.study.tables import TableSpec
 from html_pages import data_file, written_html
 from sites import Site
 
@@ -255,7 +255,7 @@ def test_numbers_that_repeat_stand_whole_in_parquet_and_others_byte_by_byte(tmp_
     frame = pd.DataFrame(
         {"same": rng.random(400).repeat(10), "new": rng.random(4_000), "rare": rare}
     )
-    export.write_table(frame, Table("t", "Numbers.", {}, lambda _: frame), tmp_path)
+    export.write_table(frame, TableSpec("t", "Numbers.", {}, lambda _: frame), tmp_path)
     stored = pq.ParquetFile(tmp_path / "t.parquet")
     columns = map(stored.metadata.row_group(0).column, range(3))
     spread = {each.path_in_schema for each in columns if "BYTE_STREAM_SPLIT" in each.encodings}
@@ -309,7 +309,7 @@ def test_texts_of_any_column_are_no_formulas_and_numbers_stay(
     frame = pd.DataFrame({column: CELLS, "value": NUMBERS, "n": range(-5, 6)})
     if categories:
         frame = frame.astype({column: "category"})
-    table: Table[None] = Table("small", "", dict.fromkeys([*frame], ""), lambda _: frame)
+    table: TableSpec[None] = TableSpec("small", "", dict.fromkeys([*frame], ""), lambda _: frame)
     export.write_table(frame, table, tmp_path)
     rows = rows_of(tmp_path / "small.csv")
     assert [row[column] for row in rows] == SAFE

@@ -14,7 +14,7 @@ import grouped_studies
 from grouped_studies import ROWS, Collect
 from headbook.analysis.accumulators import RatioSums
 from headbook.errors import ConfigError
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.metrics import all_metrics
 from headbook.run.collect import collect
 from headbook.study.contrasts import contrast
@@ -29,11 +29,11 @@ pytest_plugins = ["grouped_studies"]
 NUMBERS = ["value", "low", "high", "n_sentences", "n_observations"]
 
 
-def sentences(**columns: list[str]) -> Iterator[Sentence]:
+def sentences(**columns: list[str]) -> Iterator[TextRecord]:
     """Sentences with metadata, an empty text where a column says nothing."""
     for index, values in enumerate(zip(*columns.values(), strict=True)):
         metadata = {name: value for name, value in zip(columns, values, strict=True) if value}
-        yield Sentence(index, "", "text", metadata=metadata)
+        yield TextRecord(index, "", "text", metadata=metadata)
 
 
 def test_numbers_of_groups_are_those_of_plain_loops_over_their_sentences(

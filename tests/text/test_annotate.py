@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headbook.errors import AnnotatorError
-from headbook.inputs import NO_HEAD, Sentence, Word, joined_words
+from headbook.inputs import NO_HEAD, TextRecord, Word, joined_words
 from headbook.inputs.rows import places_of
 from headbook.model.packing import join_sentences
 from headbook.text.annotate import EMBEDDED, NO_ANNOTATOR, Annotator
@@ -106,7 +106,11 @@ def test_words_lie_in_order_and_cover_all_but_white_space(kind: str, text: str) 
 
 def test_words_that_came_with_the_input_are_kept(embedded: Annotator) -> None:
     own = (Word(0, 3, upos="X"),)
-    given = [Sentence(0, "", "One."), Sentence(1, "", "Two.", words=own), Sentence(2, "", "Three.")]
+    given = [
+        TextRecord(0, "", "One."),
+        TextRecord(1, "", "Two.", words=own),
+        TextRecord(2, "", "Three."),
+    ]
     sentences = list(embedded.annotate(given))
     assert [s.index for s in sentences] == [0, 1, 2]
     assert sentences[1] is given[1]
@@ -117,11 +121,11 @@ def test_words_without_tags_are_kept_and_tagged(embedded: Annotator, basic: Anno
     """The words of a list stay, however the pipeline would cut them, in passages, too."""
     one, two = ["do", "n't", "New York", "sleeps"], ["She", "sees", "e.g.dogs", "."]
     sentence, other = (
-        Sentence(0, "", " ".join(forms), words=places_of(forms), bare_words=True)
+        TextRecord(0, "", " ".join(forms), words=places_of(forms), bare_words=True)
         for forms in (one, two)
     )
     passage = join_sentences([sentence, other], 0, "[SEP] ")
-    found = [*embedded.annotate([sentence, Sentence(1, "", "A dog"), other, passage])]
+    found = [*embedded.annotate([sentence, TextRecord(1, "", "A dog"), other, passage])]
     for before, after in ((sentence, found[0]), (other, found[2]), (passage, found[3])):
         assert before.words is not None
         assert after.words is not None
@@ -134,7 +138,7 @@ def test_words_without_tags_are_kept_and_tagged(embedded: Annotator, basic: Anno
 
 
 def test_annotation_is_lazy(basic: Annotator) -> None:
-    endless = (Sentence(i, "", f"number {i}") for i in count())
+    endless = (TextRecord(i, "", f"number {i}") for i in count())
     assert [s.index for s in islice(basic.annotate(endless), 100)] == list(range(100))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headbook.errors import InputError
-from headbook.inputs import Sentence, Word
+from headbook.inputs import TextRecord, Word
 from headbook.model.load import Model, load_model
 from headbook.model.tokenizer import SentenceTokenizer
 from headbook.schema import Side
@@ -27,7 +27,7 @@ def demo() -> Model:
 
 def encode(model: Model, *texts: str, limit: int = 64) -> list[TokenizedText]:
     annotator = Annotator.load(NO_ANNOTATOR)
-    given = [Sentence(i, "", text, origin=f"a.txt:{i + 1}") for i, text in enumerate(texts)]
+    given = [TextRecord(i, "", text, origin=f"a.txt:{i + 1}") for i, text in enumerate(texts)]
     encoder = SentenceTokenizer(model, limit=limit, targets=annotator)
     return [item.tokens[Side.SOURCE] for item in encoder.tokenize(annotator.annotate(given))]
 
@@ -88,7 +88,7 @@ def test_text_that_leaves_no_token_is_a_fault_of_its_line(demo: Model) -> None:
 
 
 def test_a_model_that_takes_one_text_keeps_a_target_as_metadata(demo: Model) -> None:
-    pair = Sentence(0, "", "one", target="eins", metadata={"n": "1"}, origin="a.tsv:2")
+    pair = TextRecord(0, "", "one", target="eins", metadata={"n": "1"}, origin="a.tsv:2")
     encoder = SentenceTokenizer(demo, limit=8, targets=Annotator.load(NO_ANNOTATOR))
     (item,) = encoder.tokenize([pair])
     assert [*item.tokens] == [Side.SOURCE]

@@ -10,7 +10,7 @@ from tokenizers.models import Unigram
 from transformers import AutoModel, PreTrainedTokenizerFast
 
 import headbook
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.model.load import Model, load_model
 from headbook.model.tokenizer import SentenceTokenizer
 from headbook.pages.methods import methods_page
@@ -103,7 +103,7 @@ def test_counted_and_shuffled_words_are_those_words(annotator: Annotator) -> Non
     texts = [THAI] * 3
     found = WordFrequencies.load("th", texts, annotator.split)
     assert found.name == "th (counts in the input)"
-    sentence = Sentence(0, id="", text="hello", target=THAI)
+    sentence = TextRecord(0, id="", text="hello", target=THAI)
     mixed = {shuffle_words(sentence, seed, annotator.split).target or "" for seed in range(20)}
     assert len(mixed) > 1
     assert all(

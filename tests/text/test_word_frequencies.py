@@ -7,7 +7,7 @@ import pytest
 import wordfreq
 
 import treebank
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.model.load import Model, load_model
 from headbook.model.tokenizer import SentenceTokenizer
 from headbook.run.collect import collect
@@ -111,7 +111,7 @@ def tokens_of(model: Model, rarity: WordFrequencies, text: str, limit: int = 64)
     encoder = SentenceTokenizer(
         model, limit=limit, targets=annotator, rarities={Side.SOURCE: rarity}
     )
-    (item,) = encoder.tokenize(annotator.annotate([Sentence(0, "", text, origin="a.txt:1")]))
+    (item,) = encoder.tokenize(annotator.annotate([TextRecord(0, "", text, origin="a.txt:1")]))
     return item.tokens[Side.SOURCE]
 
 

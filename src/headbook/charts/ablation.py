@@ -28,7 +28,7 @@ from headbook.charts.plots import (
 )
 from headbook.report.wording import number, visible
 from headbook.results.number import Number
-from headbook.results.number import Row as TableRow
+from headbook.results.number import RowAddress as TableRow
 
 MARGIN = 2.0  # per cent of a plot's width beside the lowest and the highest value
 MARGIN_OF_TICKS = 4.0  # per cent of a plot's width within which texts of ticks run inwards

@@ -29,7 +29,7 @@ from headbook.charts.theme import (
 )
 from headbook.report.linked_rows import address_of
 from headbook.report.wording import visible
-from headbook.results.number import Row
+from headbook.results.number import RowAddress
 
 AXIS_WIDTHS = (0, 46, 60, 120)  # pixels of the column of the axis
 LABEL_WIDTHS = (0, 20, 60, 100, 130, 160, 200)  # pixels of the column of labels
@@ -72,7 +72,7 @@ class PlotMark(NamedTuple):
 
     svg: str
     style: str
-    href: str | Row
+    href: str | RowAddress
     label: str
     x: float
     y: float
@@ -115,7 +115,7 @@ class Plot:
         """The chart as an element of a page, in three columns."""
         return self.html(lambda target: self.root + address_of(target))
 
-    def html(self, address: Callable[[str | Row], str]) -> str:
+    def html(self, address: Callable[[str | RowAddress], str]) -> str:
         """Return the chart as an element of a page, in three columns.
 
         Args:
@@ -181,7 +181,7 @@ class Plot:
         """Do nothing: a plot keeps no more than its elements."""
 
 
-def _linked(mark: PlotMark, address: Callable[[str | Row], str]) -> str:
+def _linked(mark: PlotMark, address: Callable[[str | RowAddress], str]) -> str:
     """Return a mark with its link and a circle that is easy to hit."""
     label = escape(visible(mark.label))
     if not mark.href:
@@ -337,7 +337,7 @@ class Series(NamedTuple):
     low: Floats
     high: Floats
     texts: Sequence[str]
-    hrefs: Sequence[str | Row] = ()
+    hrefs: Sequence[str | RowAddress] = ()
     thin: bool = False
     hollow: bool = False
     faint: bool = False

@@ -34,7 +34,7 @@ from headbook.report.families import sink_tokens
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, interval_text, number
 from headbook.report.wording import percent as share_text
-from headbook.results.number import Row
+from headbook.results.number import RowAddress
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION
@@ -348,7 +348,7 @@ def _change_marks(
 
 def _change_row(
     results: StackResults, row: Mapping[Any, Any], replacement: str, target: str, *, is_exact: bool
-) -> Row:
+) -> RowAddress:
     """Return the row of the number of a mark."""
     if row["heads"] == TOGETHER:
         return group_row(rows_together(results)[replacement])
@@ -357,7 +357,7 @@ def _change_row(
         ("metric", EFFECT if is_exact else ATTRIBUTION), ("replacement", str(replacement)),
         ("target", target), ("label", ""),
     )  # fmt: skip
-    return Row("importance", columns)
+    return RowAddress("importance", columns)
 
 
 def _change_labels(rows: pd.DataFrame, margin: float, scale: Scale) -> str:

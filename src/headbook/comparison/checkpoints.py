@@ -29,7 +29,7 @@ from headbook.errors import StudyError
 from headbook.report.head_types import Place
 from headbook.schema import AttentionStack
 from headbook.study.study import Study
-from headbook.study.tables import HEAD_COLUMNS, METRIC_COLUMNS, Table
+from headbook.study.tables import HEAD_COLUMNS, METRIC_COLUMNS, TableSpec
 from headbook.written_site import Site, show_site
 
 STEP_NUMBER = re.compile(r"\d+")  # numbers in the name of a checkpoint; the last is its step
@@ -37,7 +37,7 @@ STEP_COLUMNS = {
     "step": "the last number in the checkpoint's name; else its place in the order given",
     "checkpoint": "its revision, or folder",
 }
-CURVES: "Table[Checkpoints]" = Table(
+CURVES: "TableSpec[Checkpoints]" = TableSpec(
     "curves",
     "The followed numbers of every head, at every step.",
     STEP_COLUMNS
@@ -51,7 +51,7 @@ CURVES: "Table[Checkpoints]" = Table(
     lambda checkpoints: checkpoints.curves,
     optional=True,
 )
-HALF_RISE: "Table[Checkpoints]" = Table(
+HALF_RISE: "TableSpec[Checkpoints]" = TableSpec(
     "half_rise",
     "When the numbers of every head changed: the first step past the middle between the first "
     "and the last value.",
@@ -73,7 +73,7 @@ HALF_RISE: "Table[Checkpoints]" = Table(
     lambda checkpoints: checkpoints.half_rise,
     optional=True,
 )
-TYPES: "Table[Checkpoints]" = Table(
+TYPES: "TableSpec[Checkpoints]" = TableSpec(
     "types",
     "The type of every head at every step.",
     STEP_COLUMNS

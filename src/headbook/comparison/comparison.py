@@ -35,7 +35,7 @@ from headbook.study.tables import (
     LAYER_COLUMNS,
     MAX_PLAIN_CSV_BYTES,
     METRIC_COLUMNS,
-    Table,
+    TableSpec,
 )
 from headbook.written_site import Site, show_site
 
@@ -122,7 +122,7 @@ def _loss_sums(ablation: AblationResults, rows: Ints) -> _LossSums:
     )
 
 
-DIFFERENCES_TABLE: "Table[Comparison]" = Table(
+DIFFERENCES_TABLE: "TableSpec[Comparison]" = TableSpec(
     "differences",
     "What every number of every head, and of the tokens of every layer, is in both models, and how "
     "they differ: pairs of the same sentences, the second model minus the first.",
@@ -151,7 +151,7 @@ DIFFERENCES_TABLE: "Table[Comparison]" = Table(
     optional=True,
     plain_csv_limit=MAX_PLAIN_CSV_BYTES,
 )
-MEDIANS_TABLE: "Table[Comparison]" = Table(
+MEDIANS_TABLE: "TableSpec[Comparison]" = TableSpec(
     "medians",
     "Medians over all heads of each model, of metrics of tokens over all layers, and how they "
     "differ, for models whose heads do not correspond.",
@@ -176,7 +176,7 @@ OTHER_HEAD_COLUMNS = {
     "other_layer": "of the head of the second model",
     "other_head": "its number there",
 }
-MATCHING_TABLE: "Table[Comparison]" = Table(
+MATCHING_TABLE: "TableSpec[Comparison]" = TableSpec(
     "matching",
     "Which head of the second model each head of the first attends most like, one to one.",
     HEAD_COLUMNS
@@ -195,7 +195,7 @@ MATCHING_TABLE: "Table[Comparison]" = Table(
     lambda comparison: comparison.matching,
     optional=True,
 )
-SIMILARITY_TABLE: "Table[Comparison]" = Table(
+SIMILARITY_TABLE: "TableSpec[Comparison]" = TableSpec(
     "head_similarity",
     "How alike every head of the first model and every head of the second attend.",
     HEAD_COLUMNS | OTHER_HEAD_COLUMNS | {"similarity": "as in matching; empty below 30 words"},

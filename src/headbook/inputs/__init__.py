@@ -6,7 +6,7 @@
 
 from headbook.inputs.corpus import Corpus, InputFile, open_corpus
 from headbook.inputs.objects import input_sources
-from headbook.inputs.records import NO_HEAD, InputLayout, Selection, Sentence, Word, joined_words
+from headbook.inputs.records import NO_HEAD, InputLayout, Selection, TextRecord, Word, joined_words
 from headbook.inputs.sources import InputSource, ending
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
     "InputLayout",
     "InputSource",
     "Selection",
-    "Sentence",
+    "TextRecord",
     "Word",
     "ending",
     "input_sources",

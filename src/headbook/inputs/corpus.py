@@ -19,8 +19,8 @@ from headbook.inputs.records import (
     Record,
     Remark,
     Selection,
-    Sentence,
     SmallestHashes,
+    TextRecord,
 )
 from headbook.inputs.sources import (
     TABLE_READERS,
@@ -241,12 +241,12 @@ class Corpus:
     def __len__(self) -> int:
         return sum(file.sentences for file in self.files)
 
-    def __iter__(self) -> Iterator[Sentence]:
+    def __iter__(self) -> Iterator[TextRecord]:
         records = self._read() if self._sample is None else self._sample
         for index, (file, record) in enumerate(records):
             yield self._shortened(_sentence(record, index, self.files[file].name))
 
-    def _shortened(self, sentence: Sentence) -> Sentence:
+    def _shortened(self, sentence: TextRecord) -> TextRecord:
         """Return a sentence with its texts cut by `shorten`, and how much was cut."""
         if self.shorten is None or sentence.words is not None:
             return sentence
@@ -380,9 +380,9 @@ def _check_layout(layout: InputLayout, sources: Sequence[InputSource]) -> None:
             raise ConfigError(f"{option}: got {value!r} with other inputs, expected {expected}")
 
 
-def _sentence(record: Record, index: int, file: str) -> Sentence:
+def _sentence(record: Record, index: int, file: str) -> TextRecord:
     """Return a record as the sentence with an index in the corpus."""
-    return Sentence(
+    return TextRecord(
         index=index,
         id=record.id,
         text=record.text,

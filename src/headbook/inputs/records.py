@@ -92,7 +92,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class TextRecord:
     """A sentence or passage of the input.
 
     Attributes:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from headbook.errors import ConfigError
-from headbook.inputs import Corpus, InputFile, Sentence, joined_words
+from headbook.inputs import Corpus, InputFile, TextRecord, joined_words
 from headbook.model.load import Model
 
 SENTENCES_PER_CHUNK = 256  # sentences tokenised at a time
@@ -39,7 +39,7 @@ class Passages:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def __iter__(self) -> Iterator[Sentence]:
+    def __iter__(self) -> Iterator[TextRecord]:
         sentences = iter(self.corpus)
         for index, size in enumerate(self.sizes):
             yield join_sentences([*islice(sentences, size)], index, self.between)
@@ -89,7 +89,7 @@ def separator(tokenizer: Any) -> str:
     return f"{name} "
 
 
-def join_sentences(sentences: Sequence[Sentence], index: int, between: str) -> Sentence:
+def join_sentences(sentences: Sequence[TextRecord], index: int, between: str) -> TextRecord:
     """Join sentences into one text, each with its own words.
 
     Metadata are those of the first sentence that no other sentence contradicts.
@@ -110,7 +110,7 @@ def join_sentences(sentences: Sequence[Sentence], index: int, between: str) -> S
         words = joined_words(
             (start, sentence.words or ()) for start, sentence in zip(starts, sentences, strict=True)
         )
-    return Sentence(
+    return TextRecord(
         index=index,
         id=f"{first.id} … {last.id}" if first.id and last.id else first.id,
         text=between.join(sentence.text for sentence in sentences),
@@ -133,7 +133,7 @@ def _shared(metadata: Sequence[Mapping[str, str]]) -> dict[str, str]:
     }
 
 
-def _begins(sentence: Sentence, previous: Sentence) -> bool:
+def _begins(sentence: TextRecord, previous: TextRecord) -> bool:
     """Whether a sentence begins a document."""
     return (
         any(name in sentence.metadata for name in NEWDOC_COLUMNS)
@@ -143,8 +143,8 @@ def _begins(sentence: Sentence, previous: Sentence) -> bool:
 
 
 def _lengths(
-    sentences: Iterable[Sentence], tokenizer: Any, between: str
-) -> Iterator[tuple[Sentence, int]]:
+    sentences: Iterable[TextRecord], tokenizer: Any, between: str
+) -> Iterator[tuple[TextRecord, int]]:
     """Yield each sentence with its number of tokens, including the separator before it."""
     stream = iter(sentences)
     while chunk := list(islice(stream, SENTENCES_PER_CHUNK)):

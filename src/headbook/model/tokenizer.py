@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.errors import ConfigError, InputError
-from headbook.inputs import Sentence, Word
+from headbook.inputs import TextRecord, Word
 from headbook.model.load import Model, text_config
 from headbook.model.probe import model_errors
 from headbook.model.tokens.languages import decoder_start, target_frame
@@ -60,7 +60,7 @@ class SentenceTokenizer:
     targets: Annotator
     rarities: Mapping[Side, WordFrequencies] = field(default_factory=dict)
 
-    def tokenize(self, sentences: Iterable[Sentence]) -> Iterator[TokenizedSentence]:
+    def tokenize(self, sentences: Iterable[TextRecord]) -> Iterator[TokenizedSentence]:
         """Yield tokenized sentences, lazily and in order.
 
         A model that takes one text reads the source of a pair; the target becomes metadata.
@@ -79,7 +79,7 @@ class SentenceTokenizer:
             for sentence, source, target in zip(chunk, sources, targets, strict=True):
                 yield TokenizedSentence(sentence, {Side.SOURCE: source, Side.TARGET: target})
 
-    def lengths(self, sentences: Iterable[Sentence]) -> Iterator[dict[Side, int]]:
+    def lengths(self, sentences: Iterable[TextRecord]) -> Iterator[dict[Side, int]]:
         """Yield the number of tokens by side; a missing target counts like the source."""
         for sentence in sentences:
             texts = {Side.SOURCE: sentence.text}
@@ -146,7 +146,7 @@ class SentenceTokenizer:
         name = self.model.tokenizer.convert_ids_to_tokens
         return tuple(f"{end} {name(t)}" for end, tokens, own in ends for t in tokens if t in own)
 
-    def _sources(self, chunk: list[Sentence]) -> list[TokenizedText]:
+    def _sources(self, chunk: list[TextRecord]) -> list[TokenizedText]:
         rows = self._tokenise([sentence.text for sentence in chunk], target=False)
         sources = [
             replace(
@@ -169,7 +169,9 @@ class SentenceTokenizer:
                 )
         return sources
 
-    def _targets(self, chunk: list[Sentence], sources: list[TokenizedText]) -> list[TokenizedText]:
+    def _targets(
+        self, chunk: list[TextRecord], sources: list[TokenizedText]
+    ) -> list[TokenizedText]:
         given_texts = [sentence.target for sentence in chunk if sentence.target is not None]
         tokenized = iter(self._tokenise(given_texts, target=True))
         missing = [
@@ -395,7 +397,7 @@ def _before_closing_token(row: list[int], ends: set[int | None]) -> list[int]:
     return row[:stop]
 
 
-def _with_unread_target(sentence: Sentence) -> Sentence:
+def _with_unread_target(sentence: TextRecord) -> TextRecord:
     """Return a pair with its target, which a model of one text does not read, as metadata."""
     if sentence.target is None:
         return sentence
@@ -429,7 +431,7 @@ def random_sequences(encoder: SentenceTokenizer, seed: int) -> Iterator[Tokenize
         tokens = {Side.SOURCE: encoder.of_ids([*prefix, *drawn_ids[0], *suffix])}
         if encoder.model.config.is_encoder_decoder:
             tokens[Side.TARGET] = encoder.of_ids([*decoder_start(encoder.model), *drawn_ids[1]])
-        yield TokenizedSentence(Sentence(number, id="", text=""), tokens)
+        yield TokenizedSentence(TextRecord(number, id="", text=""), tokens)
 
 
 def probe_texts(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
@@ -444,7 +446,7 @@ def probe_texts(encoder: SentenceTokenizer) -> list[TokenizedSentence]:
         tokens = {Side.SOURCE: encoder.of_ids([*prefix, *drawn_ids[0], *suffix])}
         if encoder.model.config.is_encoder_decoder:
             tokens[Side.TARGET] = encoder.of_ids([*decoder_start(encoder.model), *drawn_ids[1]])
-        texts.append(TokenizedSentence(Sentence(number, id="", text=""), tokens))
+        texts.append(TokenizedSentence(TextRecord(number, id="", text=""), tokens))
     return texts
 
 

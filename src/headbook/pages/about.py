@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import TemplatePage
 from headbook.study.manifest import Manifest, ModelFacts
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")  # of a model, with or without an owner
@@ -12,7 +12,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")  # revision of a model of the hub
 
 
 @dataclass(frozen=True, kw_only=True)
-class AboutPage(Page):
+class AboutPage(TemplatePage):
     """The page on how to cite and reuse the site.
 
     Attributes:
@@ -53,7 +53,7 @@ def hub_address(model: ModelFacts) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MissingPage(Page):
+class MissingPage(TemplatePage):
     """The page that a web server sends for a wrong address."""
 
     template: ClassVar[str] = "404.html"
@@ -64,6 +64,6 @@ def missing_page() -> MissingPage:
     """Return the page for wrong addresses."""
     return MissingPage(
         path="404.html",
-        title="Page not found",
+        title="TemplatePage not found",
         description="There is no page at this address.",
     )

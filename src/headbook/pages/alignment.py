@@ -13,7 +13,7 @@ from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import images
 from headbook.charts.theme import rgba_ramp
 from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import TemplatePage
 from headbook.pages.parts.rollout import TokenLabel
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
 from headbook.report.alignment import (
@@ -237,7 +237,7 @@ class ListedAlignment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlignmentPage(Page):
+class AlignmentPage(TemplatePage):
     """The page of alignments by cross-attention.
 
     Attributes:

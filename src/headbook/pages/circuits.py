@@ -19,7 +19,7 @@ from headbook.charts.circuits import (
 )
 from headbook.charts.plots import Plot
 from headbook.metrics import ids
-from headbook.pages.parts.page import AnalysisPage, Question, Sentence
+from headbook.pages.parts.page import AnalysisPage, Sentence, TemplateQuestion
 from headbook.pages.parts.table import (
     HeatCell,
     MarkedText,
@@ -152,23 +152,25 @@ def _scope(results: Results) -> Iterator[tuple[str, str]]:
     yield "Compared with", "permuted token types, random matrices, each head’s own mean output"
 
 
-def _questions(results: Results, first: StackResults, *, has_walk: bool) -> Iterator[Question]:
+def _questions(
+    results: Results, first: StackResults, *, has_walk: bool
+) -> Iterator[TemplateQuestion]:
     if has_walk:
-        yield Question(
+        yield TemplateQuestion(
             "text", "What does the circuit do on one text?", (), "induction example prompt"
         )
     if any(each.has_value(*report.COPYING) for each in results.values()):
-        yield Question(
+        yield TemplateQuestion(
             "copying", "Which heads copy, by their weights?", answers.copying_answer(results),
             "copying score ov circuit eigenvalues copy suppression name mover",
         )  # fmt: skip
     if any(each.has_value(*report.ATTENDED) for each in results.values()):
-        yield Question(
+        yield TemplateQuestion(
             "writes", "What do heads write?", answers.writers_answer(results),
             "promote suppress logits direct logit attribution unembedding mover",
         )  # fmt: skip
     if agreement := answers.agreement_answer(first):
-        yield Question(
+        yield TemplateQuestion(
             "weights", "Do weights tell what an intervention finds?", agreement,
             "k-composition q-composition v-composition path patching",
         )  # fmt: skip

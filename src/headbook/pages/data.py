@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from headbook.pages.parts.page import AnalysisPage, Sentence
 from headbook.report.answers.data import NumberExample
 from headbook.report.wording import count_text, number_word, size_text
-from headbook.study.tables import Table
+from headbook.study.tables import TableSpec
 
 DescribedFile = tuple[str, Mapping[str, str]]  # content of a file, and its columns
 WITHOUT_SCRIPTS = "a number is a link to its table here; the address names the line."
@@ -75,7 +75,7 @@ class DataPage(AnalysisPage):
 
 def data_page(
     data: Path,
-    tables: Mapping[str, Table[Any]],
+    tables: Mapping[str, TableSpec[Any]],
     facts: Mapping[str, Mapping[str, Any]],
     records: Mapping[str, DescribedFile],
     *,
@@ -115,7 +115,7 @@ def data_page(
 
 
 def _tables(
-    data: Path, tables: Mapping[str, Table[Any]], facts: Mapping[str, Mapping[str, Any]]
+    data: Path, tables: Mapping[str, TableSpec[Any]], facts: Mapping[str, Mapping[str, Any]]
 ) -> list[DataFile]:
     """Return the tables of a site, the longest first."""
     longest = max((of["rows"] for of in facts.values()), default=0)

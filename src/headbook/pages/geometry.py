@@ -10,7 +10,13 @@ from headbook.charts.panels import PanelPlot
 from headbook.charts.theme import amount_class
 from headbook.pages.geometry_parts import state_space
 from headbook.pages.geometry_parts.travel_curves import mixing_plot, path_plot
-from headbook.pages.parts.page import AnalysisPage, Question, Sentence, StackSection, gap_text
+from headbook.pages.parts.page import (
+    AnalysisPage,
+    Sentence,
+    StackSection,
+    TemplateQuestion,
+    gap_text,
+)
 from headbook.pages.parts.table import HeatCell, MarkedText, PageTable, Row, WordsCell, words_cell
 from headbook.report.answers import geometry as answers
 from headbook.report.linked_rows import LinkedNumber
@@ -128,7 +134,7 @@ def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage:
         answer=answers.identity_answer(first),
         scope=tuple(_scope(first)),
         questions=tuple(
-            Question(
+            TemplateQuestion(
                 r.stack.name,
                 f"And in {STACKS[r.stack.name]}?",
                 answers.identity_answer(r),

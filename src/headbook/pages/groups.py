@@ -20,7 +20,7 @@ from headbook.pages.parts.groups import (
     pair_cells,
     stack_headlines,
 )
-from headbook.pages.parts.page import Page, StackSection, gap_text
+from headbook.pages.parts.page import StackSection, TemplatePage, gap_text
 from headbook.pages.parts.table import (
     Content,
     MarkedText,
@@ -209,7 +209,7 @@ class GroupsSection(StackSection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupsPage(Page):
+class GroupsPage(TemplatePage):
     """The page of groups and pairs in all stacks.
 
     Attributes:

@@ -19,7 +19,7 @@ from headbook.pages.parts.exemplars import Exemplars, exemplars_of
 from headbook.pages.parts.groups import group_table, pair_table
 from headbook.pages.parts.head_card import strongest_of
 from headbook.pages.parts.nearest_heads import Neighbours, nearest_heads
-from headbook.pages.parts.page import ATTENTION_SCRIPTS, EVERY, Page, Sentence, gap_texts
+from headbook.pages.parts.page import ATTENTION_SCRIPTS, EVERY, Sentence, TemplatePage, gap_texts
 from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.report.answers.head_numbers import RoleSentence
 from headbook.report.answers.head_roles import head_roles
@@ -69,7 +69,7 @@ class Near:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadPage(Page):
+class HeadPage(TemplatePage):
     """The page of one head.
 
     Attributes:

@@ -12,7 +12,7 @@ from headbook.pages.overview_parts.claims import ClaimItem, claim_items, lit_hea
 from headbook.pages.overview_parts.wall import Wall, tile_style, wall_of
 from headbook.pages.parts.exemplars import received_pair, received_picture
 from headbook.pages.parts.head_card import card, received_text, strongest_of
-from headbook.pages.parts.page import Page, coverage, input_names
+from headbook.pages.parts.page import TemplatePage, coverage, input_names
 from headbook.pages.parts.run_facts import run_alarms, run_facts, run_warnings
 from headbook.report import wording
 from headbook.report.answers.functions import HeadFunction, head_functions
@@ -127,7 +127,7 @@ class FindingGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverviewPage(Page):
+class OverviewPage(TemplatePage):
     """The first page.
 
     Attributes:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import Metric
 from headbook.pages.metric import is_measured
-from headbook.pages.parts.page import Page, gap_texts
+from headbook.pages.parts.page import TemplatePage, gap_texts
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Part, Row, words_cell
 from headbook.report.answers.circuit_rules import why_no_circuits
 from headbook.report.answers.text_notes import text_notes
@@ -51,7 +51,7 @@ class PublishedFigures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MethodsPage(Page):
+class MethodsPage(TemplatePage):
     """The page on how the numbers were made.
 
     Attributes:

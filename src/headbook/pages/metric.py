@@ -21,7 +21,7 @@ from headbook.pages.metrics.anchors import AnchorSection, anchor_sections
 from headbook.pages.metrics.figures import figure_name, heat_caption
 from headbook.pages.metrics.heads import HeadSection, head_section
 from headbook.pages.metrics.states import StateSection, layer_section, token_section
-from headbook.pages.parts.page import AnalysisPage, Page, Sentence, gap_text
+from headbook.pages.parts.page import AnalysisPage, Sentence, TemplatePage, gap_text
 from headbook.pages.parts.table import PageTable
 from headbook.pages.similar import nearest_pairs
 from headbook.report.answers.metric import (
@@ -262,7 +262,7 @@ class ListedMetric(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricsPage(Page):
+class MetricsPage(TemplatePage):
     """The list of all metrics, which can be searched.
 
     Attributes:

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headbook.author import plain_words, section_parts, section_paths
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import TemplatePage
 from headbook.study.manifest import Manifest
 
 MAX_DESCRIPTION = 160  # characters of the text that search engines and the search show
 
 
 @dataclass(frozen=True, kw_only=True)
-class SectionPage(Page):
+class SectionPage(TemplatePage):
     """A page of the author's own.
 
     Attributes:

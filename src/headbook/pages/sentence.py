@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headbook.charts import Arc, Drawing, arc_diagram
 from headbook.pages.parts.exemplars import GROUPS
-from headbook.pages.parts.page import ATTENTION_SCRIPTS, EVERY, Page
+from headbook.pages.parts.page import ATTENTION_SCRIPTS, EVERY, TemplatePage
 from headbook.pages.parts.passages import ProposedEnds, proposals
 from headbook.pages.parts.rollout import Sources, sources
 from headbook.pages.parts.sentence_maps import (
@@ -595,7 +595,7 @@ class TextOfSentence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentencePage(Page):
+class SentencePage(TemplatePage):
     """The page of one sentence.
 
     Attributes:

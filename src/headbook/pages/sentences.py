@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import TemplatePage
 from headbook.report.families import Family, families, family_names
 from headbook.report.findings.finding import Link, head_link
 from headbook.report.results import StackResults, study_of
@@ -37,7 +37,7 @@ class SentenceLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentencesPage(Page):
+class SentencesPage(TemplatePage):
     """The page with the list of sentences that have a page.
 
     Attributes:

@@ -41,7 +41,7 @@ from headbook.report.similar_heads import (
     head_distances,
 )
 from headbook.report.wording import VIEWS, count_text
-from headbook.results.number import NATS, Number, Row
+from headbook.results.number import NATS, Number, RowAddress
 from headbook.results.sentence import Link, Printed, Sentence, head_link, listed, say
 from headbook.schema import HeadName, SinkView
 from headbook.study.tables import HELLINGER
@@ -173,7 +173,7 @@ def _distance(results: StackResults, view: SinkView, one: int, other: int) -> Nu
     )  # fmt: skip
     value, rows = float(matrix.bounds[one, other]), float(matrix.rows[one, other])
     return Number(
-        value, NATS, Row("pairs", row), sentences=matrix.sentences, observations=rows,
+        value, NATS, RowAddress("pairs", row), sentences=matrix.sentences, observations=rows,
         sign="≤" * is_bound,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from headbook.charts.axes import even_places
 from headbook.charts.plots import Plot
 from headbook.charts.theme import amount_class
 from headbook.metrics import ids
-from headbook.pages.parts.page import AnalysisPage, Question, StackSection, gap_text
+from headbook.pages.parts.page import AnalysisPage, StackSection, TemplateQuestion, gap_text
 from headbook.pages.parts.recurring_words import (
     ComparedWord,
     LevelWord,
@@ -123,7 +123,7 @@ def types_page(results: Mapping[str, StackResults]) -> TypesPage:
         answer=sameness_answer(first),
         scope=tuple(_scope(first)),
         questions=tuple(
-            Question(r.stack.name, f"And in {STACKS[r.stack.name]}?", sameness_answer(r))
+            TemplateQuestion(r.stack.name, f"And in {STACKS[r.stack.name]}?", sameness_answer(r))
             for r in others
         ),
         absent=tuple(dict.fromkeys(text for r in stacks for text in _absent(r))),

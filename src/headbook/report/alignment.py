@@ -24,7 +24,7 @@ from headbook.report.results import StackResults, stack_results
 from headbook.schema import HeadName, heads_of
 from headbook.study.sentence_data import NO_KEY, StoredSentence, StoredText
 from headbook.study.study import Study
-from headbook.study.tables import ESTIMATE_COLUMNS, HEAD_COLUMNS, Table
+from headbook.study.tables import ESTIMATE_COLUMNS, HEAD_COLUMNS, TableSpec
 
 GOLD = "alignment"  # the metadata column with word alignments: "0-0 1-2", source first
 WORD_PAIR = re.compile(r"(\d+)([-?p])(\d+)")  # ? and p: a possible link, not a sure one
@@ -294,7 +294,7 @@ def f1(precision: float, recall: float) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-ALIGNMENTS: Table[Study] = Table(
+ALIGNMENTS: TableSpec[Study] = TableSpec(
     "alignments",
     "How each head of cross-attention aligns the target and source tokens of the sentences "
     "that have a page.",

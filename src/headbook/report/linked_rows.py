@@ -7,12 +7,11 @@ from headbook.report.head_types import Place
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
-from headbook.results.number import Row as TableRow
+from headbook.results.number import RowAddress
 from headbook.schema import ALL, HELD_OUT_SPLIT, RELATION, HeadKey, HeadName
 from headbook.study.tables import UNIFORM, RowKey
 
 Column = HeadKey | tuple[str, str, str]  # metric, view and label
-Row = tuple[tuple[str, str | int], ...]  # columns and values
 
 
 class LinkedNumber(NamedTuple):
@@ -29,9 +28,9 @@ class LinkedNumber(NamedTuple):
     row: RowKey
 
     @property
-    def place(self) -> TableRow:
+    def place(self) -> RowAddress:
         """Row that holds the number."""
-        return TableRow(self.table, self.row)
+        return RowAddress(self.table, self.row)
 
     @property
     def href(self) -> str:
@@ -40,7 +39,7 @@ class LinkedNumber(NamedTuple):
         return f"data.html?row={self.table}:{';'.join(values)}#{self.table}"
 
 
-def address_of(target: str | TableRow) -> str:
+def address_of(target: str | RowAddress) -> str:
     """Return the address of a page, or of a row by its values, from the site's root."""
     return target if isinstance(target, str) else LinkedNumber("", *target).href
 
@@ -68,8 +67,14 @@ def claim_number(
         head: None for a number of several heads.
     """
     places = (("layer", layer), ("head", head))
-    known: Row = tuple((name, place) for name, place in places if place is not None)
-    row: Row = (("claim", claim), ("stack", stack), *known, *_column(column), ("split", split))
+    known: RowKey = tuple((name, place) for name, place in places if place is not None)
+    row: RowKey = (
+        ("claim", claim),
+        ("stack", stack),
+        *known,
+        *_column(column),
+        ("split", split),
+    )
     return LinkedNumber(text, "tests", row)
 
 
@@ -90,27 +95,32 @@ def relation_number(results: StackResults, tests: RelationTests, n: int, text: s
 def head_row(results: StackResults, key: HeadKey, place: Place, text: str) -> LinkedNumber:
     """Return a number of a head that leads to its row."""
     layer, head = place
-    row: Row = (("stack", results.stack.name), ("layer", layer), ("head", head), *_column(key))
+    row: RowKey = (
+        ("stack", results.stack.name),
+        ("layer", layer),
+        ("head", head),
+        *_column(key),
+    )
     return LinkedNumber(text, "heads", row)
 
 
 def layer_row(results: StackResults, key: HeadKey, layer: int, text: str) -> LinkedNumber:
     """Return a number of a layer, all heads together, that leads to its row."""
-    row: Row = (("stack", results.stack.name), ("layer", layer), *_column(key))
+    row: RowKey = (("stack", results.stack.name), ("layer", layer), *_column(key))
     return LinkedNumber(text, "layers", row)
 
 
 def uniform_row(results: StackResults, key: HeadKey, layer: int, text: str) -> LinkedNumber:
     """Return a number of a layer under uniform attention that leads to its row."""
     stack = results.stack.name
-    row: Row = (("control", UNIFORM), ("stack", stack), ("layer", layer), *_column(key))
+    row: RowKey = (("control", UNIFORM), ("stack", stack), ("layer", layer), *_column(key))
     return LinkedNumber(text, "controls", row)
 
 
-def _head(head: HeadName) -> Row:
+def _head(head: HeadName) -> RowKey:
     return (("stack", head.stack), ("layer", head.layer), ("head", head.head))
 
 
-def _column(column: Column) -> Row:
+def _column(column: Column) -> RowKey:
     metric, view, label = map(str, column)
     return (("metric", metric), ("view", view), ("label", label))

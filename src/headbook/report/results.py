@@ -13,7 +13,7 @@ from headbook.memory import CachedByFunction
 from headbook.metrics import all_metrics, ids, interval_rules
 from headbook.metrics.base import HeadMetric
 from headbook.report.wording import count_text
-from headbook.results.number import Number, Row, Unit, unit_of
+from headbook.results.number import Number, RowAddress, Unit, unit_of
 from headbook.schema import (
     AttentionStack,
     Baseline,
@@ -191,11 +191,11 @@ class StackResults(CachedByFunction):
         unit = unit_of(all_metrics()[key.metric])
         return Number.of(self.uniform(*key).at(layer), unit, row)
 
-    def _row(self, table: str, key: HeadKey, layer: int, head: int | None = None) -> Row:
+    def _row(self, table: str, key: HeadKey, layer: int, head: int | None = None) -> RowAddress:
         place = () if head is None else (("head", head),)
         metric, view, label = map(str, key)
         column = ("metric", metric), ("view", view), ("label", label)
-        return Row(table, (("stack", self.stack.name), ("layer", layer), *place, *column))
+        return RowAddress(table, (("stack", self.stack.name), ("layer", layer), *place, *column))
 
     def split(
         self, number: int, metric: str, view: SinkView, label: str = "", *, of: str = "heads"

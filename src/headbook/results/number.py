@@ -21,15 +21,14 @@ from headbook.results.formats import (
     number,
     whole_percent,
 )
+from headbook.study.tables import RowKey
 
-Key = tuple[tuple[str, str | int], ...]  # columns and values that identify a row
 
-
-class Row(NamedTuple):
+class RowAddress(NamedTuple):
     """A row of one of the site's tables: the table's name, and what identifies the row."""
 
     table: str
-    key: Key
+    key: RowKey
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class Number:
 
     value: float
     unit: Unit
-    row: Row
+    row: RowAddress
     low: float = math.nan
     high: float = math.nan
     sentences: int = 0
@@ -108,7 +107,7 @@ class Number:
     sign: str = ""
 
     @classmethod
-    def of(cls, estimate: Estimate, unit: Unit, row: Row) -> "Number":
+    def of(cls, estimate: Estimate, unit: Unit, row: RowAddress) -> "Number":
         """Return an estimate as a number."""
         value, low, high, sentences, events, effective = estimate
         return cls(value, unit, row, low, high, sentences, events, effective)
@@ -169,7 +168,7 @@ MOST_DIGITS = 6  # decimals of a difference
 
 
 def difference(
-    value: float, low: float, high: float, row: Row, *, share: bool, sentences: int
+    value: float, low: float, high: float, row: RowAddress, *, share: bool, sentences: int
 ) -> Number:
     """Return a difference of two numbers, with its sign; differences of shares are in points.
 

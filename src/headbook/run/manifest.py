@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headbook import __version__
-from headbook.inputs import InputFile, Sentence
+from headbook.inputs import InputFile, TextRecord
 from headbook.inputs.sources import other_readers
 from headbook.languages import NO_LANGUAGE
 from headbook.model.tokens.special import special_pattern
@@ -163,7 +163,7 @@ def _sentences_not_measured(run: Run, log: RunLog, baseline: str) -> Iterator[Un
         yield UnmeasuredSentences((_sentence_name(run.shards.sentences[index]),), error, baseline)
 
 
-def _sentence_name(sentence: Sentence) -> str:
+def _sentence_name(sentence: TextRecord) -> str:
     return sentence.id or sentence.origin or f"{sentence.index + 1}"
 
 

@@ -21,7 +21,7 @@ from headbook.comparison.drift import QUERY_KEY, VALUE_OUTPUT, ModelDrift
 from headbook.comparison.study_pair import pair_studies, same_ids
 from headbook.config import Config
 from headbook.errors import StudyError
-from headbook.inputs import InputSource, Sentence
+from headbook.inputs import InputSource, TextRecord
 from headbook.metrics import ids
 from headbook.model import attention_hook, checkpoint
 from headbook.model.architecture import Architecture, AttentionPlace, probe_architecture
@@ -170,7 +170,7 @@ def _head_outputs(model: Model, architecture: Architecture, sentence: MappedSent
     """Return the outputs of all heads of a model for one sentence."""
     encoder = SentenceTokenizer(model, limit=model.max_length, targets=Annotator.load("none"))
     tokens = {side: encoder.of_ids(ids.tolist()) for side, ids in sentence.ids.items()}
-    item = TokenizedSentence(Sentence(sentence.index, id="", text=""), tokens)
+    item = TokenizedSentence(TextRecord(sentence.index, id="", text=""), tokens)
     outputs: dict[tuple[str, int], torch.Tensor] = {}
 
     def on_attention(place: AttentionPlace, attention: attention_hook.AttentionCall) -> None:

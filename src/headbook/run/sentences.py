@@ -11,7 +11,7 @@ import torch
 
 from headbook.config import Config
 from headbook.errors import warn
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.metrics import token_metrics
 from headbook.metrics.base import Metric
 from headbook.model.load import Model
@@ -111,7 +111,7 @@ def choose_sentences(
     )
 
 
-def unchanged(sentence: Sentence) -> Sentence:
+def unchanged(sentence: TextRecord) -> TextRecord:
     """Return the sentence itself."""
     return sentence
 
@@ -140,7 +140,7 @@ class RunSentences:
     scheme: AnnotationScheme
     dtype: torch.dtype
     progress: Progress
-    arrange: Callable[[Sentence], Sentence] = unchanged
+    arrange: Callable[[TextRecord], TextRecord] = unchanged
     # Sentences that later passes may need, by index. `replace` gives a baseline an empty cache.
     _kept: dict[int, TokenizedSentence] = field(default_factory=dict, init=False)
 
@@ -174,7 +174,7 @@ class RunSentences:
         """Whether all sentences of the corpus are kept."""
         return len(self.shards.order) <= MAX_CACHED_SENTENCES
 
-    def _tokenize(self, sentences: Iterable[Sentence]) -> Iterator[TokenizedSentence]:
+    def _tokenize(self, sentences: Iterable[TextRecord]) -> Iterator[TokenizedSentence]:
         return self.encoder.tokenize(map(self.arrange, self.annotator.annotate(sentences)))
 
     def batches(self, items: Iterable[TokenizedSentence], budget: int) -> Iterator[Batch]:
@@ -226,7 +226,7 @@ class RunSentences:
                 batch_items.append(item)
         return self.batch(batch_items)
 
-    def longest(self, texts: Iterable[Sentence], most: int) -> int | None:
+    def longest(self, texts: Iterable[TextRecord], most: int) -> int | None:
         """Return the index of the longest text that cannot share a batch, or None without one.
 
         Args:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Ints
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.inputs.sources import disk_full_error
 from headbook.output_folder import temporary_folder
 from headbook.study.corpus_sums import CorpusSums
@@ -32,7 +32,7 @@ SHARDS_PER_GROUP = 64  # shards that are added up before their sum is added to t
 class Readable(Protocol):
     """Collection that returns a sentence by its place in the input."""
 
-    def __getitem__(self, place: int, /) -> Sentence: ...
+    def __getitem__(self, place: int, /) -> TextRecord: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class Shards:
         """Return the places of the sentences of a shard in the input."""
         return self.order[number * SHARD_SENTENCES : (number + 1) * SHARD_SENTENCES]
 
-    def shard(self, number: int, *, as_they_came: bool = False) -> list[Sentence]:
+    def shard(self, number: int, *, as_they_came: bool = False) -> list[TextRecord]:
         """Return the sentences of a shard, in its order or in the order of the input."""
         places = self.places(number)
         ordered = np.sort(places) if as_they_came else places
@@ -77,7 +77,7 @@ def canonical_order(hashes: NDArray[np.uint64]) -> Ints:
 
 @contextmanager
 def split_into_shards(
-    sentences: Iterable[Sentence], size: int, *, paired: bool
+    sentences: Iterable[TextRecord], size: int, *, paired: bool
 ) -> Iterator[Shards]:
     """Read sentences once, store them on the disk until the block ends, and divide them.
 
@@ -127,11 +127,11 @@ class _SentenceFile:
     file: IO[bytes]
     offsets: Ints
 
-    def __getitem__(self, place: int) -> Sentence:
+    def __getitem__(self, place: int) -> TextRecord:
         start, end = int(self.offsets[place]), int(self.offsets[place + 1])
         self.file.seek(start)
         line = self.file.read(end - start)
-        sentence: Sentence = from_layout(Sentence, json.loads(line), PackedArrays())
+        sentence: TextRecord = from_layout(TextRecord, json.loads(line), PackedArrays())
         return sentence
 
 

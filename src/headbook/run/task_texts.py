@@ -17,7 +17,7 @@ import numpy as np
 from headbook.ablation.task_targets import NO_CLASS
 from headbook.analysis.arrays import Ints
 from headbook.config import Config
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.inputs.rows import LABEL_COLUMNS, matching_column
 from headbook.model.weights import classifier_kind
 from headbook.option_values import ACCEPTABLE
@@ -124,7 +124,7 @@ def labelled_texts(run: Run, column: str) -> TaskTexts:
     known = LabelNames.of(run.model.config.id2label)
     by_token = classifier_kind(run.model.network) == TOKEN_CLASSIFIER
 
-    def has_label(sentence: Sentence) -> bool:
+    def has_label(sentence: TextRecord) -> bool:
         value = value_of(sentence, column)
         labels = _token_labels(value) if by_token else [value]
         # A list that cannot be read is told as one of another length.
@@ -177,7 +177,7 @@ def _have_unknown_names(items: Sequence[TokenizedSentence], column: str, known: 
 
 def minimal_pairs(run: Run, columns: Collection[str]) -> TaskTexts:
     """Return pairs of an acceptable sentence, the source of an item, and another, the target."""
-    column, members = acceptable_column(run.config, columns), dict[str, list[Sentence]]()
+    column, members = acceptable_column(run.config, columns), dict[str, list[TextRecord]]()
     excluded = run.not_measured | run.long.texts
     for sentence in run.corpus:
         if pair := value_of(sentence, PAIR_COLUMN):
@@ -264,7 +264,7 @@ def corrupted(run: Run, clean: TaskTexts) -> TaskTexts:
     return TaskTexts(items, clean.data, notes)
 
 
-def _smallest(run: Run, has_columns: Callable[[Sentence], bool]) -> list[TokenizedSentence]:
+def _smallest(run: Run, has_columns: Callable[[TextRecord], bool]) -> list[TokenizedSentence]:
     """Return the sentences with some columns that have the smallest hashes of their texts."""
     excluded = run.not_measured | run.long.texts
     candidates = sorted(

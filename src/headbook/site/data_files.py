@@ -11,7 +11,7 @@ from headbook.pages.index import live_data
 from headbook.pages.parts.grid import grid_data, map_data
 from headbook.pages.parts.head_card import atlas_data
 from headbook.pages.parts.head_list import list_data, values_data
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import TemplatePage
 from headbook.pages.parts.sentence_maps import (
     FOLDER,
     attention_data,
@@ -87,7 +87,9 @@ def _write_sentence_data(sentence: StoredSentence, kind: str, value: Any, folder
     _write(folder / "sentences" / f"{name}.js", script(name, value))
 
 
-def write_find(results: Mapping[str, StackResults], pages: Sequence[Page], folder: Path) -> None:
+def write_find(
+    results: Mapping[str, StackResults], pages: Sequence[TemplatePage], folder: Path
+) -> None:
     """Write the data of the search; see `headbook.site.search.find_data`."""
     _write(folder / "find.js", script("find", find_data(results, pages)))
 

@@ -23,7 +23,7 @@ from headbook.report.wording import count_text, visible
 from headbook.schema import Side
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar
 from headbook.study.study import Study
-from headbook.study.tables import Table
+from headbook.study.tables import TableSpec
 
 MAX_CSV_BYTES = 10_000_000  # of a CSV file; larger tables are written as Parquet alone
 MAX_PLAIN_CSV_BYTES = 100_000  # of a CSV file that is not compressed, for most tables
@@ -51,7 +51,7 @@ EXEMPLARS = {
 }
 
 
-def write_tables(tables: Iterable[Table[Any]], numbers: Any, folder: Path) -> list[str]:
+def write_tables(tables: Iterable[TableSpec[Any]], numbers: Any, folder: Path) -> list[str]:
     """Write tables as CSV and Parquet; optional ones only if they have rows.
 
     Args:
@@ -69,7 +69,7 @@ def write_tables(tables: Iterable[Table[Any]], numbers: Any, folder: Path) -> li
     return left_out
 
 
-def write_table(frame: pd.DataFrame, table: Table[Any], folder: Path) -> list[str]:
+def write_table(frame: pd.DataFrame, table: TableSpec[Any], folder: Path) -> list[str]:
     """Write one table as Parquet and as CSV, with gzip if the CSV is large.
 
     Returns:
@@ -164,7 +164,7 @@ def _with_rounded_intervals(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def table_facts(tables: Iterable[Table[Any]], folder: Path) -> dict[str, dict[str, Any]]:
+def table_facts(tables: Iterable[TableSpec[Any]], folder: Path) -> dict[str, dict[str, Any]]:
     """Return facts about each table that a site has, by name, for scripts and the Data page.
 
     Returns:

@@ -16,7 +16,7 @@ from headbook.pages.parts.blocks import Block, Heat, SmallMap
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import unbroken, visible
 from headbook.results.formats import head_name, head_page
-from headbook.results.number import Number, Row
+from headbook.results.number import Number, RowAddress
 from headbook.results.sentence import Link, Marked, Printed, Sentence, head_link
 from headbook.schema import HeadName
 from headbook.site.rows import PageRows
@@ -71,7 +71,7 @@ class Printer:
             return Markup(value.html(self.address))
         return Markup(value.svg) if isinstance(value, Drawing | Figure) else value
 
-    def address(self, target: str | Row) -> str:
+    def address(self, target: str | RowAddress) -> str:
         """Return the address of a page of the site, or of a row, from this page."""
         if isinstance(target, str):
             return self.root + target
@@ -108,7 +108,7 @@ class Printer:
             inside = f"<span>{escape(inside)}</span>"
         return Markup(f'<td class="h {cell.fill}"{note}>{inside}</td>')
 
-    def _row(self, row: Row, text: str) -> Markup:
+    def _row(self, row: RowAddress, text: str) -> Markup:
         """Return a printed number with a link to its row."""
         href = escape(self.address(row))
         return Markup(f'<a class="n" href="{href}">{escape(unbroken(text))}</a>')

@@ -22,10 +22,9 @@ import jinja2
 
 from headbook import charts
 from headbook.charts import Figure, Plot
-from headbook.pages.parts.blocks import Maps, Symbols
-from headbook.pages.parts.blocks import Page as BlockPage
-from headbook.pages.parts.blocks import Table as BlockTable
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.blocks import Maps, Symbols, Table
+from headbook.pages.parts.blocks import TemplatePage as BlockPage
+from headbook.pages.parts.page import TemplatePage
 from headbook.pages.parts.table import PageTable
 from headbook.pages.parts.text import Token
 from headbook.resources import folder as resource_folder
@@ -181,7 +180,7 @@ def page_address(base: str, path: str) -> str:
     return base + ("" if path == "index.html" else path)
 
 
-def path_to_root(base: str, page: Page) -> str:
+def path_to_root(base: str, page: TemplatePage) -> str:
     """Return the path from a page to the site's root.
 
     A server shows the page for wrong addresses at any depth, so its path begins at the host if the
@@ -193,7 +192,7 @@ def path_to_root(base: str, page: Page) -> str:
 LIVE_CHART = "data-chart="  # attribute of the buttons that open live charts
 SCRIPT_SOURCES = "script-src 'self'"  # part of a page's content security policy
 # Types that hold no `Figure`; a table holds a `Drawing` at most.
-PLAIN = {str, int, float, bool, NoneType, PageTable, Token, BlockTable, Maps, Symbols, Sentence}
+PLAIN = {str, int, float, bool, NoneType, PageTable, Token, Table, Maps, Symbols, Sentence}
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ class PageWriter:
         """Templates of the site's pages, with their filters."""
         return _templates(self.base)
 
-    def write_page(self, page: Page) -> None:
+    def write_page(self, page: TemplatePage) -> None:
         """Write a page, its folded parts, the rows behind it, and the data of its live charts.
 
         Raises:

@@ -1,8 +1,8 @@
 """Pages of a study's site: address, place in the menu, search words, and the maker of each.
 
 A new page is a module in `headbook.pages`, a template, and an entry in `PAGES`. Its scripts, style
-sheets and table of contents are class variables of its `Page`. Menu, search, number of pages and
-the pages at old addresses follow from the entries.
+sheets and table of contents are class variables of its `TemplatePage`. Menu, search, number of
+pages and the pages at old addresses follow from the entries.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from headbook.pages.heads import has_heads, heads_page
 from headbook.pages.importance import has_importance, importance_page
 from headbook.pages.methods import methods_page
 from headbook.pages.metric import metrics_page, moved_metrics, study_metrics
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import TemplatePage
 from headbook.pages.patterns import has_patterns, patterns_page
 from headbook.pages.section import section_pages
 from headbook.pages.sentences import sentences_page
@@ -65,7 +65,7 @@ class PageEntry:
     path: str
     name: str
     place: MenuPlace
-    make: Callable[[Results], Page] | None = None
+    make: Callable[[Results], TemplatePage] | None = None
     exists: Callable[[Results], bool] = _always
     keywords: str = ""
     within: tuple[str, ...] = ()
@@ -225,7 +225,7 @@ def study_pages(results: Results) -> tuple[PageEntry, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MovedPage(Page):
+class MovedPage(TemplatePage):
     """The page at an old address; it leads to the page that took its place.
 
     Attributes:

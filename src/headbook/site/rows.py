@@ -21,9 +21,9 @@ import pandas as pd
 from headbook.analysis.arrays import Ints
 from headbook.pages.data import ExampleRow
 from headbook.report.answers.data import NumberExample
-from headbook.results.number import Row
+from headbook.results.number import RowAddress
 from headbook.site import export, markup
-from headbook.study.tables import RowKey, Table
+from headbook.study.tables import RowKey, TableSpec
 
 ROWS_FOLDER = "data/rows"  # folder of the files of pages' rows, from the site's root
 MAX_SHARED_ROWS = 100_000  # rows of a table that other processes get instead of computing it
@@ -173,7 +173,7 @@ class SiteRows:
         kept: tables that pages asked for.
     """
 
-    tables: Mapping[str, Table[Any]] = field(default_factory=dict)
+    tables: Mapping[str, TableSpec[Any]] = field(default_factory=dict)
     source: Any = None
     kept: dict[str, KeptTable] = field(default_factory=dict)
 
@@ -190,7 +190,7 @@ class SiteRows:
         return self.kept[name]
 
     @property
-    def entries(self) -> Iterator[Table[Any]]:
+    def entries(self) -> Iterator[TableSpec[Any]]:
         """Entries of all tables; tables that pages asked for are not computed again."""
         for name, table in self.tables.items():
             yield replace(table, build=self.kept[name].built) if name in self.kept else table
@@ -241,7 +241,7 @@ class PageRows:
 
     site: SiteRows
     page: str
-    found: dict[Row, RowPlace] = field(default_factory=dict)
+    found: dict[RowAddress, RowPlace] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -253,7 +253,7 @@ class PageRows:
         """Address of the file of the rows, from the site's root."""
         return f"{ROWS_FOLDER}/{self.name.removeprefix('rows-')}.js"
 
-    def line(self, row: Row) -> int:
+    def line(self, row: RowAddress) -> int:
         """Return the line of a row in its table's CSV, and collect the row.
 
         Raises:
@@ -289,7 +289,7 @@ class PageRows:
                 f"{self.page}.html: “{text[1] if text else ''}” is linked to table "
                 f"{match['table']}, {values}: {error.args[0]}"
             ) from error
-        self.found[Row(match["table"], row)] = place
+        self.found[RowAddress(match["table"], row)] = place
         return f"{match['page']}{place.line}&amp;on={self.page}"
 
     def script(self) -> str:

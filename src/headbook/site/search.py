@@ -13,7 +13,7 @@ from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_figures
 from headbook.pages.metric import MetricPage
 from headbook.pages.metrics.heads import HeadSection
-from headbook.pages.parts.page import AnalysisPage, Page, plain_text
+from headbook.pages.parts.page import AnalysisPage, TemplatePage, plain_text
 from headbook.pages.section import SectionPage
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.metric import NOT_MEASURED as METRIC_NOT_MEASURED
@@ -160,7 +160,7 @@ RELATION_WORDS = {
 }
 
 
-def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dict[str, Any]:
+def find_data(results: Mapping[str, StackResults], pages: Sequence[TemplatePage]) -> dict[str, Any]:
     """Return the data of the search, which also reads ``data/headlist.js``.
 
     Args:
@@ -219,13 +219,13 @@ def _notes(results: Mapping[str, StackResults]) -> dict[str, list[list[str]]]:
     )
 
 
-def _line(page: Page, manifest: Manifest) -> list[str]:
+def _line(page: TemplatePage, manifest: Manifest) -> list[str]:
     title = page.topic if isinstance(page, AnalysisPage) else page.title
     own = page.text if isinstance(page, SectionPage) else manifest.page_notes.get(page.path, "")
     return _words(title, page.path, page.description, plain_words(visible(own)))
 
 
-def _all_metric_lines(pages: Sequence[Page], manifest: Manifest) -> Iterator[list[str]]:
+def _all_metric_lines(pages: Sequence[TemplatePage], manifest: Manifest) -> Iterator[list[str]]:
     """Yield the lines of all pages of metrics."""
     for page in pages:
         if isinstance(page, MetricPage):
@@ -249,7 +249,7 @@ def _words(title: str, path: str, note: str, more: str = "") -> list[str]:
     return [title, path, note, " ".join(filter(None, (words, more)))]
 
 
-def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
+def _answered(pages: Iterable[TemplatePage]) -> Iterator[list[str]]:
     """Yield the questions of pages that answer some, each with its answer.
 
     Pages of single metrics come last: five answers are shown at first.
@@ -262,7 +262,7 @@ def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
                 yield [question.title, address, plain_text(question.answer), question.keywords]
 
 
-def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
+def _questions(pages: Iterable[TemplatePage]) -> Iterator[list[str]]:
     """Return the rankings of the list of heads; each leads to the list in its order."""
     for page in pages:
         for question in page.rankings if isinstance(page, HeadsPage) else ():

@@ -48,7 +48,7 @@ from headbook.pages.index import overview_page
 from headbook.pages.methods import not_installed
 from headbook.pages.metric import metric_pages, page_address, study_metrics
 from headbook.pages.parts.atlas import map_sheets
-from headbook.pages.parts.page import EVERY, Page, SiteFacts
+from headbook.pages.parts.page import EVERY, SiteFacts, TemplatePage
 from headbook.pages.sentence import sentence_pages
 from headbook.progress import Progress
 from headbook.python_options import names_arguments
@@ -195,12 +195,12 @@ class StudySite(SiteContents):
         return len(self.entries) + moved + len(self.metrics) + heads + sentences + 1
 
     @cached_property
-    def charted(self) -> tuple[Page, ...]:
+    def charted(self) -> tuple[TemplatePage, ...]:
         """Pages of metrics and pages of the registry."""
         made = (entry.make(self.results) for entry in self.entries if entry.make)
         return (*metric_pages(self.results, self.metrics), *made)
 
-    def first(self) -> Page:
+    def first(self) -> TemplatePage:
         """Make the overview, which needs no chart of another page."""
         return overview_page(self.results)
 
@@ -217,14 +217,14 @@ class StudySite(SiteContents):
         writer.write_text("data/manifest.json", _manifest_text(table))
         return left_out
 
-    def pages(self, writer: PageWriter) -> Iterator[Page]:
+    def pages(self, writer: PageWriter) -> Iterator[TemplatePage]:
         """Make all pages but the overview, the page of files, and those of heads and sentences."""
         yield from self.charted
         yield from moved_pages(self.entries, self.metrics)
         yield about_page(self.manifest, writer.render("references.bib").partition("\n\n")[0])
         yield missing_page()
 
-    def many(self, share: slice = EVERY) -> Iterator[Page]:
+    def many(self, share: slice = EVERY) -> Iterator[TemplatePage]:
         """Make the pages of heads and sentences, or a share of them."""
         return _many_pages(self.results, share)
 
@@ -237,7 +237,7 @@ class StudySite(SiteContents):
         return draw_share, stored
 
 
-def _many_pages(results: Mapping[str, StackResults], share: slice) -> Iterator[Page]:
+def _many_pages(results: Mapping[str, StackResults], share: slice) -> Iterator[TemplatePage]:
     for result in results.values():
         yield from head_pages(result, share)
     yield from sentence_pages(results, share)
@@ -266,7 +266,7 @@ def draw_share(stored: Path, page_writer: PageWriter, share: slice) -> Iterator[
         yield from draw_pages(page_writer, _many_pages(results_of(study), share))
 
 
-def across_pages(results: Mapping[str, StackResults]) -> tuple[Page, ...]:
+def across_pages(results: Mapping[str, StackResults]) -> tuple[TemplatePage, ...]:
     """Make the pages of the registry that need the results of a study alone."""
     return tuple(entry.make(results) for entry in study_pages(results) if entry.make)
 
@@ -317,7 +317,7 @@ class ComparisonSite(SiteContents):
         return listed_sentences(self.comparison.sides, self.paired)
 
     @cached_property
-    def charted(self) -> tuple[Page, ...]:
+    def charted(self) -> tuple[TemplatePage, ...]:
         """Pages over all heads: the overview, each metric, matching, and methods."""
         return tuple(pages_over_heads(self.comparison))
 
@@ -346,7 +346,7 @@ class ComparisonSite(SiteContents):
         table = DIFFERENCES_TABLE
         return first_number(table, table.build(self.comparison), "difference")
 
-    def pages(self, writer: PageWriter) -> Iterator[Page]:
+    def pages(self, writer: PageWriter) -> Iterator[TemplatePage]:
         """Make all pages but the page of files, and write their pictures and data of scripts."""
 
         def write_script(path: str, value: Any) -> None:
@@ -372,7 +372,7 @@ class ComparisonSite(SiteContents):
             yield sentence_page
 
 
-def pages_over_heads(comparison: Comparison) -> list[Page]:
+def pages_over_heads(comparison: Comparison) -> list[TemplatePage]:
     """Make the overview, the pages of metrics, of matched heads, and of methods."""
     stacks = both_stacks(comparison)
     metrics = [*metric_pairs(stacks)]
@@ -441,7 +441,7 @@ class CheckpointsSite(SiteContents):
         self.rows = SiteRows({table.name: table for table in CHECKPOINT_TABLES}, checkpoints)
 
     @cached_property
-    def charted(self) -> tuple[Page, ...]:
+    def charted(self) -> tuple[TemplatePage, ...]:
         """Pages of metrics."""
         return tuple(measure_pages(self.drawn))
 
@@ -478,7 +478,7 @@ class CheckpointsSite(SiteContents):
         """Return the first number of a head."""
         return first_number(CURVES_TABLE, CURVES_TABLE.build(self.drawn.checkpoints), "value")
 
-    def pages(self, _: PageWriter) -> Iterator[Page]:
+    def pages(self, _: PageWriter) -> Iterator[TemplatePage]:
         """Make all pages but the page of files."""
         yield checkpoints_page(self.drawn, self.title)
         yield checkpointheads_page(self.drawn)
@@ -486,7 +486,7 @@ class CheckpointsSite(SiteContents):
         yield missing_page()
 
 
-def _metrics_menu(first: tuple[MenuEntry, ...], metrics: Iterable[Page]) -> Menu:
+def _metrics_menu(first: tuple[MenuEntry, ...], metrics: Iterable[TemplatePage]) -> Menu:
     """Return a menu of a few entries, and one below which the pages of metrics open."""
     entries = tuple(MenuEntry(page.path, page.title) for page in metrics)
     return Menu(first, entries, last=(DATA,), foot=(DATA,), name="Metrics", search=False)

@@ -24,7 +24,7 @@ from headbook.option_values import check_base_url
 from headbook.output_folder import OutputKind, check_output_folder, replace_folder
 from headbook.pages.data import DataPage, DescribedFile, data_page
 from headbook.pages.parts.grid import Grid, grid
-from headbook.pages.parts.page import EVERY, Page, SiteFacts
+from headbook.pages.parts.page import EVERY, SiteFacts, TemplatePage
 from headbook.pages.parts.table import COLOUR_STEPS
 from headbook.progress import Progress, reporter
 from headbook.report.answers.data import NumberExample
@@ -138,7 +138,7 @@ class SiteContents(ABC):
 
     @property
     @abstractmethod
-    def charted(self) -> tuple[Page, ...]:
+    def charted(self) -> tuple[TemplatePage, ...]:
         """Pages whose charts are also files."""
 
     @property
@@ -151,7 +151,7 @@ class SiteContents(ABC):
         """Write tables, manifest and data of scripts; return a message for each file left out."""
 
     @abstractmethod
-    def pages(self, writer: PageWriter) -> Iterator[Page]:
+    def pages(self, writer: PageWriter) -> Iterator[TemplatePage]:
         """Make all pages but the first page, the page of files, and those of `many`."""
 
     def example(self) -> NumberExample | None:
@@ -162,11 +162,11 @@ class SiteContents(ABC):
         """Return the style sheet with small maps of all heads; empty without any."""
         return ""
 
-    def first(self) -> Page | None:
+    def first(self) -> TemplatePage | None:
         """Make a page that is written before everything else, if there is one."""
         return None
 
-    def many(self, share: slice = EVERY) -> Iterator[Page]:
+    def many(self, share: slice = EVERY) -> Iterator[TemplatePage]:
         """Make the pages that several processes may share."""
         return iter(())
 
@@ -307,13 +307,13 @@ def _many_drawn(site: SiteContents, writer: PageWriter, processes: int) -> Itera
         yield stack.enter_context(DrawingPool(work, (stored, copy), processes - 1))
 
 
-def draw_pages(writer: PageWriter, pages: Iterable[Page]) -> Iterator[str]:
+def draw_pages(writer: PageWriter, pages: Iterable[TemplatePage]) -> Iterator[str]:
     """Write pages; yield their paths."""
     for page in pages:
         writer.write_page(page)
         yield page.path
 
 
-def exported(pages: Iterable[Page]) -> list[Figure | Plot]:
+def exported(pages: Iterable[TemplatePage]) -> list[Figure | Plot]:
     """Return the charts of pages that are files as well, one a name."""
     return [*{figure.name: figure for page in pages for figure in figures_of(page)}.values()]

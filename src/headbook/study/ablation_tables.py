@@ -12,7 +12,7 @@ from headbook.study.ablation.results import AblationResults, HeadSetKind, limits
 from headbook.study.ablation.tasks import TASK_TARGETS, patching_effects
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.groups import rows_by_value
-from headbook.study.tables import HEAD_COLUMNS, Table
+from headbook.study.tables import HEAD_COLUMNS, TableSpec
 
 if TYPE_CHECKING:
     from headbook.study.study import Study
@@ -61,7 +61,7 @@ def measured(corpus_sums: CorpusSums) -> tuple[AblationResults, ...]:
     return (*own, *corpus_sums.tasks.values())
 
 
-HEAD_IMPORTANCE: "Table[Study]" = Table(
+HEAD_IMPORTANCE: "TableSpec[Study]" = TableSpec(
     "importance",
     "What the model loses without each head, on a sample: exact where the head was taken away, "
     "else estimated from slopes.",
@@ -182,7 +182,7 @@ def _patched(ablation: AblationResults) -> Iterator[dict[str, Any]]:
         yield description | sample | NO_VERDICT | {str(name): value for name, value in row.items()}
 
 
-HEAD_GROUPS: "Table[Study]" = Table(
+HEAD_GROUPS: "TableSpec[Study]" = TableSpec(
     "head_groups",
     "What the model loses without several heads at once.",
     {
@@ -281,7 +281,7 @@ def _pairs(ablation: AblationResults) -> Iterator[dict[str, Any]]:
                 }
 
 
-PRUNING: "Table[Study]" = Table(
+PRUNING: "TableSpec[Study]" = TableSpec(
     "pruning",
     "What the model loses as ever more heads are taken away, in several orders; the order is "
     "from one half of the sentences, the loss from the other.",
@@ -333,7 +333,7 @@ def _steps(ablation: AblationResults) -> Iterator[dict[str, Any]]:
             }
 
 
-EFFECT_TOKENS: "Table[Study]" = Table(
+EFFECT_TOKENS: "TableSpec[Study]" = TableSpec(
     "effect_tokens",
     "The ten tokens at which each head that was taken away is missed most, and the one in the "
     "middle of all, strictly by rank.",
@@ -388,7 +388,7 @@ def _missed(ablation: AblationResults) -> Iterator[dict[str, Any]]:
         }
 
 
-TASK_FACETS: "Table[Study]" = Table(
+TASK_FACETS: "TableSpec[Study]" = TableSpec(
     "task_facets",
     "What heads are for in a task, by group of texts: the change of the task's target without "
     "each head that was taken away.",

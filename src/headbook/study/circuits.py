@@ -14,7 +14,7 @@ import pandas as pd
 
 from headbook.analysis.accumulators import Estimates
 from headbook.schema import AttentionStack, HeadKey, SinkView
-from headbook.study.tables import ESTIMATE_COLUMNS, HEAD_COLUMNS, HEADS, Table
+from headbook.study.tables import ESTIMATE_COLUMNS, HEAD_COLUMNS, HEADS, TableSpec
 
 if TYPE_CHECKING:
     from headbook.study.study import Study
@@ -33,7 +33,7 @@ class OutputSpace(StrEnum):
     """Input embeddings, for other models without an output vocabulary."""
 
 
-COMPOSITION: "Table[Study]" = Table(
+COMPOSITION: "TableSpec[Study]" = TableSpec(
     "composition",
     "Pairs of heads of different layers whose weights fit together, the strongest of each kind, "
     "and what changes without the lower head in one input of the upper head.",
@@ -59,7 +59,7 @@ COMPOSITION: "Table[Study]" = Table(
     lambda study: study.circuits.composition,
     optional=True,
 )
-PROMOTED_TOKENS: "Table[Study]" = Table(
+PROMOTED_TOKENS: "TableSpec[Study]" = TableSpec(
     "promoted_tokens",
     "Tokens whose logits a head raises or lowers most, tokens that it promotes where it reads one "
     "token, and words to and from which it moves the sentence vector.",
@@ -78,7 +78,7 @@ PROMOTED_TOKENS: "Table[Study]" = Table(
     lambda study: study.circuits.promoted,
     optional=True,
 )
-EXEMPLAR_TOKENS: "Table[Study]" = Table(
+EXEMPLAR_TOKENS: "TableSpec[Study]" = TableSpec(
     "exemplar_tokens",
     "What the output of a head promotes at each of its twelve strongest sentences of the sample.",
     HEAD_COLUMNS

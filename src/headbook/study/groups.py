@@ -11,7 +11,7 @@ from headbook.analysis.accumulators import RatioSums, add_fields
 from headbook.analysis.arrays import Ints
 from headbook.config import FACETS
 from headbook.errors import ConfigError
-from headbook.inputs import Sentence
+from headbook.inputs import TextRecord
 from headbook.inputs.rows import matching_column
 from headbook.metrics.base import HeadMetric
 from headbook.schema import MAIN_METRICS, AttentionStack, HeadKey
@@ -57,7 +57,7 @@ class _ColumnValues:
 
 
 def find_facets(
-    sentences: Iterable[Sentence], requested: str = AUTO_COLUMNS, member: str | None = None
+    sentences: Iterable[TextRecord], requested: str = AUTO_COLUMNS, member: str | None = None
 ) -> Facets:
     """Find the columns that group sentences and that tell members of pairs apart.
 
@@ -98,13 +98,13 @@ def find_facets(
     )
 
 
-def value_of(sentence: Sentence, column: str) -> str:
+def value_of(sentence: TextRecord, column: str) -> str:
     """Return the value of a sentence in a metadata column, or an empty string."""
     return sentence.metadata.get(column, "").strip()
 
 
 def _read_columns(
-    sentences: Iterable[Sentence], candidates: Collection[str]
+    sentences: Iterable[TextRecord], candidates: Collection[str]
 ) -> tuple[dict[str, _ColumnValues], bool]:
     """Return the values of all metadata columns, and whether any sentence belongs to a pair.
 

@@ -1,4 +1,4 @@
-"""Tables of heads and layers, and the class `Table`: name, description, columns and builder.
+"""Tables of heads and layers, and the class `TableSpec`: name, description, columns and builder.
 
 Each entry stands directly above the builder of its table. Tables of tokens and states are in
 `headbook.study.token_tables`, those of ablation in `headbook.study.ablation_tables`, the table of
@@ -28,7 +28,7 @@ Source = TypeVar("Source")
 
 
 @dataclass(frozen=True)
-class Table(Generic[Source]):
+class TableSpec(Generic[Source]):
     """A table of numbers: its name, its description, its columns and its builder.
 
     Attributes:
@@ -58,7 +58,7 @@ class Table(Generic[Source]):
 
 # Tables that code above this folder computes from a study, by name: `headbook.report.tables` enters
 # the table of claims, which `Study.tests` returns.
-TABLES_OF_REPORT: dict[str, "Table[Study]"] = {}
+TABLES_OF_REPORT: dict[str, "TableSpec[Study]"] = {}
 MAX_PLAIN_CSV_BYTES = (
     5_000_000  # bytes up to which the CSV of a table that readers open most stays plain
 )
@@ -85,7 +85,7 @@ HELLINGER = "squared Hellinger distance"  # of heads, in the table of pairs
 MAX_GROUP_ROWS = 2_000_000  # of the table of groups
 
 
-HEADS: "Table[Study]" = Table(
+HEADS: "TableSpec[Study]" = TableSpec(
     "heads",
     "Every number of every head.",
     HEAD_COLUMNS | METRIC_COLUMNS | ESTIMATE_COLUMNS,
@@ -130,7 +130,7 @@ def row_of_head(head: HeadName, column: HeadKey) -> RowKey:
     return (*head._asdict().items(), *keys)
 
 
-LAYERS: "Table[Study]" = Table(
+LAYERS: "TableSpec[Study]" = TableSpec(
     "layers",
     "The same for the heads of a layer together, and token metrics averaged over the tokens "
     "of a layer (label: state/space/class of tokens).",
@@ -174,7 +174,7 @@ def _layer_rows(
     return frame[[*LAYERS.columns]]
 
 
-CONTROLS: "Table[Study]" = Table(
+CONTROLS: "TableSpec[Study]" = TableSpec(
     "controls",
     "The same metrics on uniform attention: equal weights on all visible keys.",
     {"control": "which comparison"} | LAYER_COLUMNS | METRIC_COLUMNS | ESTIMATE_COLUMNS,
@@ -195,7 +195,7 @@ def controls_table(
     return table
 
 
-COMPARED: "Table[Study]" = Table(
+COMPARED: "TableSpec[Study]" = TableSpec(
     "compared",
     "The same metrics of every head on what the model is compared with: the same "
     "architecture with random weights, and the same words in random order.",
@@ -221,7 +221,7 @@ def compared_table(
     return pd.concat(frames, ignore_index=True) if frames else COMPARED.empty
 
 
-GROUPS: "Table[Study]" = Table(
+GROUPS: "TableSpec[Study]" = TableSpec(
     "groups",
     "The same numbers of every head by group of sentences; those without any data are left "
     f"out. Where there would be more than {MAX_GROUP_ROWS:,}, those that groups are compared by.",
@@ -266,7 +266,7 @@ def groups_table(
     return pd.concat(frames, ignore_index=True) if frames else GROUPS.empty
 
 
-MINIMAL_PAIRS: "Table[Study]" = Table(
+MINIMAL_PAIRS: "TableSpec[Study]" = TableSpec(
     "minimal_pairs",
     "What differs within pairs of sentences (column pair_id of the input), for every head.",
     HEAD_COLUMNS
@@ -315,7 +315,7 @@ def minimal_pairs_table(
     return pd.concat(frames, ignore_index=True) if frames else MINIMAL_PAIRS.empty
 
 
-PAIRS: "Table[Study]" = Table(
+PAIRS: "TableSpec[Study]" = TableSpec(
     "pairs",
     "Metrics of every two heads of an attention type, each pair once; with more than 144 heads "
     "of similar pairs only, and beside them the squared Hellinger distance of all pairs.",

@@ -23,7 +23,7 @@ from headbook.study.tables import (
     LAYER_COLUMNS,
     MAX_PLAIN_CSV_BYTES,
     METRIC_COLUMNS,
-    Table,
+    TableSpec,
     as_head_key,
     estimate_rows,
 )
@@ -46,7 +46,7 @@ MAX_CSV_BYTES = (
 MAX_DIMENSIONS = 10  # dimensions of a state in the table of geometry
 
 
-TOKENS: "Table[Study]" = Table(
+TOKENS: "TableSpec[Study]" = TableSpec(
     "tokens",
     "Token metrics of every token of the sentences that have a page.",
     TOKEN_COLUMNS
@@ -58,7 +58,7 @@ TOKENS: "Table[Study]" = Table(
     lambda study: study.sentence_data.tokens,
     csv_limit=MAX_CSV_BYTES,
 )
-NEAREST: "Table[Study]" = Table(
+NEAREST: "TableSpec[Study]" = TableSpec(
     "nearest",
     "The nearest vocabulary tokens of each of those tokens in each layer.",
     TOKEN_COLUMNS
@@ -71,7 +71,7 @@ NEAREST: "Table[Study]" = Table(
     lambda study: study.sentence_data.nearest,
     csv_limit=MAX_CSV_BYTES,
 )
-WORDS: "Table[Study]" = Table(
+WORDS: "TableSpec[Study]" = TableSpec(
     "words",
     "Token metrics by class of words, averaged over the tokens of a layer; classes without a "
     "token are left out.",
@@ -121,7 +121,7 @@ def _word_rows(stack: str, sums: TokenSums) -> pd.DataFrame:
     return frame.assign(stack=stack)[[*WORDS.columns]]
 
 
-TYPES: "Table[Study]" = Table(
+TYPES: "TableSpec[Study]" = TableSpec(
     "types",
     "Mean cosine to the input embedding of every vocabulary token of the corpus, by layer.",
     {
@@ -157,7 +157,7 @@ def types_table(types: Mapping[str, TokenTypeSums]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else TYPES.empty
 
 
-TOP_TOKENS: "Table[Study]" = Table(
+TOP_TOKENS: "TableSpec[Study]" = TableSpec(
     "top_tokens",
     "Query tokens, key tokens and pairs of both to which each head gives most against uniform "
     "attention, the sink masked: up to 50 of each that occur in at least 5 different sentences "
@@ -224,7 +224,7 @@ def _layer_favourites(stack: str, layer: int, sums: Affinities) -> Iterator[pd.D
         yield pd.DataFrame(columns).assign(stack=stack, layer=layer, head=head, role=role)
 
 
-CLASS_FLOWS: "Table[Study]" = Table(
+CLASS_FLOWS: "TableSpec[Study]" = TableSpec(
     "class_flows",
     "Attention of each head between different words by their parts of speech, the sink masked, "
     "beside the mean head: the mean of the weights of all heads. Cells of at least 5 sentences.",
@@ -273,7 +273,7 @@ def class_flows_table(
     return pd.concat(frames, ignore_index=True) if frames else CLASS_FLOWS.empty
 
 
-GEOMETRY: "Table[Study]" = Table(
+GEOMETRY: "TableSpec[Study]" = TableSpec(
     "geometry",
     "Every number of the states of a layer: input and output of each layer, on a sample.",
     {

@@ -14,7 +14,7 @@ import numpy as np
 import regex
 
 from headbook.errors import AnnotatorError
-from headbook.inputs import NO_HEAD, Sentence, Word, joined_words
+from headbook.inputs import NO_HEAD, TextRecord, Word, joined_words
 from headbook.languages import NO_LANGUAGE, closest_language
 from headbook.option_values import AUTO_ANNOTATOR, PIPELINES
 from headbook.resources import ANNOTATOR
@@ -110,7 +110,7 @@ class Annotator:
         meta = pipeline.meta
         return cls(f"{meta['lang']}_{meta['name']} {meta['version']}", pipeline, token_spans)
 
-    def annotate(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+    def annotate(self, sentences: Iterable[TextRecord]) -> Iterator[TextRecord]:
         """Yield sentences in order, lazily, with words, and with tags for bare words."""
         stream = iter(sentences)
         while chunk := list(islice(stream, BATCH_SENTENCES)):
@@ -130,11 +130,11 @@ class Annotator:
                 else:
                     yield sentence
 
-    def _annotates(self, sentence: Sentence) -> bool:
+    def _annotates(self, sentence: TextRecord) -> bool:
         """Whether a sentence lacks words, or tags that a pipeline adds to its words."""
         return sentence.words is None or (sentence.bare_words and self.pipeline is not None)
 
-    def _unparsed(self, sentence: Sentence, start: int, end: int) -> "str | Doc":
+    def _unparsed(self, sentence: TextRecord, start: int, end: int) -> "str | Doc":
         """Return a span of a sentence as text, or as a document of its own words."""
         if self.pipeline is None or sentence.words is None:
             return sentence.text[start:end]
@@ -205,8 +205,8 @@ def _words(doc: "Doc") -> tuple[Word, ...]:
 
 
 def shuffle_words(
-    sentence: Sentence, seed: int, split: Callable[[str], tuple[Word, ...]] = split_words
-) -> Sentence:
+    sentence: TextRecord, seed: int, split: Callable[[str], tuple[Word, ...]] = split_words
+) -> TextRecord:
     """Return a sentence with its words in random order, with their tags, heads and relations.
 
     The order depends on seed and text only. Words are separated by single spaces if the text has

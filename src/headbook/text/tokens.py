@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.inputs import Sentence, Word
+from headbook.inputs import TextRecord, Word
 from headbook.schema import Side
 
 NO_WORD = -1  # index of special tokens and stray pieces
@@ -34,7 +34,7 @@ class TokenizedText:
         rarest: index of the rarest word, `NO_WORD` if none is rare; see `headbook.text.annotate`.
         lost: number of tokens cut off because the text is longer than the model's limit.
         generated: whether the model generated this text.
-        parts: character offsets of the sentences of a passage, as in `headbook.inputs.Sentence`.
+        parts: character offsets of the sentences of a passage, as in `headbook.inputs.TextRecord`.
         left_out: number of characters cut from the end of the text before tokenization.
         unknown: number of tokens for text that the vocabulary lacks.
         doubled: tokens at the ends of the text that the tokenizer adds there, too: ``begin <s>``,
@@ -86,7 +86,7 @@ class TokenizedText:
 class TokenizedSentence:
     """A sentence with the tokens of its source and, in pairs, of its target."""
 
-    sentence: Sentence
+    sentence: TextRecord
     tokens: Mapping[Side, TokenizedText]
 
     @property

@@ -6,7 +6,7 @@ from typing import ClassVar
 from headbook.charts import Drawing
 from headbook.comparison.checkpoint_steps import CheckpointColumn
 from headbook.pages.checkpoints.parts import HEADS, DrawnCheckpoints, measure_page
-from headbook.pages.parts.page import Page, StackSection
+from headbook.pages.parts.page import StackSection, TemplatePage
 from headbook.report.findings.finding import Link
 from headbook.report.wording import head_file, head_name
 from headbook.schema import AttentionStack, HeadName, heads_of
@@ -45,7 +45,7 @@ class HeadsSection(StackSection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointHeadsPage(Page):
+class CheckpointHeadsPage(TemplatePage):
     """All heads.
 
     Attributes:

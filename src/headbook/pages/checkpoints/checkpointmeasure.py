@@ -14,7 +14,7 @@ from headbook.comparison.checkpoint_claims import head_row_link
 from headbook.comparison.checkpoint_steps import CheckpointColumn
 from headbook.metrics import all_metrics
 from headbook.pages.checkpoints.parts import DrawnCheckpoints, HalfRiseText, head_row, measure_page
-from headbook.pages.parts.page import Page, StackSection
+from headbook.pages.parts.page import StackSection, TemplatePage
 from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words_cell
 from headbook.report.results import heads_by_value
 from headbook.report.wording import VIEWS, head_name, interval_text, is_share, number
@@ -54,7 +54,7 @@ class MeasureSection(StackSection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasurePage(Page):
+class MeasurePage(TemplatePage):
     """One number of every head.
 
     Attributes:

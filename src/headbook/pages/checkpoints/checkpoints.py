@@ -40,7 +40,7 @@ from headbook.pages.overview_parts.differences import (
     map_triple,
 )
 from headbook.pages.parts.atlas import Atlas, atlas_of
-from headbook.pages.parts.page import Page, StackSection
+from headbook.pages.parts.page import StackSection, TemplatePage
 from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
 from headbook.report.families import TYPE_STYLES, in_page_words, letters_of, style_of
 from headbook.report.findings.finding import Link
@@ -118,7 +118,7 @@ class CheckpointStack(StackSection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointsPage(Page):
+class CheckpointsPage(TemplatePage):
     """The overview.
 
     Attributes:

@@ -7,12 +7,12 @@ from headbook.analysis.head_matching import NULL_QUANTILE
 from headbook.comparison.comparison import Comparison
 from headbook.comparison.drift import FLOOR_LABEL, PATTERN_DRIFT, WEIGHT_DRIFT
 from headbook.comparison.matching import MIN_SHARED_WORDS
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import TemplatePage
 from headbook.report.wording import percent
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparingPage(Page):
+class ComparingPage(TemplatePage):
     """The page on how comparisons are made.
 
     Attributes:

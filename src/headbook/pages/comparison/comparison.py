@@ -51,7 +51,7 @@ from headbook.pages.overview_parts.differences import (
     SideAtlas,
 )
 from headbook.pages.parts.groups import difference_cell
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import TemplatePage
 from headbook.pages.parts.table import Content, PageTable, Row, words_cell
 from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.head_types import head_types
@@ -403,7 +403,7 @@ class ComparedSection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonPage(Page):
+class ComparisonPage(TemplatePage):
     """Two models side by side.
 
     Attributes:

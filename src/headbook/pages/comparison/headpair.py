@@ -26,7 +26,7 @@ from headbook.pages.comparison.parts import METRICS, moved, moved_words
 from headbook.pages.overview_parts.differences import MapPicture, signed_picture
 from headbook.pages.parts.atlas import mean_maps
 from headbook.pages.parts.groups import difference_cell
-from headbook.pages.parts.page import ATTENTION_SCRIPTS, Page
+from headbook.pages.parts.page import ATTENTION_SCRIPTS, TemplatePage
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
 from headbook.report.families import in_page_words, style_of
 from headbook.report.head_types import head_types
@@ -270,7 +270,7 @@ class HeadSide(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadPairPage(Page):
+class HeadPairPage(TemplatePage):
     """Two heads.
 
     Attributes:

@@ -13,7 +13,7 @@ from headbook.charts.theme import STEPS, rgba_ramp
 from headbook.comparison.matching import MatchedHeads
 from headbook.pages.comparison.metricpair_heads import depth
 from headbook.pages.comparison.parts import StackComparison
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import TemplatePage
 from headbook.pages.parts.table import PageTable, Row
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.wording import THIN, count_text, head_name, number, number_word, percent
@@ -142,7 +142,7 @@ class MatchedSection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatchedPage(Page):
+class MatchedPage(TemplatePage):
     """Heads of two models that attend alike.
 
     Attributes:

@@ -50,7 +50,7 @@ from headbook.report.wording import (
     floor_text,
     p_text,
 )
-from headbook.results.number import PLAIN, SHARE, Number, Row, difference
+from headbook.results.number import PLAIN, SHARE, Number, RowAddress, difference
 from headbook.results.sentence import Link, Marked, Sentence, say
 from headbook.schema import COMPARED_CLASSES, HeadName, ResidualPoint, TokenKey
 from headbook.study.ablation_tables import EFFECT
@@ -133,7 +133,7 @@ class Compared:
         """Return the number in both models, and its difference."""
         found, unit = self.found, SHARE if self.metric.share else PLAIN
         layer, head = place[0], place[1] if place[1:] else ""
-        row = Row("differences", (
+        row = RowAddress("differences", (
             ("stack", self.both.stack), ("layer", layer), ("head", head),
             ("metric", column.metric), ("view", column.view), ("label", column.label),
         ))  # fmt: skip
@@ -478,7 +478,7 @@ def _medians(
     unit = SHARE if metric.share else PLAIN
     sentences = both.a.study.manifest.counts["sentences"]
 
-    def median(each: MedianEstimate, row: Row) -> Number:
+    def median(each: MedianEstimate, row: RowAddress) -> Number:
         return Number(each.value, unit, row, each.low, each.high, sentences)
 
     rows = []
@@ -486,7 +486,7 @@ def _medians(
         found = both.medians.get(column)
         if found is None or np.isnan(found.difference.value):
             continue
-        row = Row("medians", (
+        row = RowAddress("medians", (
             ("stack", both.stack), ("metric", column.metric), ("view", column.view),
             ("label", column.label),
         ))  # fmt: skip

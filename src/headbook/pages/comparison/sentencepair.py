@@ -15,7 +15,7 @@ from headbook.comparison.head_pairs import PairedStack, SharedSentence, maps_of,
 from headbook.comparison.study_pair import StudyPair, same_vocabulary
 from headbook.pages.comparison.pairmaps import map_pictures, what_is_drawn
 from headbook.pages.overview_parts.differences import MapPicture
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import TemplatePage
 from headbook.pages.parts.table import DASH, Content, MarkedText, PageTable, Part, Row, WordsCell
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.parts.token_paths import MOST_TOKENS, paths_data
@@ -242,7 +242,7 @@ class SentenceStack:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentencePairPage(Page):
+class SentencePairPage(TemplatePage):
     """One sentence in two models.
 
     Attributes:
@@ -432,7 +432,7 @@ class SharedSentenceLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentencePairsPage(Page):
+class SentencePairsPage(TemplatePage):
     """The page with the list of sentences in two models.
 
     Attributes:

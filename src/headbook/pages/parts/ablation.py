@@ -19,7 +19,7 @@ from headbook.report.ablation import (
 from headbook.report.facts.importance import change, head_change, random_rank
 from headbook.report.head_types import OffSinkType
 from headbook.report.wording import MISSING, STACKS, count_text, head_name, number
-from headbook.results.number import Row
+from headbook.results.number import RowAddress
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import equivalence_margin, ranked_target
@@ -195,7 +195,7 @@ def direct_plot(changes: pd.DataFrame, table: pd.DataFrame) -> Plot | None:
     heads = []
     for place, total, style in zip(points.index, points["total"], points["style"], strict=True):
         row = (*zip(keys, place, strict=True), ("metric", EFFECT), ("replacement", "mean"))
-        found = Row("importance", (*row, ("target", "logit")))
+        found = RowAddress("importance", (*row, ("target", "logit")))
         name = head_name(HeadName(*place))
         heads.append(charts.HeadEffect("", name, style, total, True, found))
     return charts.compared_plot(

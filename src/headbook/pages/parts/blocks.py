@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from headbook.charts import Drawing, Figure, Plot
-from headbook.pages.parts.page import Page as AnyPage
+from headbook.pages.parts.page import TemplatePage
 from headbook.report.wording import STACKS, capital
 from headbook.results.number import Number
 from headbook.results.sentence import Link, Printed, Sentence
@@ -280,7 +280,7 @@ class Cards(Block):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page(AnyPage):
+class Page(TemplatePage):
     """A page that answers a question, which is its title.
 
     Attributes:
@@ -350,7 +350,7 @@ def by_stack(
 
 
 def some(*blocks: Any) -> tuple[Block, ...]:
-    """Return blocks and lists of blocks in order, without what is false: ``plot and Lead(plot)``."""
+    """Return blocks and lists of blocks in order, without what is missing."""
     found: list[Block] = []
     for block in blocks:
         if isinstance(block, Block):

@@ -114,7 +114,7 @@ class SiteFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page:
+class TemplatePage:
     """A page of the site.
 
     Attributes:
@@ -158,7 +158,7 @@ def plain_text(sentence: Sentence) -> str:
 
 
 @dataclass(frozen=True)
-class Question:
+class TemplateQuestion:
     """A further question of a page, with its answer.
 
     Attributes:
@@ -175,7 +175,7 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnalysisPage(Page):
+class AnalysisPage(TemplatePage):
     """A page that answers a question about all heads; its title is the question.
 
     Attributes:
@@ -191,7 +191,7 @@ class AnalysisPage(Page):
     topic: str
     answer: Sentence
     scope: tuple[tuple[str, str], ...]
-    questions: tuple[Question, ...] = ()
+    questions: tuple[TemplateQuestion, ...] = ()
     absent: tuple[str, ...] = ()
 
 

@@ -13,7 +13,7 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import head_name, is_share, number, with_unit
 from headbook.schema import HeadKey, HeadName, SinkView
-from headbook.study.tables import Table, row_of_head
+from headbook.study.tables import TableSpec, row_of_head
 
 
 class NumberExample(NamedTuple):
@@ -73,7 +73,7 @@ def _example(results: StackResults, key: HeadKey) -> NumberExample:
     return NumberExample(sentence, printed, "value", worked)
 
 
-def first_number(table: Table[Any], frame: pd.DataFrame, column: str) -> NumberExample | None:
+def first_number(table: TableSpec[Any], frame: pd.DataFrame, column: str) -> NumberExample | None:
     """Return the first number of a head in a table of several models.
 
     Args:

@@ -31,7 +31,7 @@ from headbook.report.claims.tokens import observation_rows, own_token_rows, shar
 from headbook.report.facts import FACTS
 from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
-from headbook.study.tables import ESTIMATE_COLUMNS, LAYER_COLUMNS, MAX_PLAIN_CSV_BYTES, Table
+from headbook.study.tables import ESTIMATE_COLUMNS, LAYER_COLUMNS, MAX_PLAIN_CSV_BYTES, TableSpec
 
 OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     relation_rows,
@@ -82,7 +82,7 @@ def _evidence(results: StackResults) -> Iterator[Row]:
         yield from (tested.columns for tested in results.cached(fact).evidence)
 
 
-TESTS: Table[Study] = Table(
+TESTS: TableSpec[Study] = TableSpec(
     "tests",
     "What pages claim, with baseline, difference and p: relations, effects of heads, the "
     "evidence on each head's role, and heads and layers that were chosen on one half of the "

@@ -14,7 +14,7 @@ from typing import Any
 from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION, Estimate
 from headbook.report.findings.finding import highest
 from headbook.report.results import StackResults
-from headbook.results.number import Number, Row, Unit
+from headbook.results.number import Number, RowAddress, Unit
 from headbook.results.sentence import NOTHING, Sentence
 from headbook.schema import ALL, HELD_OUT_SPLIT, HIGHEST, HeadKey, HeadName
 
@@ -66,11 +66,13 @@ class Tested:
         }  # fmt: skip
 
     @property
-    def row(self) -> Row:
+    def row(self) -> RowAddress:
         """Table, and columns that identify the row."""
         names = ("claim", "stack", "layer", "head", "metric", "view", "label", "split")
         known = ((name, getattr(self, name)) for name in names)
-        return Row("tests", tuple((name, value) for name, value in known if value is not None))
+        return RowAddress(
+            "tests", tuple((name, value) for name, value in known if value is not None)
+        )
 
     def number(self, unit: Unit) -> Number:
         """Return the value as pages print it."""

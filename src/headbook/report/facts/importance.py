@@ -35,7 +35,7 @@ from headbook.report.wording import (
     number_word,
     percent,
 )
-from headbook.results.number import PLAIN, SHARE, Number, Row, Unit
+from headbook.results.number import PLAIN, SHARE, Number, RowAddress, Unit
 from headbook.results.sentence import NOTHING, Link, Sentence, listed, say
 from headbook.schema import ABLATION, HELD_OUT_SPLIT, AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests
@@ -93,7 +93,7 @@ def change(ablation: AblationResults, row: Mapping[Any, Any], table: str) -> Num
     """Return the change of heads, from a row of `Study.importance` or `Study.head_groups`."""
     key = tuple((name, row[name]) for name in ROW_COLUMNS if name in row)
     low, high = float(row["low"]), float(row["high"])
-    return Number(float(row["value"]), change_unit(ablation), Row(table, key), low, high)
+    return Number(float(row["value"]), change_unit(ablation), RowAddress(table, key), low, high)
 
 
 def head_change(ablation: AblationResults, row: Mapping[Any, Any], *, exact: bool) -> Number:
@@ -109,7 +109,7 @@ def head_change(ablation: AblationResults, row: Mapping[Any, Any], *, exact: boo
     )  # fmt: skip
     unit = change_unit(ablation)
     value, low, high = (float(row[part]) / unit.factor for part in ("value", "low", "high"))
-    return Number(value, unit, Row("importance", key), low, high, sign="" if exact else "≈")
+    return Number(value, unit, RowAddress("importance", key), low, high, sign="" if exact else "≈")
 
 
 def clear_layer(ablation: AblationResults) -> tuple[str, LayerRatio] | None:
@@ -169,7 +169,7 @@ def largest(ablation: AblationResults) -> Sentence:
     return say(
         "{head} most: without it {subject} {verb} by {n:short}.",
         head=head, subject=measure.subject, verb=measure.verb,
-        n=Number(value, change_unit(ablation), Row("tests", key), low, high),
+        n=Number(value, change_unit(ablation), RowAddress("tests", key), low, high),
     )  # fmt: skip
 
 
@@ -326,7 +326,7 @@ def pruning(ablation: AblationResults, steps: pd.DataFrame) -> Sentence:
             least=percent(float(steps.loc[steps["share"] > 0, "share"].min())), limit=limit,
         )  # fmt: skip
     label = f"ablation_effect/{Replacement.MEAN}/{loss_target(ablation)}"
-    row = Row("tests", (("metric", "share that can go"), ("label", label)))
+    row = RowAddress("tests", (("metric", "share that can go"), ("label", label)))
     return say(
         "{share} of all heads, before the change may exceed a margin of {limit}; in random order "
         "{median}.",
@@ -341,8 +341,8 @@ def estimates_note(ablation: AblationResults) -> Sentence:
     if not audit.heads or not audit.rest or np.isnan(audit.spearman):
         return NOTHING
     label = ("label", f"{Replacement.MEAN}/{target}")
-    ranks = Row("tests", (("metric", "audit: correlation of ranks"), label))
-    missed = Row("tests", (("metric", "audit: missed"), label))
+    ranks = RowAddress("tests", (("metric", "audit: correlation of ranks"), label))
+    missed = RowAddress("tests", (("metric", "audit: missed"), label))
     return say(
         "On {heads} picked at random, estimates and exact changes have a rank correlation of "
         "{rho}. {Missed} of these changes more than the margin although the estimate does not; of "

@@ -21,7 +21,7 @@ from headbook.report.wording import (
     tie_note,
     tied_places,
 )
-from headbook.results.number import PLAIN, Number, Row, Unit
+from headbook.results.number import PLAIN, Number, RowAddress, Unit
 from headbook.results.sentence import NOTHING, Link, Sentence, say
 from headbook.schema import HeadKey, HeadName, Replacement, SinkView
 from headbook.study.ablation import effect_tests
@@ -138,10 +138,10 @@ def rows_together(results: StackResults) -> Mapping[str, Any]:
     return group_rows(ablation, results.study.head_groups, results.stack.name, SINK_GROUP)
 
 
-def group_row(row: Mapping[str, Any]) -> Row:
+def group_row(row: Mapping[str, Any]) -> RowAddress:
     """Return what identifies the row of a group of heads."""
     columns = ("stack", "group", "metric", "replacement", "target")
-    return Row("head_groups", tuple((name, row[name]) for name in columns))
+    return RowAddress("head_groups", tuple((name, row[name]) for name in columns))
 
 
 def _changed(row: Mapping[str, Any]) -> Number:

@@ -25,7 +25,7 @@ from headbook.study.tables import (
     MINIMAL_PAIRS,
     PAIRS,
     TABLES_OF_REPORT,
-    Table,
+    TableSpec,
 )
 from headbook.study.token_tables import (
     CLASS_FLOWS,
@@ -41,7 +41,7 @@ __all__ = ["STUDY_TABLES", "Study", "merge"]
 
 TABLES_OF_REPORT[TESTS.name] = TESTS
 # All tables of a study by name, in the order of the Data page.
-STUDY_TABLES: dict[str, Table[Study]] = {
+STUDY_TABLES: dict[str, TableSpec[Study]] = {
     table.name: table
     for table in (
         HEADS, LAYERS, CONTROLS, PAIRS, ALIGNMENTS, GROUPS, MINIMAL_PAIRS, GEOMETRY, COMPARED,
