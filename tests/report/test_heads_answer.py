@@ -11,15 +11,15 @@ from headbook.analysis.accumulators import Estimate
 from headbook.report.answers import heads as answers
 from headbook.report.answers.heads import heads_answer
 from headbook.report.families import Family
-from headbook.report.head_facts import TYPE_WORDS, Fact, HeadFacts, has_clear_role, type_words
+from headbook.report.head_facts import TYPE_WORDS, HeadFacts, HeadWord, has_clear_role, type_words
 from headbook.report.head_types import HeadType, OffSinkType, Share, TypeShares
 from headbook.report.roles import Claim, Role
 from headbook.schema import HeadName
 
 HEAD = HeadName("self", 0, 0)
 NO_FACTS = HeadFacts(
-    HEAD, "L0·H0", "heads/L00-H00.html", None, Fact(), Fact(), Fact(),
-    beats=False, verdict=Fact(), has_role=False,
+    HEAD, "L0·H0", "heads/L00-H00.html", None, HeadWord(), HeadWord(), HeadWord(),
+    beats=False, verdict=HeadWord(), has_role=False,
 )  # fmt: skip
 
 

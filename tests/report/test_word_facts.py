@@ -9,7 +9,8 @@ import numpy as np
 from chosen_results import Fake, fake_results
 from headbook.report.facts.words import most_attending_head, most_received
 from headbook.report.results import StackResults
-from headbook.results.sentence import Printed, Sentence
+from headbook.results.number import Printed
+from headbook.results.sentence import Sentence
 from headbook.schema import HeadKey, SinkView
 
 

@@ -38,10 +38,10 @@ class Facts:
     title, model, provenance, source = "Site", "model", "made", "model"
 
 
-def html(tmp_path: Path, *shown: b.Block, **more: object) -> str:
+def html(tmp_path: Path, *parts: b.Block, **more: object) -> str:
     page = b.Page(
         path="metrics/x.html", title="Title?", description="About.", topic="Topic",
-        answer=say("Answer {n}.", n=HALF), blocks=shown, **more,
+        answer=say("Answer {n}.", n=HALF), blocks=parts, **more,
     )  # type: ignore[arg-type]  # fmt: skip
     frame = {
         "site": Facts(), "manifest": Manifest(), "across": (), "preview": "", "base": "",
@@ -58,7 +58,7 @@ BLOCKS = [
     (b.Text(say("See {x}.", x=Link("here", "a.html")), "hint"),
      '<p class="hint">See <a href="../a.html">here</a>.</p>'),
     (b.Title("Part", note="small"), "<h3>Part<small>small</small></h3>"),
-    (b.Caption(("One.", b.Scale("0", ("q0", "q6"), "1"))), '<i class="q0"></i><i class="q6"></i>'),
+    (b.Caption(("One.", b.Steps("0", ("q0", "q6"), "1"))), '<i class="q0"></i><i class="q6"></i>'),
     (b.Lead(blocks=(b.Text("In."),), caption="Shown.", id="here"),
      '<figure class="lead" id="here">'),
     (b.Question("q", "Why?", "So.", (b.Text("In."),)),

@@ -45,7 +45,7 @@ IN_PYTHON = RETIRED | {
 WHOLE = {
     "Control": "Baseline", "LayerView": "LayerAttention", "TokenView": "TokenStates",
     "FlowView": "LayerFlow", "Scores": "QueriesAndKeys", "Press": "PageWriter",
-    "Number": "Estimate", "Numbers": "Estimates", "ShownText": "StoredText",
+    "ShownText": "StoredText",
 }  # fmt: skip
 # Columns of tables and options of the command line, which users have.
 KEPT = {"way", "answers"}  # answers: of pages to their questions

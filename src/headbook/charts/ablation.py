@@ -182,7 +182,7 @@ class GroupPlot(Plot):
         height = self._height
         name = escape(visible(group.name))
         dot = f'<i class="key {group.style}"></i>' if group.style else ""
-        label = f"{group.name}: {group.change:interval}"
+        label = f"{group.name}: {group.change.as_text('interval')}"
         beside = f"<b>{escape(group.beside)}</b>" if group.supported else escape(group.beside)
         return (
             f'<div class="effect"><span class="name">{dot}{name}</span>'
@@ -190,7 +190,8 @@ class GroupPlot(Plot):
             f'<svg height="{height}" role="img" aria-label="{escape(visible(label))}">'
             f"{lines}{_effect_marks(group, place, height)}</svg>"
             f'<span class="number"><a class="n" href="{escape(href)}">'
-            f"{group.change:bare short}</a> <small>{group.change:ends}</small></span>"
+            f"{group.change.as_text('bare short')}</a> "
+            f"<small>{group.change.as_text('ends')}</small></span>"
             f'<span class="beside">{beside}</span></div>'
         )
 
@@ -203,7 +204,7 @@ class GroupPlot(Plot):
             y = PRINTED_ROW * index
             marks = _effect_marks(group, place, 18)
             parts.append(text(group.name, "0", y + 12.0, "b"))
-            parts.append(text(f"{group.change:bare short}", "100%", y + 12.0, "end"))
+            parts.append(text(f"{group.change.as_text('bare short')}", "100%", y + 12.0, "end"))
             parts.append(f'<svg y="{y + 14}" width="{width:.0f}" height="18">{marks}</svg>')
         parts.append(_ticks_below(place, ticks, height - 8.0))
         return height, "".join(parts)

@@ -23,6 +23,7 @@ from headbook.charts.plots import (
     text,
     value_axis,
 )
+from headbook.report.linked_rows import address_of
 from headbook.report.wording import visible, whole_percent, whole_points
 
 ROW_HEIGHT, PRINTED_HEIGHT = 26.0, 44.0  # pixels of a relation on pages and in papers
@@ -130,7 +131,7 @@ def relation_row(line: RelationLine, root: str) -> str:
 
 def _linked(part: PlotMark, root: str) -> str:
     hit = f'<circle class="hit" cx="{percent(part.x)}" cy="{part.y:.1f}" r="{HIT_RADIUS:.0f}"/>'
-    href, label = escape(root + part.href), escape(visible(part.label))
+    href, label = escape(root + address_of(part.href)), escape(visible(part.label))
     return f'<a class="n {part.style}" href="{href}" aria-label="{label}">{part.svg}{hit}</a>'
 
 

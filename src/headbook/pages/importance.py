@@ -19,12 +19,12 @@ from headbook.pages.parts.blocks import (
     Lead,
     Page,
     Question,
-    Scale,
+    Steps,
     Symbols,
     Table,
     Text,
     Title,
-    some,
+    blocks,
 )
 from headbook.report.ablation import (
     HEAVY_NAME,
@@ -83,7 +83,9 @@ def importance_page(results: Results) -> Page:
         "replaced: groups, single heads, and verdicts.",
         answer=facts.main_loss(ablation, _last_layers(results)).text,
         scope=_scope(ablation, groups),
-        blocks=some(plot and Lead(plot), tasks, [*_questions(ablation, results, changes, steps)]),
+        blocks=blocks(
+            Lead(plot) if plot else None, tasks, [*_questions(ablation, results, changes, steps)]
+        ),
         closer=tuple(_closer(ablation, results, changes)),
         measured=_measured(ablation, results, has_tasks=bool(tasks)),
         absent=(*_absent(ablation, has_pruning=not steps.empty), *gap_sentences(study)),
@@ -150,8 +152,8 @@ def _questions(
             where="In the map above they have a green ring; the" if ringed else "The",
         )  # fmt: skip
         keywords = f"{REMOVE} useless spare"
-        shown: tuple[Block, ...] = (Caption((alone,)),)
-        yield Question("removable", "Which heads could go?", removable, shown, keywords)
+        below = (Caption((alone,)),)
+        yield Question("removable", "Which heads could go?", removable, below, keywords)
     groups = study_of(results).head_groups
     found = (facts.sink_rows(groups, stack, ranked_target(ablation)) for stack in results)
     if (sink := next((rows for rows in found if len(rows)), None)) is not None:
@@ -167,9 +169,10 @@ def _questions(
             f"dead useless no-op {tokens}",
         )  # fmt: skip
     if not steps.empty:
-        shown = (Lead(parts.pruning_plot(ablation, steps)),)
-        answer = facts.pruning(ablation, steps)
-        yield Question("pruning", "How many heads can go together?", answer, shown, REMOVE)
+        yield Question(
+            "pruning", "How many heads can go together?", facts.pruning(ablation, steps),
+            (Lead(parts.pruning_plot(ablation, steps)),), REMOVE,
+        )  # fmt: skip
 
 
 def _head_maps(
@@ -179,6 +182,8 @@ def _head_maps(
     ends = effect_ends(changes["value"].to_list())
     if harmful := facts.harmful(ablation):
         yield Text(harmful)
+    if ablation.notes:
+        yield Text(" ".join(ablation.notes))
     for stack in results:
         if len(results) > 1:
             yield Title(capital(STACKS[stack]))
@@ -188,7 +193,7 @@ def _head_maps(
     yield Caption((
         "Change without each head, on a logarithmic scale, so that all layers can be told apart."
         f"{f' Replaced: {chosen}. The others are estimated (≈).' if chosen else ''}",
-        Scale(f"{ends[0]:,.10g}", STEPS, f"{ends[1]:,.10g} {effect_unit(ablation)}"),
+        Steps(f"{ends[0]:,.10g}", STEPS, f"{ends[1]:,.10g} {effect_unit(ablation)}"),
         *(_ring_key(*each) for each in _rings(ablation)),
     ))  # fmt: skip
 
@@ -252,14 +257,14 @@ def _closer(ablation: AblationResults, results: Results, changes: pd.DataFrame) 
     direct = parts.direct_plot(changes, study.importance)
     note = facts.estimates_note(ablation)
     layers = (Lead(parts.layers_plot(ablation, changes)), Caption(_legend(results)))
-    plots = some(
+    plots = blocks(
         Group(layers, "Heads within their layers", id="layers", link="heads within their layers"),
-        estimates and Group(
-            some(Lead(estimates), note and Text(note)), "Estimates against exact changes",
-            id="estimates", link="estimates",
-        ),
-        direct and Group((Lead(direct),), "Direct and total change", id="direct",
-                         link="direct and total change"),
+        Group(
+            blocks(Lead(estimates), Text(note) if note else None),
+            "Estimates against exact changes", id="estimates", link="estimates",
+        ) if estimates else None,
+        Group((Lead(direct),), "Direct and total change", id="direct",
+              link="direct and total change") if direct else None,
     )  # fmt: skip
     yield Columns(plots, 3 if len(plots) == 3 else 2)
     sinks = groups["group"].isin({SINK, HEAVY_NAME})

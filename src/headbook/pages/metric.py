@@ -21,6 +21,7 @@ from headbook.pages.metrics.anchors import AnchorSection, anchor_sections
 from headbook.pages.metrics.figures import figure_name, heat_caption
 from headbook.pages.metrics.heads import HeadSection, head_section
 from headbook.pages.metrics.states import StateSection, layer_section, token_section
+from headbook.pages.parts.blocks import Table
 from headbook.pages.parts.page import AnalysisPage, Sentence, TemplatePage, gap_text
 from headbook.pages.parts.table import PageTable
 from headbook.pages.similar import nearest_pairs
@@ -73,7 +74,7 @@ class MetricPage(AnalysisPage):
     file: str
     anchors: tuple[AnchorSection, ...]
     sections: tuple[Section, ...]
-    tables: tuple[tuple[str, PageTable], ...]
+    tables: tuple[tuple[str, PageTable | Table], ...]
     remarks: tuple[str, ...]
 
     @property
@@ -155,19 +156,17 @@ def _section(results: StackResults, metric: Metric, variants: Sequence[Metric]) 
     return layer_section(results, metric) if isinstance(metric, LayerMetric) else None
 
 
-def _pair_tables(results: Results, metric: Metric) -> Iterator[tuple[str, PageTable]]:
+def _pair_tables(results: Results, metric: Metric) -> Iterator[tuple[str, PageTable | Table]]:
     """Yield the nearest pairs of heads, or the similarity of every two layers, by stack."""
     for name, result in results.items():
         where = f", {STACKS[name]}" if len(results) > 1 else ""
         sums = result.study.corpus_sums.geometry.get(name)
         if isinstance(metric, PairMetric):
-            table, title = nearest_pairs(result), f"Nearest pairs of heads{where}"
+            if (pairs := nearest_pairs(result)) is not None:
+                yield f"Nearest pairs of heads{where}", pairs
         elif isinstance(metric, LayerPairMetric) and sums is not None:
-            table, title = layer_similarity(result, sums), f"Every two layers{where}"
-        else:
-            continue
-        if table is not None:
-            yield title, table
+            if (similarity := layer_similarity(result, sums)) is not None:
+                yield f"Every two layers{where}", similarity
 
 
 def _answer(results: Results, first: StackResults | None, metric: Metric) -> Sentence:

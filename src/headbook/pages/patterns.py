@@ -26,8 +26,9 @@ from headbook.pages.parts.blocks import (
     Table,
     Text,
     Title,
+    blocks,
     by_stack,
-    some,
+    row,
 )
 from headbook.pages.parts.exemplars import received_pair, received_picture
 from headbook.pages.parts.head_card import strongest_of
@@ -55,7 +56,7 @@ from headbook.report.wording import (
     visible,
 )
 from headbook.results.number import PLAIN, Number
-from headbook.results.sentence import Link, Marked, Printed, Sentence, listed, say
+from headbook.results.sentence import Link, Marked, Sentence, listed, say
 from headbook.schema import HEAD_RULES, HeadKey, HeadName, SinkView
 
 MAX_NARROW_COLUMNS = 14  # columns of a table on half of the page
@@ -94,9 +95,9 @@ def patterns_page(results: Results) -> Page:
             ("Compared with", "uniform attention, and with the part of each head’s output that "
              f"comes from {tokens}"),
         ),
-        blocks=some(
+        blocks=blocks(
             Lead(_sink_figure(first), why=_why_sinks(first)),
-            questions and Text(_asks(questions), "asks"),
+            Text(_asks(questions), "asks") if questions else None,
             questions,
             # An older page's address leads here, whether or not the study has the numbers.
             None if any(q.id == "alike" for q in questions) else Group((), id="alike"),
@@ -207,9 +208,9 @@ def _alike_question(results: StackResults, answer: Sentence) -> Question:
         "follows from the definition. Where only the outputs are alike, the values are."
     )
     note = facts.sink_masked_note(results)
-    shown = some(note and Text(note, "noted"), Lead(figure, why=why))
+    content = blocks(Text(note, "noted") if note else None, Lead(figure, why=why))
     title = "Do all words then receive the same?"
-    return Question("alike", title, answer, shown, "similarity of head outputs context rows")
+    return Question("alike", title, answer, content, "similarity of head outputs context rows")
 
 
 def _dead_question(results: StackResults, answer: Sentence) -> Question:
@@ -252,12 +253,13 @@ def _stripes_question(results: StackResults, answer: Sentence) -> Question:
         )
     maps = tuple(_striped(results, head) for head in heads[:MAX_STRIPED])
     note = stripes_matter(results)
-    shown = some(
-        note and Text(Sentence(note), "noted"),
-        Lead(blocks=some(maps and Maps(maps, 96)), caption=_maps_caption(results, maps), why=why),
+    pictures = (Maps(maps, 96),) if maps else ()
+    content = blocks(
+        Text(Sentence(note), "noted") if note else None,
+        Lead(blocks=pictures, caption=_maps_caption(results, maps), why=why),
     )
     return Question(
-        "stripes", f"Why the vertical stripes{layer}?", answer, shown,
+        "stripes", f"Why the vertical stripes{layer}?", answer, content,
         "vertical stripes columns last layer key-driven same words useless heads dead whatever the "
         "query",
     )  # fmt: skip
@@ -350,7 +352,7 @@ def _closer(results: StackResults, most: int) -> Iterator[Block]:
 def _heat(number_: Number, top: float, format_name: str = "") -> Heat:
     if not number_.known:
         return Heat(MISSING, "q0")
-    return Heat(Printed(number_, format_name), amount_class(number_.value, 0, top))
+    return Heat(number_.printed(format_name), amount_class(number_.value, 0, top))
 
 
 def _destinations(results: StackResults) -> Table | None:
@@ -369,8 +371,8 @@ def _destinations(results: StackResults) -> Table | None:
     for key in sorted(keys, key=lambda key: -top[key]):
         numbers = (results.number(key, layer) for layer in layers)
         cells = (_heat(n, max(0.5, *top.values()), format_name) for n in numbers)
-        even = Printed(results.uniform_number(key, layers[0]), format_name)
-        rows.append((names[key.label], *cells, even))
+        even = results.uniform_number(key, layers[0]).printed(format_name)
+        rows.append(row(names[key.label], *cells, even))
     spread = max(np.ptp(results.uniform(*key).value[[*layers]]) for key in keys)
     title = "uniform" if spread < MAX_UNIFORM_SPREAD else f"uniform, L{layers[0]}"
     return Table(
@@ -413,7 +415,7 @@ def _ends(results: StackResults) -> Table | None:
         return None
     layers = results.stack.attention_layers
     rows = tuple(
-        (RULE_NAMES[rule], *(_heat(results.number(keys[rule], layer), 1) for layer in layers))
+        row(RULE_NAMES[rule], *(_heat(results.number(keys[rule], layer), 1) for layer in layers))
         for rule in HEAD_RULES
     )
     note = say(

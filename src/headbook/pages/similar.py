@@ -25,8 +25,9 @@ from headbook.pages.parts.blocks import (
     Symbols,
     Table,
     Text,
+    blocks,
     by_stack,
-    some,
+    row,
 )
 from headbook.report.facts.alike import attends_evenly, doubles, mean_distances_fact
 from headbook.report.families import first_position_is_sink, sink_tokens
@@ -42,7 +43,7 @@ from headbook.report.similar_heads import (
 )
 from headbook.report.wording import VIEWS, count_text
 from headbook.results.number import NATS, Number, RowAddress
-from headbook.results.sentence import Link, Printed, Sentence, head_link, listed, say
+from headbook.results.sentence import Link, Sentence, head_link, listed, say
 from headbook.schema import HeadName, SinkView
 from headbook.study.tables import HELLINGER
 
@@ -181,7 +182,7 @@ def _distance(results: StackResults, view: SinkView, one: int, other: int) -> Nu
 def _heat(number: Number) -> Heat:
     fill = amount_class(max(0.0, FILLED_DISTANCE - number.value), 0.0, 1.25 * FILLED_DISTANCE)
     note = f"{number.observations:,.0f} query tokens that count in both heads"
-    return Heat(Printed(number, "bare"), fill if number.known else "", note)
+    return Heat(number.printed("bare"), fill if number.known else "", note)
 
 
 def _map(results: StackResults, index: int, words: str | Sentence = "") -> HeadMap:
@@ -213,9 +214,9 @@ def _doubles(results: StackResults) -> tuple[Block, ...]:
         "cannot differ much.",
         "cut",
     )
-    return some(
-        others and Cards(tuple(_card(results, group) for group in others)),
-        even and [cut, Cards(tuple(_card(results, group) for group in even))],
+    return blocks(
+        Cards(tuple(_card(results, group) for group in others)) if others else None,
+        [cut, Cards(tuple(_card(results, group) for group in even))] if even else None,
     )
 
 
@@ -272,9 +273,9 @@ def _pairs(results: StackResults, pairs: Sequence[tuple[int, int]], style: str =
             "{map}{other_map} {head} and {other}",
             map=maps[0], other_map=maps[1], head=heads[one], other=heads[other],
         )  # fmt: skip
-        rows.append((title, *(_heat(_distance(results, view, one, other)) for view in views)))
+        rows.append(row(title, *(_heat(_distance(results, view, one, other)) for view in views)))
     grey = frozenset(n for n, pair in enumerate(pairs) if _all_even(results, pair))
-    columns = ("Pair", *(VIEWS[view] for view in views))
+    columns = row("Pair", *(VIEWS[view] for view in views))
     return Table(columns, tuple(rows), style=f"heat tall {style}", grey=grey, label="Nearest pairs")
 
 

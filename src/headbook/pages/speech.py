@@ -9,9 +9,9 @@ from headbook.charts import Plot
 from headbook.charts.lines import Line, ratio_lines
 from headbook.charts.theme import fills_between, ratio_class
 from headbook.metrics import all_metrics, ids
-from headbook.pages.parts import blocks
 from headbook.pages.parts.all_heads import heads_table, ratio_picture
 from headbook.pages.parts.blocks import (
+    MOST_NARROW,
     Block,
     Caption,
     Columns,
@@ -21,11 +21,13 @@ from headbook.pages.parts.blocks import (
     Lead,
     Page,
     Small,
+    Steps,
     Symbols,
     Table,
     Text,
+    blocks,
     by_stack,
-    some,
+    row,
 )
 from headbook.pages.parts.page import gap_text
 from headbook.report.facts import words
@@ -33,7 +35,7 @@ from headbook.report.facts.fact import Chosen
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import FEW_WORDS, MISSING, count_text
 from headbook.results.number import TIMES, Number
-from headbook.results.sentence import Link, Marked, Printed, Sentence, say
+from headbook.results.sentence import Link, Marked, Sentence, say
 from headbook.schema import HeadKey, HeadName, Side, heads_of
 from headbook.study.manifest import MissingPart
 
@@ -133,14 +135,14 @@ def _closer(results: StackResults, most_cells: int) -> Iterator[Block]:
     tags = words.frequent(results)
     most = max(1, MOST_TABLE_CELLS // len(stack.attention_layers))
     received, given = _received(results, tags), _given(results)
-    tables = some(
+    tables = blocks(
         _table(results, side, _first(received, most), "Attention received: the word is the key"),
         _table(
             results, stack.queries, _first(given, most), "Attention given: the word is the query"
         ),
     )
     if tables:
-        wide = len(stack.attention_layers) > blocks.MOST_NARROW
+        wide = len(stack.attention_layers) > MOST_NARROW
         scale = Caption((_scale([*received.values(), *given.values()]), BELOW * bool(given)))
         side_by_side = (Columns(tables, 1 if wide else 2), scale)
         yield Group(side_by_side, id=f"tables-{stack.name}", link="received and given")
@@ -166,18 +168,19 @@ def _table(results: StackResults, side: Side, numbers: Numbers, title: str) -> T
         return None
     order = sorted(numbers, key=lambda tag: -_octaves(numbers[tag]))
     rows = tuple(
-        (_kind(tag), words.n_words(results, side, tag), *map(_heat, numbers[tag])) for tag in order
+        row(_kind(tag), words.n_words(results, side, tag), *map(_heat, numbers[tag]))
+        for tag in order
     )
-    columns = ("words", "n", *results.stack.attention_layers)
+    columns = row("words", "n", *results.stack.attention_layers)
     return Table(columns, rows, title, "farthest from 1× first", style="heat tags")
 
 
 def _plain_table(results: StackResults, side: Side, numbers: Numbers) -> Table:
     rows = tuple(
-        (_kind(tag), words.n_words(results, side, tag), *(Printed(n, "bare") for n in of if n))
+        row(_kind(tag), words.n_words(results, side, tag), *(n.printed("bare") for n in of if n))
         for tag, of in numbers.items()
     )
-    columns = ("words", "n", *results.stack.attention_layers)
+    columns = row("words", "n", *results.stack.attention_layers)
     return Table(columns, rows, label="Kinds with few words, attention received")
 
 
@@ -189,7 +192,7 @@ def _kind(tag: str) -> Marked:
 def _heat(number: Number | None) -> Heat:
     if number is None or not number.known:
         return Heat(MISSING, "q0")
-    return Heat(Printed(number, "bare"), ratio_class(number.value), f"{number:interval}")
+    return Heat(number.printed("bare"), ratio_class(number.value), number.as_text("interval"))
 
 
 def _octaves(numbers: Sequence[Number | None]) -> float:
@@ -198,12 +201,12 @@ def _octaves(numbers: Sequence[Number | None]) -> float:
     return max((abs(math.log2(value)) for value in known), default=0.0)
 
 
-def _scale(rows: Sequence[Sequence[Number | None]]) -> blocks.Scale:
+def _scale(rows: Sequence[Sequence[Number | None]]) -> Steps:
     """Return the fills of both tables."""
     values = [n.value for row in rows for n in row if n is not None and n.known] or [1.0]
     low, high = min(values), max(values)
     fills = fills_between(ratio_class(low), ratio_class(high))
-    return blocks.Scale(TIMES.text(low), fills, f"{TIMES.text(high)}, of uniform attention")
+    return Steps(TIMES.text(low), fills, f"{TIMES.text(high)}, of uniform attention")
 
 
 CHOICE = (
@@ -233,12 +236,12 @@ def _heads(
     link = Link("all numbers", "metrics/pos_received_ratio.html")
     more = say("{n} more kinds: {link}.", n=left_out, link=link) if left_out else None
     yield Group(
-        some(
+        blocks(
             Table(("words", "head", "multiple of uniform attention"), rows),
             Caption((CHOICE,)),
             Details(
                 "All heads, for each kind of words",
-                some(Caption((ALL_HEADS,)), Small(grids), more and Caption((more,))),
+                blocks(Caption((ALL_HEADS,)), Small(grids), Caption((more,)) if more else None),
             ),
         ),
         "Heads that attend most to a kind of words",
@@ -304,7 +307,7 @@ def _measured(tagged: Sequence[StackResults]) -> tuple[Block, ...]:
         given=Link("given", "metrics/pos_given.html"),
     )
     worked = [Text(_worked(r), "eg") for r in tagged if words.frequent(r)]
-    return some(symbols, worked, Text(metrics))
+    return blocks(symbols, worked, Text(metrics))
 
 
 def _worked(results: StackResults) -> Sentence:

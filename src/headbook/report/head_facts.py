@@ -41,7 +41,7 @@ MIN_SHARE_ABOVE_UNIFORM = 0.01  # a smaller excess of attention names no kind of
 
 
 @dataclass(frozen=True)
-class Fact:
+class HeadWord:
     """A word about a head, with what supports the word.
 
     Attributes:
@@ -79,11 +79,11 @@ class HeadFacts:
     name: str
     href: str
     family: Family | None
-    label: Fact
-    attends_to: Fact
-    relation: Fact
+    label: HeadWord
+    attends_to: HeadWord
+    relation: HeadWord
     beats: bool
-    verdict: Fact
+    verdict: HeadWord
     has_role: bool
 
 
@@ -151,9 +151,9 @@ def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
                 family=families(results).get(cell),
                 label=_label(results, head, role),
                 attends_to=_attends_to(results, head),
-                relation=claimed or Fact(),
+                relation=claimed or HeadWord(),
                 beats=claimed is not None,
-                verdict=Fact(short_verdict(verdicts.get(head, ""))),
+                verdict=HeadWord(short_verdict(verdicts.get(head, ""))),
                 has_role=has_clear_role(role) or bool(_next_word(results, head)),
             )
         )
@@ -170,9 +170,9 @@ def _verdicts(results: StackResults) -> dict[HeadName, str]:
     return {HeadName(*head): verdict for head, verdict in zip(heads, rows["verdict"], strict=True)}
 
 
-def _label(results: StackResults, head: HeadName, role: Role) -> Fact:
+def _label(results: StackResults, head: HeadName, role: Role) -> HeadWord:
     if role.type is None:
-        return Fact()
+        return HeadWord()
     family = families(results).get((head.layer, head.head))
     name = family_names(results)[family] if family else NOT_MEASURED
     next_word = _next_word(results, head)
@@ -180,7 +180,7 @@ def _label(results: StackResults, head: HeadName, role: Role) -> Fact:
     claims = [role.claim(kind) for kind in kinds]
     further = [next_word] if next_word else []
     further += [claim.short for claim in claims if claim is not None]
-    return Fact(name, "; ".join([type_words(role.type), *further]))
+    return HeadWord(name, "; ".join([type_words(role.type), *further]))
 
 
 def _next_word(results: StackResults, head: HeadName) -> str:
@@ -189,7 +189,7 @@ def _next_word(results: StackResults, head: HeadName) -> str:
     return f"attends to {test.target.phrase}" if test is not None and test.supported else ""
 
 
-def _attends_to(results: StackResults, head: HeadName) -> Fact:
+def _attends_to(results: StackResults, head: HeadName) -> HeadWord:
     """Return the kind of key whose share is furthest above uniform attention, among all keys.
 
     Special tokens are no such kind, nor is the first token if it belongs to the sink.
@@ -203,20 +203,20 @@ def _attends_to(results: StackResults, head: HeadName) -> Fact:
             shares[kind], excess[kind] = share, share - float(uniform)
     best = max(excess, key=lambda kind: excess[kind], default="")
     if not best or excess[best] < MIN_SHARE_ABOVE_UNIFORM:
-        return Fact()
+        return HeadWord()
     column = HeadKey(ids.ATTENTION_TO, SinkView.RAW, best)
     share_text = head_number(number(shares[best], share=True), head, column)
-    return Fact(KEY_KINDS[best], "", shares[best], share_text)
+    return HeadWord(KEY_KINDS[best], "", shares[best], share_text)
 
 
-def _claimed_relation(results: StackResults, head: HeadName) -> Fact | None:
+def _claimed_relation(results: StackResults, head: HeadName) -> HeadWord | None:
     """Return the relation that is claimed for a head, with its accuracy on the held-out split."""
     tests = results.cached(tests_of_stack)
     n = best_relation(tests, (head.layer, head.head))
     if tests is None or n is None:
         return None
     accuracy, rule = float(tests.accuracy.value[n]), rule_phrase(tests.rule[n])
-    return Fact(
+    return HeadWord(
         relation_words(tests.labels[n]),
         f"{points_text(float(tests.margin.value[n]))} points over {rule}",
         accuracy,

@@ -1,8 +1,8 @@
 """Numbers that know their unit, their interval and the row of the table that holds them.
 
 A page prints no other numbers than these and whole counts, so that every printed estimate leads to
-its row. A number is written by a format: ``f"{share}"`` gives ``12.3 %``, ``f"{share:interval}"``
-gives ``12.3 % [11.0, 13.5]``; `FORMATS` has all of them.
+its row. A number is written by a format: ``share.as_text()`` gives ``12.3 %``,
+``share.as_text("interval")`` gives ``12.3 % [11.0, 13.5]``; `FORMATS` has all of them.
 """
 
 import math
@@ -33,7 +33,7 @@ class RowAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class Unit:
-    """How numbers of one kind are written.
+    """Rules by which numbers of one kind are written.
 
     Attributes:
         name: what follows a value, with the space before it: `` nats``, ``×``; empty for none.
@@ -128,7 +128,7 @@ class Number:
 
     @property
     def basis(self) -> str:
-        """What the number rests on, in words."""
+        """Numbers of sentences and observations, in words."""
         few = "too few sentences: " if self.is_thin else ""
         return f"{few}{self.sentences:,} sentences, {self.observations:,.0f} observations"
 
@@ -137,7 +137,11 @@ class Number:
         """The number without the name of its unit, for columns whose title has it."""
         return replace(self, unit=replace(self.unit, name=""))
 
-    def __format__(self, format_name: str) -> str:
+    def printed(self, format_name: str) -> "Printed":
+        """Return the number in a format, for a cell of a table."""
+        return Printed(self, format_name)
+
+    def as_text(self, format_name: str = "") -> str:
         """Return the number as text: ``""`` with its unit, or one of `FORMATS`, or ``.1f``."""
         if not self.known:
             return MISSING
@@ -148,8 +152,20 @@ class Number:
         return f"{self.sign}{THIN}{text}" if self.sign and format_name != "ends" else text
 
 
+class Printed(NamedTuple):
+    """A number in one of its formats."""
+
+    number: Number
+    format_name: str = ""
+
+    @property
+    def text(self) -> str:
+        """The number as text."""
+        return self.number.as_text(self.format_name)
+
+
 def _with_interval(number_: Number) -> str:
-    return f"{number_:} {number_:ends}".strip()
+    return f"{number_.as_text()} {number_.as_text('ends')}".strip()
 
 
 FORMATS: Mapping[str, Callable[[Number], str]] = {

@@ -25,18 +25,6 @@ class Link(NamedTuple):
     href: str
 
 
-class Printed(NamedTuple):
-    """A number in one of its formats."""
-
-    number: Number
-    format_name: str = ""
-
-    @property
-    def text(self) -> str:
-        """The number as text."""
-        return format(self.number, self.format_name)
-
-
 class Marked(NamedTuple):
     """Words with a class of the style sheet, or with the name of an element: ``small``, ``bdi``."""
 
@@ -105,7 +93,7 @@ def listed(items: Iterable[Any], last: str = " and ", between: str = ", ") -> Se
 def _parts(value: Any, format_name: str) -> Iterable[Any]:
     """Return the value of a field as parts of a sentence."""
     if isinstance(value, Number):
-        return (Printed(value, format_name),)
+        return (value.printed(format_name),)
     if isinstance(value, HeadName):
         return (head_link(value),)
     if isinstance(value, Sentence):

@@ -16,8 +16,8 @@ from headbook.pages.parts.blocks import Block, Heat, SmallMap
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import unbroken, visible
 from headbook.results.formats import head_name, head_page
-from headbook.results.number import Number, RowAddress
-from headbook.results.sentence import Link, Marked, Printed, Sentence, head_link
+from headbook.results.number import Number, Printed, RowAddress
+from headbook.results.sentence import Link, Marked, Sentence, head_link
 from headbook.schema import HeadName
 from headbook.site.rows import PageRows
 
@@ -31,7 +31,7 @@ class Printer:
         environment: the templates.
         root: path from the page to the site's root.
         rows: rows of the page, which collect those that are printed; None in a page without files.
-        unbreaks: whether numbers in texts are joined to their units.
+        joins_units: whether numbers in texts are joined to their units.
         frame: variables of the templates.
     """
 
@@ -42,14 +42,14 @@ class Printer:
         rows: PageRows | None,
         frame: Mapping[str, Any],
         *,
-        unbreaks: bool,
+        joins_units: bool,
     ) -> None:
         self.root, self.rows = root, rows
         variables = {**frame, "root": root, "printer": self}
         self._macros: Any = environment.get_template("blocks.html").make_module(variables)
         self._by_type: dict[type, Callable[[Any], str]] = {
-            str: (lambda text: unbroken(visible(text))) if unbreaks else visible,
-            Number: lambda number: self._row(number.row, f"{number}"),
+            str: (lambda text: unbroken(visible(text))) if joins_units else visible,
+            Number: lambda number: self._row(number.row, number.as_text()),
             Printed: lambda printed: self._row(printed.number.row, printed.text),
             LinkedNumber: lambda number: self._row(number.place, number.text),
             HeadName: lambda head: self._link(head_link(head)),
@@ -87,7 +87,7 @@ class Printer:
         if isinstance(value, Heat):
             return self._heat(value)
         if isinstance(value, Number):
-            ends = f"{value:ends}" if value.known else ""
+            ends = value.as_text("ends") if value.known else ""
             interval = f" <small>{escape(ends)}</small>" if ends else ""
             thin = " thin" if value.is_thin else ""
             return Markup(

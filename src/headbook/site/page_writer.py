@@ -22,8 +22,7 @@ import jinja2
 
 from headbook import charts
 from headbook.charts import Figure, Plot
-from headbook.pages.parts.blocks import Maps, Symbols, Table
-from headbook.pages.parts.blocks import TemplatePage as BlockPage
+from headbook.pages.parts.blocks import Maps, Page, Symbols, Table
 from headbook.pages.parts.page import TemplatePage
 from headbook.pages.parts.table import PageTable
 from headbook.pages.parts.text import Token
@@ -226,8 +225,8 @@ class PageWriter:
             self.write_live_data(figure)
         root = path_to_root(self.base, page)
         rows = self.rows.of_page(page.path) if self.rows is not None else None
-        of_blocks = isinstance(page, BlockPage)
-        printer = blocks.Printer(self.environment, root, rows, self.frame, unbreaks=of_blocks)
+        of_blocks = isinstance(page, Page)
+        printer = blocks.Printer(self.environment, root, rows, self.frame, joins_units=of_blocks)
         html = self.render(page.template, page=page, root=root, printer=printer)
         html = _with_script_hash(html)
         if rows is not None:

@@ -49,7 +49,7 @@ class StudyTable:
         table: the table.
     """
 
-    def __init__(self, table: "tables.Table[Study]") -> None:
+    def __init__(self, table: "tables.TableSpec[Study]") -> None:
         self._table = table
         self.__doc__ = f"Table ``{table.name}``: {table.description}"
 

@@ -36,7 +36,7 @@ from headbook.pages.parts.blocks import (
     Table,
     Text,
     Title,
-    some,
+    blocks,
 )
 from headbook.pages.parts.table import layer_frame
 from headbook.report.wording import (
@@ -99,7 +99,7 @@ class Compared:
         return "layer" if isinstance(self.found, LayerDifferences) else "head"
 
     @property
-    def shown(self) -> ComparedColumn:
+    def leading(self) -> ComparedColumn:
         """The number that is shown first."""
         return self.columns[0]
 
@@ -164,7 +164,7 @@ class Compared:
     @property
     def summary(self) -> Sentence:
         """In how many heads or layers the models differ, and where most."""
-        column = self.shown
+        column = self.leading
         total = count_text(int((~np.isnan(self.values(column))).sum()), self.what)
         floor = float(self.found.floors[self.at(column)])
         if not np.nan_to_num(self.values(column)).any():
@@ -186,16 +186,16 @@ class Compared:
     @property
     def short(self) -> str:
         """The summary in few words."""
-        if not np.nan_to_num(self.values(self.shown)).any():
+        if not np.nan_to_num(self.values(self.leading)).any():
             return "exactly equal"
-        amount, total = self.amount(self.shown), int((~np.isnan(self.values(self.shown))).sum())
-        unsure = amount and np.isnan(self.found.floors[self.at(self.shown)])
+        amount, total = self.amount(self.leading), int((~np.isnan(self.values(self.leading))).sum())
+        unsure = amount and np.isnan(self.found.floors[self.at(self.leading)])
         return f"{amount:,} of {total:,} {self.what}s differ{f' ({ROUNDING_NOTE})' * bool(unsure)}"
 
     @property
     def words(self) -> str:
         """The number that charts and table show, in words."""
-        return self.name(self.shown)
+        return self.name(self.leading)
 
     def name(self, column: ComparedColumn) -> str:
         """Return view and label of a number in words."""
@@ -213,7 +213,9 @@ def metric_pairs(stacks: Sequence[StackComparison]) -> Iterator[MetricPair]:
         heads = [each for both in stacks if (each := _of_heads(both, metric))]
         layers = [each for both in stacks if (each := _of_layers(both, metric))]
         apart = [both for both in stacks if both.found is None]
-        depths = {both.title: shown for both in apart if (shown := _depth_blocks(both, metric))}
+        depths = {
+            both.title: of_stack for both in apart if (of_stack := _depth_blocks(both, metric))
+        }
         if heads or layers or depths:
             yield _pair(metric, [*heads, *layers], depths, stacks)
 
@@ -227,21 +229,21 @@ def _pair(
     """Return the page of a metric: where models correspond, and over relative depth elsewhere."""
     rounded = any(both.found is not None and both.found.floor is not None for both in stacks)
     command = COMMAND + " --rounded STUDY_A_ROUNDED" * rounded
-    blocks: list[Block] = []
+    of_page: list[Block] = []
     for each in compared:
-        blocks += [Title(capital(each.both.title), 2), *_blocks(each, command)]
-    for title, shown in depths.items():
-        blocks += [Title(capital(title), 2), *shown]
+        of_page += [Title(capital(each.both.title), 2), *_blocks(each, command)]
+    for title, of_stack in depths.items():
+        of_page += [Title(capital(title), 2), *of_stack]
     page = Page(
         path=metric.path,
         title=metric.title,
         topic=say("{all}", all=Link("all metrics", "index.html#metrics")),
         description=metric.about,
         answer=metric.about,
-        blocks=tuple(blocks),
+        blocks=tuple(of_page),
         measured=(_source(metric),),
     )
-    figures = [f for shown in depths.values() for b in shown if isinstance(b, Charts)
+    figures = [f for of_stack in depths.values() for b in of_stack if isinstance(b, Charts)
                for f in b.figures]  # fmt: skip
     return MetricPair(metric, page, compared[0].short if compared else "", tuple(figures))
 
@@ -263,13 +265,13 @@ def _blocks(each: Compared, command: str) -> tuple[Block, ...]:
         how=Link("how they are made", "comparing.html"),
     )  # fmt: skip
     if each.what == "head":
-        figures = pair_figures(each.both, each.metric, each.shown.view, each.shown.label)
+        figures = pair_figures(each.both, each.metric, each.leading.view, each.leading.label)
     else:
         figures, command = _layer_figures(each), ""
     table = _places(each)
     many = len(table.rows) > len(each.found.value)
     title = f"The {len(table.rows)} largest differences, by size"
-    return some(
+    return blocks(
         Text(each.summary, "evidence"),
         Text(about, "hint"),
         Charts(figures, command),
@@ -281,7 +283,7 @@ def _blocks(each: Compared, command: str) -> tuple[Block, ...]:
 
 def _by_label(each: Compared) -> Table:
     """Return how many heads or layers differ for each number, and the largest difference."""
-    same_view = [c for c in each.columns if c.view == each.shown.view]
+    same_view = [c for c in each.columns if c.view == each.leading.view]
     known = [(column, places) for column in same_view if (places := each.largest(column))]
     rows = tuple(
         (each.metric.label(column.label) if each.what == "head" else each.name(column),
@@ -296,12 +298,12 @@ def _by_label(each: Compared) -> Table:
 
 def _places(each: Compared) -> Table:
     """Return the difference of every head, the largest first, or of every layer in order."""
-    places = each.largest(each.shown)
-    values = each.values(each.shown)
+    places = each.largest(each.leading)
+    values = each.values(each.leading)
     places.sort(key=lambda place: place if each.what == "layer" else -abs(values[place]))
     places = places[:MOST_HEADS]
-    sure = each.supported(each.shown)
-    rows = tuple((each.subject(place), *each.cells(each.shown, place)) for place in places)
+    sure = each.supported(each.leading)
+    rows = tuple((each.subject(place), *each.cells(each.leading, place)) for place in places)
     grey = frozenset(n for n, place in enumerate(places) if not sure[place])
     columns = (capital(each.what), *each.both.names, "difference", "p")
     return Table(columns, rows, grey=grey, label=capital(f"{each.what}s"))
@@ -357,9 +359,9 @@ def _choice(label: str) -> dict[str, str]:
 def _layer_figures(each: Compared) -> tuple[Figure, ...]:
     """Return both models over layers, and the difference."""
     metric, names = each.metric, each.both.names
-    name, show = f"{metric.id}-{each.both.stack}", _choice(each.shown.label)
+    name, show = f"{metric.id}-{each.both.stack}", _choice(each.leading.label)
     about = f"{metric.title}, {each.words}"
-    rule = counted_if(float(each.found.floors[each.at(each.shown)]), share=metric.share)
+    rule = counted_if(float(each.found.floors[each.at(each.leading)]), share=metric.share)
     return (
         paired_curves(
             f"{name}-layers",
@@ -421,7 +423,7 @@ def _depth_blocks(both: StackComparison, metric: ComparedMetric) -> tuple[Block,
         f"these models do not correspond by number, so none is set against another here. {note}"
     )
     table = _medians(both, metric, named, cells)
-    return some(Text(about, "hint"), Charts((figure,), COMMAND), table)
+    return blocks(Text(about, "hint"), Charts((figure,), COMMAND), table)
 
 
 def _keys_of_both(both: StackComparison, metric: ComparedMetric) -> list[TokenKey]:

@@ -14,7 +14,7 @@ from headbook.pages.parts.blocks import (
     Group,
     Question,
     Text,
-    some,
+    blocks,
 )
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.ablation import choice_text, short_verdict
@@ -44,8 +44,8 @@ def task_question(task: AblationResults) -> Question:
     more = replace(heads, rows=heads.rows[OPEN:], caption="")
     table = _Before(replace(heads, rows=heads.rows[:OPEN]))
     rest = Details(f"{len(more.rows)} more heads", (_Before(more),)) if more.rows else None
-    columns = some(
-        Group(some(table, about, rest)), None if growing.empty else _without(task, growing)
+    columns = blocks(
+        Group(blocks(table, about, rest)), None if growing.empty else _without(task, growing)
     )
     facets = [_Before(facet) for facet in _by_group(task)]
     about_facets = (
@@ -53,13 +53,13 @@ def task_question(task: AblationResults) -> Question:
         f"{observed}. Heads of largest effect in all {observed} and in each group; grey: too few "
         "for an interval."
     )
-    shown = some(
-        rests and Text(Sentence(rests), "evidence"),
+    content = blocks(
+        Text(Sentence(rests), "evidence") if rests else None,
         Columns(columns),
-        facets and [*facets, Caption((about_facets,))],
+        [*facets, Caption((about_facets,))] if facets else None,
     )
     return Question(
-        f"task-{name}", WORDS[name].question, Sentence(answers.success_answer(task)), shown
+        f"task-{name}", WORDS[name].question, Sentence(answers.success_answer(task)), content
     )
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import numpy as np
 
 from headbook.charts import ratio_grid
-from headbook.pages.parts.blocks import Heat, Picture, Table, Words
+from headbook.pages.parts.blocks import Heat, Picture, Table, Words, row
 from headbook.report.wording import MISSING
 from headbook.results.formats import head_name
 from headbook.results.number import Number
-from headbook.results.sentence import Printed, Sentence
+from headbook.results.sentence import Sentence
 from headbook.schema import AttentionStack, HeadName, heads_of
 
 MAX_LINKED = 400  # heads from which on numbers are no links
@@ -48,13 +48,13 @@ def heads_table(
         number = number_of(head)
         if not number.known:
             return Heat(MISSING, "q0")
-        note = f"{head_name(head)}: {number:interval} {more(head)}".strip()
-        printed = Printed(number, format_name)
+        note = f"{head_name(head)}: {number.as_text('interval')} {more(head)}".strip()
+        printed = number.printed(format_name)
         return Heat(printed if n_heads <= MAX_LINKED else printed.text, fill_of(head, number), note)
 
     rows = tuple(
-        (layer_name.format(layer),
-         *(cell(HeadName(stack.name, layer, head)) for head in range(stack.n_heads)))
+        row(layer_name.format(layer),
+            *(cell(HeadName(stack.name, layer, head)) for head in range(stack.n_heads)))
         for layer in stack.attention_layers
     )  # fmt: skip
     columns = ("layer", *(f"H{head}" for head in range(stack.n_heads)))

@@ -7,18 +7,19 @@ a style sheet of its own. What stands in a block, and in the cells of a `Table`,
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple
 
 from headbook.charts import Drawing, Figure, Plot
 from headbook.pages.parts.page import TemplatePage
+from headbook.report.linked_rows import LinkedNumber
+from headbook.report.results import StackResults
 from headbook.report.wording import STACKS, capital
-from headbook.results.number import Number
-from headbook.results.sentence import Link, Printed, Sentence
+from headbook.results.number import Number, Printed
+from headbook.results.sentence import Link, Marked, Sentence
 from headbook.schema import HeadName
 
 Words = str | Sentence
 MOST_NARROW = 12  # layers of tables that stand side by side
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Title(Block):
 
 
 @dataclass(frozen=True)
-class Scale(Block):
+class Steps(Block):
     """The steps of the fills of a table or a picture, between two texts."""
 
     low: str
@@ -67,7 +68,7 @@ class Scale(Block):
 class Caption(Block):
     """Small print below a table or a picture: sentences, and the scale of the fills."""
 
-    parts: tuple[Words | Scale, ...]
+    parts: tuple[Words | Steps, ...]
 
 
 @dataclass(frozen=True)
@@ -204,36 +205,6 @@ class Heat:
     note: str = ""
 
 
-# What a cell of a table may be: a text, a whole number, `Number`, `Printed`, `HeadName`, `Link`,
-# `Sentence`, `Marked`, `Heat`, a picture, or None. Rows of several types have no narrower type in
-# Python; the printer refuses anything else.
-Cell = Any
-
-
-@dataclass(frozen=True)
-class Table(Block):
-    """A table; the first cell of each row is its heading.
-
-    Attributes:
-        columns: titles of the columns; an integer is the number of a layer.
-        rows: a cell for each column. A whole number stands at the right, None does not apply.
-        caption, note: words above the table; without them it needs a ``label``.
-        style: ``numbers``, ``heat`` for fills, ``mini`` for small fills; and further classes.
-        groups: titles above those of all columns but the first, and how many each spans.
-        grey: indices of rows that step back.
-        label: caption for screen readers alone.
-    """
-
-    columns: tuple[Cell, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    caption: Words = ""
-    note: Words = ""
-    style: str = "numbers"
-    groups: tuple[tuple[Words, int], ...] = ()
-    grey: frozenset[int] = frozenset()
-    label: str = ""
-
-
 class SmallMap(NamedTuple):
     """The mean map of a head inside a sentence.
 
@@ -245,6 +216,43 @@ class SmallMap(NamedTuple):
     style: str
     size: int = 33
     text: str = ""
+
+
+# A whole number stands at the right; None does not apply.
+Cell = (
+    str | int | Number | Printed | LinkedNumber | HeadName | Link | Sentence | Marked | Heat
+    | SmallMap | Drawing | None
+)  # fmt: skip
+Row = tuple[Cell, ...]
+
+
+def row(*cells: Cell) -> Row:
+    """Return a row of a table; its first cell is its heading."""
+    return cells
+
+
+@dataclass(frozen=True)
+class Table(Block):
+    """A table; the first cell of each row is its heading.
+
+    Attributes:
+        columns: titles of the columns; an integer is the number of a layer.
+        rows: a cell for each column.
+        caption, note: words above the table; without them it needs a ``label``.
+        style: ``numbers``, ``heat`` for fills, ``mini`` for small fills; and further classes.
+        groups: titles above those of all columns but the first, and how many each spans.
+        grey: indices of rows that step back.
+        label: caption for screen readers alone.
+    """
+
+    columns: Row
+    rows: tuple[Row, ...]
+    caption: Words = ""
+    note: Words = ""
+    style: str = "numbers"
+    groups: tuple[tuple[Words, int], ...] = ()
+    grey: frozenset[int] = frozenset()
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -330,31 +338,32 @@ class Page(TemplatePage):
 
 
 def by_stack(
-    stacks: Iterable[Item], blocks: Callable[[Item], Iterable[Block]], names: Mapping[str, Any]
+    stacks: Iterable[StackResults],
+    blocks_of: Callable[[StackResults], Iterable[Block]],
+    names: Mapping[str, StackResults],
 ) -> tuple[Block, ...]:
     """Return the blocks of every stack, below its name if the model has several.
 
     Args:
-        stacks: results of each stack, which have a ``stack.name``.
-        blocks: makes the blocks of a stack.
+        stacks: results of each stack.
+        blocks_of: makes the blocks of a stack.
         names: all stacks of the model by name.
     """
-    found: list[Block] = []
-    for each in stacks:
-        of_stack = [*blocks(each)]
+    in_order: list[Block] = []
+    for results in stacks:
+        of_stack = [*blocks_of(results)]
         if of_stack and len(names) > 1:
-            name = each.stack.name  # type: ignore[attr-defined]
-            found.append(Title(capital(STACKS[name]), 2))
-        found += of_stack
-    return tuple(found)
+            in_order.append(Title(capital(STACKS[results.stack.name]), 2))
+        in_order += of_stack
+    return tuple(in_order)
 
 
-def some(*blocks: Any) -> tuple[Block, ...]:
-    """Return blocks and lists of blocks in order, without what is missing."""
-    found: list[Block] = []
-    for block in blocks:
-        if isinstance(block, Block):
-            found.append(block)
-        elif block:
-            found += block
-    return tuple(found)
+def blocks(*parts: Block | Iterable[Block] | None) -> tuple[Block, ...]:
+    """Return blocks, and those of lists of blocks, in order, without what is missing."""
+    in_order: list[Block] = []
+    for part in parts:
+        if isinstance(part, Block):
+            in_order.append(part)
+        elif part is not None:
+            in_order += part
+    return tuple(in_order)

@@ -17,7 +17,7 @@ from headbook.metrics.base import HeadMetric
 from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.grid import number_key, offered_labels
 from headbook.report.ablation import effect_unit, head_changes, short_target
-from headbook.report.head_facts import Fact, HeadFacts, head_facts
+from headbook.report.head_facts import HeadFacts, HeadWord, head_facts
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, VIEWS, is_share, label_name
 from headbook.schema import HeadName, SinkView, heads_of
@@ -203,7 +203,7 @@ def _data_row(facts: HeadFacts, style: str, rank: int) -> list[Any]:
     return [*place, *map(_data_word, words), *marks]
 
 
-def _data_word(fact: Fact) -> list[Any]:
+def _data_word(fact: HeadWord) -> list[Any]:
     word = [fact.word, fact.detail, fact.sort_value]
     return [*word, fact.number.text, fact.number.table] if fact.number else word
 
