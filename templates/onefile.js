@@ -198,8 +198,6 @@
     const sources = [...parsed.querySelectorAll("script")].map((script) =>
       script.getAttribute("src") ?? "");
     const { root: own = "" } = parsed.body.dataset;
-    const moved = parsed.querySelector("[data-moved]")?.getAttribute("href");
-    if (moved) { location.replace(`#/${moved.slice(own.length)}`); return; }
     const codes = await Promise.all(sources.map((src) => read(src.slice(own.length))));
     await illustrated(parsed.body, own);
     if (mine !== asked) return;

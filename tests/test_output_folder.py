@@ -40,7 +40,6 @@ from machine import (
     workspace,
 )
 
-OLD_NOTE = b"A folder that Headbook works in; a later run removes it.\n"  # before the simple design
 MOVES = {"os.rename", "os.remove", "os.rmdir", "shutil.rmtree"}
 
 
@@ -706,16 +705,13 @@ def test_only_what_is_surely_ours_is_removed(
     assert left_in(tmp_path) == sorted([*before, ".site.headbook-aaaaaaaa"])
 
 
-@pytest.mark.parametrize("note", [NOTE, OLD_NOTE])
 @pytest.mark.parametrize("there", ["site", "nothing"])
-def test_a_crafted_workspace_touches_nothing_outside_it(
-    tmp_path: Path, note: bytes, there: str
-) -> None:
+def test_a_crafted_workspace_touches_nothing_outside_it(tmp_path: Path, there: str) -> None:
     """Neither by a journal, which is of no use now, nor by links."""
     (tmp_path / "private").mkdir()
     (tmp_path / "private/thesis.txt").write_text("years of work")
     out = ours(tmp_path / "site") if there == "site" else tmp_path / "site"
-    left = workspace(tmp_path, "site", note)
+    left = workspace(tmp_path, "site")
     pieces = [["../private", False, True], ["../../private", True, True], [".", True, True]]
     (left / "swap.json").write_text(json.dumps({"out": "site", "pieces": pieces}))
     (left / "old").symlink_to(tmp_path / "private")

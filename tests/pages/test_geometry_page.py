@@ -30,7 +30,7 @@ from headbook.site.page_writer import figures_of
 from headbook.study.manifest import MissingPart
 from headbook.study.study import Study, merge
 from headbook.study.sums.state_geometry import CKA, GeometrySums, StateColumn
-from html_pages import elements, html_of, ids, text, text_of, written_html
+from html_pages import elements, html_of, text, text_of, written_html
 from sites import Site
 
 pytestmark = pytest.mark.slow
@@ -284,16 +284,6 @@ def test_pages_as_written_answer_with_figures_and_their_files(any_site: Site) ->
     for sentence in (page.answer, *(q.answer for q in page.questions)):
         assert len(plain_text(sentence).split()) <= 30
     assert [q.id for q in page.questions] == [s.stack for s in page.sections[1:]]
-
-
-def test_the_page_on_flow_leads_to_mixing(encoder_site: Site) -> None:
-    old = html_of(encoder_site.folder / "flow.html")
-    assert '<a data-moved href="geometry.html">' in old
-    assert "mixing" in ids(html_of(encoder_site.folder / "geometry.html"))
-    assert (encoder_site.folder / "data/geometry.csv").is_file()
-    assert "geometry.html" in html_of(encoder_site.folder / "index.html")
-    metric = html_of(encoder_site.folder / "metrics/anisotropy.html")
-    assert "../geometry.html" in {e.attributes.get("href") for e in elements(metric, "a")}
 
 
 @pytest.mark.parametrize("family", ["bart", "gpt_neo", "t5"])

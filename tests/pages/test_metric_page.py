@@ -15,7 +15,7 @@ from headbook.pages.metric import (
     is_measured,
     metric_pages,
     metrics_page,
-    moved_metrics,
+    page_address,
     study_metrics,
 )
 from headbook.pages.metrics import heads
@@ -35,7 +35,6 @@ from headbook.report.results import StackResults
 from headbook.report.wording import percent
 from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey
 from headbook.site import latex
-from headbook.site.registry import moved_pages
 from html_pages import elements, html_of, text_of
 from sites import Site
 
@@ -69,27 +68,10 @@ def test_a_variant_has_a_page_of_its_own_only_without_its_metric(encoder_site: S
     found = encoder_site.results
     metrics = study_metrics(found)
     pages = {page.path for page in metric_pages(found, metrics)}
-    moved = {metric.id: address for metric, address in moved_metrics(metrics)}
-    assert len(pages) + len(moved) == len(metrics)
-    assert moved["distance_ratio"] == "metrics/attention_distance.html#distance_ratio"
+    assert "metrics/distance_ratio.html" not in pages
+    assert page_address(METRICS["distance_ratio"], metrics) == "metrics/attention_distance.html"
     alone = [METRICS["distance_ratio"]]
     assert [page.path for page in metric_pages(found, alone)] == ["metrics/distance_ratio.html"]
-    assert [*moved_metrics(alone)] == []
-
-
-def test_old_addresses_of_variants_lead_to_their_place(any_site: Site) -> None:
-    metrics = study_metrics(any_site.results)
-    moved = [*moved_pages((), metrics)]
-    assert {page.path for page in moved} == {
-        f"metrics/{metric.id}.html"
-        for metric in metrics
-        if any(other.id == metric.variant_of for other in metrics)
-    }
-    for page in moved:
-        address, _, fragment = page.moved_to.partition("#")
-        assert address in html_of(any_site.folder / page.path)
-        ids_there = [e.attributes.get("id") for e in elements(html_of(any_site.folder / address))]
-        assert ids_there.count(fragment) == 1, page.path
 
 
 DISTANCE = head_metric(ids.ATTENTION_DISTANCE)

@@ -11,7 +11,6 @@ import pytest
 from headbook import pages
 from headbook.pages.parts.page import TemplatePage
 from headbook.resources import folder
-from headbook.site.registry import PAGES
 from sites import Site
 
 # Modules that make a second kind of page: lists, and the page that servers ask for.
@@ -38,7 +37,6 @@ def page_templates() -> dict[str, set[str]]:
 
 
 TEMPLATES = page_templates()
-OLD = {path for entry in PAGES for path in entry.moved}  # addresses of pages that are gone
 
 
 def test_there_are_pages() -> None:
@@ -58,7 +56,7 @@ def test_addresses_are_named_like_the_templates_of_their_pages(small_site: Site)
     words = {PurePosixPath(name).stem for names in TEMPLATES.values() for name in names}
     for page in small_site.pages:
         parts = page.relative_to(small_site.folder).with_suffix("").parts
-        if parts[0] in {"figures", "data"} or page.relative_to(small_site.folder).as_posix() in OLD:
+        if parts[0] in {"figures", "data"}:
             continue
         word = parts[0] if len(parts) == 1 or parts[-1] == "index" else parts[0].removesuffix("s")
         assert word in words, page

@@ -13,7 +13,6 @@ import pytest
 import headbook
 from headbook import resources
 from headbook.site.assets import bare, compact
-from headbook.site.registry import PAGES
 from headbook.study.circuits import OutputSpace
 from html_pages import (
     broken_links,
@@ -74,7 +73,6 @@ def expected_pages(site: Site) -> set[str]:
     pages |= {f"metrics/{metric}.html" for metric in metrics}
     is_language_model = study.circuits.space is OutputSpace.UNEMBEDDING
     pages |= {"circuits.html"} if is_language_model and len(study.composition) else set()
-    pages |= {old for entry in PAGES if entry.path in pages for old in entry.moved}
     return pages | {
         f"sentences/{sentence.number:04}.html" for sentence in study.sentence_data.paged
     }

@@ -334,8 +334,7 @@ def compare(
     }
     if not sides.same_heads:
         depths = {pair.name: depth_medians(sides, pair) for pair in sides.stacks}
-        missing = tuple(_token_states_gap(sides))
-        return Comparison(sides, {}, matched, losses(sides), missing, depths=depths)
+        return Comparison(sides, {}, matched, losses(sides), (), depths=depths)
     exact_rounded = pair_studies(a, rounded, HeadCorrespondence.SAME) if rounded else None
     formats = pair_studies(*twice, HeadCorrespondence.SAME) if twice else None
     drift = drift or ModelDrift()
@@ -347,7 +346,7 @@ def compare(
         },
         matched,
         losses(sides),
-        (*drift.missing, *_generated_targets_gap(sides), *_token_states_gap(sides)),
+        (*drift.missing, *_generated_targets_gap(sides)),
         dict(_layer_differences(sides, formats)),
         floor_sentences=0 if formats is None else formats.sentences,
     )
@@ -359,18 +358,6 @@ def _generated_targets_gap(sides: StudyPair) -> Iterator[str]:
         yield (
             "divergence of attention in decoder and cross-attention: no target texts were given, "
             "so that each model wrote its own"
-        )
-
-
-def _token_states_gap(sides: StudyPair) -> Iterator[str]:
-    """Yield what cannot be compared with studies of earlier versions."""
-    studies = sides.a, sides.b
-    if all(study.corpus_sums.tokens for study in studies) and not all(
-        study.corpus_sums.token_buckets for study in studies
-    ):
-        yield (
-            "differences of token states: a study was collected by an earlier version, which kept "
-            "no sums for them"
         )
 
 

@@ -357,10 +357,7 @@ class LayerDifferences(ModelDifferences):
 
 
 def layer_differences(sides: StudyPair, pair: StackPair) -> LayerDifferences | None:
-    """Return the differences of the token numbers that both studies have; None without any.
-
-    Studies of earlier versions have no such sums.
-    """
+    """Return the differences of the token numbers that both studies have; None without any."""
     parts = []
     for columns, *sums in token_sums(sides, pair):
         part = LayerDifferences.of(_column_names(columns), *sums)

@@ -110,14 +110,6 @@ def metric_pages(results: Results, metrics: Sequence[Metric]) -> Iterator[Metric
             yield _page(results, metric, variants)
 
 
-def moved_metrics(metrics: Sequence[Metric]) -> Iterator[tuple[Metric, str]]:
-    """Yield the variants that have no page of their own, with the address that shows each."""
-    for metric in metrics:
-        address = page_address(metric, metrics)
-        if address != f"metrics/{metric.id}.html":
-            yield metric, f"{address}#{metric.id}"
-
-
 def _page(results: Results, metric: Metric, variants: Sequence[Metric]) -> MetricPage:
     """Return the page of a metric; the first stack that has numbers answers."""
     made = {name: _section(result, metric, variants) for name, result in results.items()}
@@ -164,9 +156,12 @@ def _pair_tables(results: Results, metric: Metric) -> Iterator[tuple[str, PageTa
         if isinstance(metric, PairMetric):
             if (pairs := nearest_pairs(result)) is not None:
                 yield f"Nearest pairs of heads{where}", pairs
-        elif isinstance(metric, LayerPairMetric) and sums is not None:
-            if (similarity := layer_similarity(result, sums)) is not None:
-                yield f"Every two layers{where}", similarity
+        elif (
+            isinstance(metric, LayerPairMetric)
+            and sums is not None
+            and (similarity := layer_similarity(result, sums)) is not None
+        ):
+            yield f"Every two layers{where}", similarity
 
 
 def _answer(results: Results, first: StackResults | None, metric: Metric) -> Sentence:

@@ -1,16 +1,15 @@
 """Pages of a study's site: address, place in the menu, search words, and the maker of each.
 
 A new page is a module in `headbook.pages`, a template, and an entry in `PAGES`. Its scripts, style
-sheets and table of contents are class variables of its `TemplatePage`. Menu, search, number of
-pages and the pages at old addresses follow from the entries.
+sheets and table of contents are class variables of its `TemplatePage`. Menu, search and
+number of pages follow from the entries.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from headbook.metrics.base import Metric
 from headbook.pages.alignment import alignment_page, has_alignment
 from headbook.pages.circuits import circuits_page
 from headbook.pages.geometry import geometry_page, has_geometry
@@ -18,7 +17,7 @@ from headbook.pages.groups import groups_page, has_groups
 from headbook.pages.heads import has_heads, heads_page
 from headbook.pages.importance import has_importance, importance_page
 from headbook.pages.methods import methods_page
-from headbook.pages.metric import metrics_page, moved_metrics, study_metrics
+from headbook.pages.metric import metrics_page, study_metrics
 from headbook.pages.parts.page import TemplatePage
 from headbook.pages.patterns import has_patterns, patterns_page
 from headbook.pages.section import section_pages
@@ -59,7 +58,6 @@ class PageEntry:
         exists: whether a study has what the page shows.
         keywords: words by which the search finds the page, beside those of its title.
         within: beginnings of addresses of pages that have no entry of their own and belong to it.
-        moved: fragment of this page for each old address whose content it took over.
     """
 
     path: str
@@ -69,7 +67,6 @@ class PageEntry:
     exists: Callable[[Results], bool] = _always
     keywords: str = ""
     within: tuple[str, ...] = ()
-    moved: Mapping[str, str] = field(default_factory=dict)
 
 
 # Words of the search that several pages share.
@@ -102,7 +99,6 @@ PAGES = (
     PageEntry(
         "patterns.html", "Attention patterns", MenuPlace.ANALYSES, patterns_page, has_patterns,
         keywords=f"{USELESS} {SINK} {POSITION} stripes columns head outputs sentence ends passages",
-        moved={"context.html": "alike"},
     ),
     PageEntry(
         "circuits.html", "Circuits", MenuPlace.ANALYSES, circuits_page, has_circuits,
@@ -136,7 +132,6 @@ PAGES = (
         "geometry.html", "How words travel", MenuPlace.ANALYSES, geometry_page, has_geometry,
         keywords="representation geometry isotropy anisotropy intrinsic dimension cka rogue "
         "outlier dimensions rollout context mixing attention flow identity",
-        moved={"flow.html": ""},
     ),
     PageEntry(
         "groups.html", "Groups of sentences", MenuPlace.ANALYSES, groups_page, has_groups,
@@ -222,42 +217,3 @@ def study_pages(results: Results) -> tuple[PageEntry, ...]:
         for page in pages
     )
     return (*(entry for entry in PAGES if entry.exists(results)), *own)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MovedPage(TemplatePage):
-    """The page at an old address; it leads to the page that took its place.
-
-    Attributes:
-        moved_to: new address with a fragment, relative to the site's root.
-    """
-
-    template = "moved.html"
-    contents = False
-    moved_to: str
-
-
-def moved_pages(
-    entries: Iterable[PageEntry], metrics: Sequence[Metric] = ()
-) -> Iterator[MovedPage]:
-    """Yield the pages at old addresses, which lead to the pages that show their content.
-
-    Args:
-        entries: entries of pages that took over the content of others.
-        metrics: metrics of the study, of which variants have no page of their own.
-    """
-    for entry in entries:
-        for path, fragment in entry.moved.items():
-            yield MovedPage(
-                path=path,
-                title=entry.name,
-                description=f"This page has moved to {entry.path}.",
-                moved_to=f"{entry.path}#{fragment}" if fragment else entry.path,
-            )
-    for metric, address in moved_metrics(metrics):
-        yield MovedPage(
-            path=f"metrics/{metric.id}.html",
-            title=metric.title,
-            description=f"This page has moved to {address}.",
-            moved_to=address,
-        )

@@ -73,8 +73,8 @@ def _unsealed_text(site: Mapping[str, Path]) -> Iterator[str]:
     needed = ("index.html", UNPACK_SCRIPT, ICON)
     missing = next((name for name in needed if name not in site), "")
     if missing or "DecompressionStream" not in _text(site[UNPACK_SCRIPT]):
-        why = f"without {missing}" if missing else "with scripts of an older Headbook"
-        raise StudyError(f"a site {why}; expected one rendered anew")
+        why = f"without {missing}" if missing else "with other scripts"
+        raise StudyError(f"a site {why}; expected one that this version has rendered")
     files = dict(_stored(site))
     index = files["index.html"].decode()
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]

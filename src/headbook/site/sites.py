@@ -61,7 +61,7 @@ from headbook.report.wording import sentence_page as page_of_sentence
 from headbook.site import data_files, export
 from headbook.site.markup import script
 from headbook.site.page_writer import PageWriter
-from headbook.site.registry import Menu, MenuEntry, moved_pages, study_menu, study_pages
+from headbook.site.registry import Menu, MenuEntry, study_menu, study_pages
 from headbook.site.rows import SiteRows
 from headbook.site.writer import SiteContents, Work, draw_pages, link_preview, write_site
 from headbook.study.manifest import Manifest
@@ -188,11 +188,10 @@ class StudySite(SiteContents):
 
     @property
     def n_pages(self) -> int:
-        """Number of pages, including those for wrong and for old addresses."""
+        """Number of pages, including the one for wrong addresses."""
         heads = sum(len(stack.attention_layers) * stack.n_heads for stack in self.stacks)
-        moved = sum(len(entry.moved) for entry in self.entries)
         sentences = len(self.study.sentence_data.paged)
-        return len(self.entries) + moved + len(self.metrics) + heads + sentences + 1
+        return len(self.entries) + len(self.metrics) + heads + sentences + 1
 
     @cached_property
     def charted(self) -> tuple[TemplatePage, ...]:
@@ -220,7 +219,6 @@ class StudySite(SiteContents):
     def pages(self, writer: PageWriter) -> Iterator[TemplatePage]:
         """Make all pages but the overview, the page of files, and those of heads and sentences."""
         yield from self.charted
-        yield from moved_pages(self.entries, self.metrics)
         yield about_page(self.manifest, writer.render("references.bib").partition("\n\n")[0])
         yield missing_page()
 
