@@ -339,17 +339,12 @@ type FindData = {
   tokens: FindToken[]; types: string[]; roles: string[];
   notes?: [name: string, text: string][];
 };
-/** A live chart: its specification, and its rows by column (`headbook.charts.figure.Figure`). */
+/** A column of a chart: its values, or each text once with the index of each row. */
 type ChartColumn = unknown[] | { at: number[]; texts: string[] };
 /** A number of a head in the data of a heat map; what is missing is null. */
 type MapRow = {
   layer: number; head: number; value: number; low: number; high: number; view: string;
   label: string;
-};
-type ChartView = { toSVG: () => Promise<string> };
-type ChartSpec = {
-  datasets?: Record<string, Record<string, ChartColumn>>;
-  params?: { name: string; value?: unknown }[];
 };
 
 /** A step of checkpoints (`pages/checkpoints/checkpoints`): classes, letters and label of each head. */
@@ -362,7 +357,6 @@ type RowValue = string | number | boolean | null;
 type TableRows = { lines: number; rows: Record<string, [by: number[], ...values: RowValue[]]> };
 /** The data files by name; those of single things by how their names begin. */
 interface DataFiles {
-  vega: string;
   grid: Grids;
   map: MapData;
   atlas: Record<string, Card[]>;
@@ -376,7 +370,6 @@ interface DataFiles {
   [values: `values-${string}`]: Record<string, Packed>;
   [similar: `similar-${string}`]: SimilarData;
   [later: `later-${string}`]: string[];
-  [chart: `chart-${string}`]: ChartSpec;
   [sentence: `sentence-${string}`]: Record<string, StackData>;
   [neurons: `neurons-${string}`]: NeuronsData;
 }
@@ -434,7 +427,6 @@ interface Headbook {
   Neurons: new (instance: WorkspaceLike, files: string) => NeuronsLike;
   save: (instance: Savable, box: HTMLElement) => void;
   paths: () => Promise<void>;
-  live: (button: HTMLButtonElement) => Promise<void>;
   finder: (box: HTMLElement) => void;
   heatPicture: (
     rows: MapRow[],
@@ -457,9 +449,6 @@ interface Window {
   headbook: Headbook;
   oneFile?: OneFile;
   unpack: (text: string) => Promise<Uint8Array<ArrayBuffer>>;
-  vegaEmbed: (
-    box: HTMLElement, spec: object, options: object,
-  ) => Promise<{ view: ChartView }>;
 }
 interface DocumentEventMap {
   "headbook-path": CustomEvent<{ place: number; stack: string }>;

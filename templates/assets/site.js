@@ -159,21 +159,6 @@
     await window.headbook.showRow(/** @type {Element} */ (number));
   }, true);
 
-  /* Live charts: their script is loaded with the first. */
-  /** @type {(button: HTMLButtonElement) => void} */
-  const startChart = (button) => {
-    button.addEventListener("click", async () => {
-      button.disabled = true;
-      await use("live_charts");
-      await window.headbook.live(button);
-    });
-    const wanted = new URLSearchParams(hash().slice(1)).get("chart");
-    if (wanted === button.dataset.chart) {
-      button.scrollIntoView();
-      button.click();
-    }
-  };
-
   /* Pictures without a file of their own are saved as they stand, black on white. */
   /** @type {(figure: HTMLElement) => void} */
   const startPicture = (figure) => {
@@ -351,9 +336,8 @@
   document.addEventListener("DOMContentLoaded", () => {
     all(".text").forEach(startText);
     all("[data-later]").forEach(startLater);
-    for (const part of all(".js, .chooser, [data-chart], [data-theme-switch]")) part.hidden = false;
+    for (const part of all(".js, .chooser, [data-theme-switch]")) part.hidden = false;
     all("[data-theme-switch]").forEach(startTheme);
-    all("button[data-chart]").forEach(startChart);
     all("figure.chart").forEach(startPicture);
     all("[data-atlas]").forEach(startAtlas);
     all("details[data-drop]").forEach(startDrop);

@@ -16,8 +16,7 @@ from headbook.charts.theme import DIVERGING, STOPS, text_colour_rule
 def mapped(values: Sequence[float], ends: tuple[float, float]) -> Figure:
     rows = pd.DataFrame({"head": range(len(values)), "layer": 0, "value": values})
     rows = rows.assign(view="raw", label="", low=rows["value"], high=rows["value"])
-    show = {"view": "raw", "label": ""}
-    return heat_map("n", "Caption.", rows, title="title", domain=ends, show=show)
+    return heat_map("n", "Caption.", rows, title="title", domain=ends)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,7 @@ def test_numbers_on_cells_change_their_ink_with_the_cell() -> None:
 def curve(values: Sequence[float], title: str = "title") -> Figure:
     rows = pd.DataFrame({"layer": range(len(values)), "series": "model", "value": values})
     rows = rows.assign(view="raw", low=rows["value"] - 0.01, high=rows["value"] + 0.01)
-    return layer_curve("n", "Caption.", rows, title=title, show={"view": "raw"})
+    return layer_curve("n", "Caption.", rows, title=title)
 
 
 def written(figure: Figure) -> list[str]:

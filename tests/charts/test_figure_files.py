@@ -7,7 +7,6 @@ import xml.etree.ElementTree as ET
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,17 +51,6 @@ def rows_of(content: bytes) -> list[dict[str, str]]:
 
 def file_rows(site: Site, name: str) -> list[dict[str, str]]:
     return rows_of((site.folder / name).read_bytes())
-
-
-def drawn_alone(spec: dict[str, Any], row: dict[str, str]) -> dict[str, Any]:
-    """A specification without the rows that its picture hides: those unlike a row of its file."""
-    kept = {
-        name: [
-            r for r in rows if all(str(r[key]) == row[key] for key in {"view", "label"} & {*row})
-        ]
-        for name, rows in spec["datasets"].items()
-    }
-    return spec | {"datasets": kept}
 
 
 def drawn_rows(figure: Figure) -> pd.DataFrame:
@@ -158,21 +146,6 @@ def test_the_table_of_a_figure_has_the_rows_that_are_drawn_and_no_other(any_site
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["attention_to-self", "pos_received-self"])
-def test_a_picture_of_the_tables_rows_alone_is_the_same_picture(
-    encoder_site: Site, name: str
-) -> None:
-    figure = charts(encoder_site.stored)[name]
-    (row, *_) = file_rows(encoder_site, f"figures/{name}.csv")
-    spec = drawn_alone(figure.spec, row)
-    count = [sum(map(len, each["datasets"].values())) for each in (spec, figure.spec)]
-    assert 0 < count[0] < count[1]
-    pictures = [vl_convert.vegalite_to_svg(each) for each in (spec, figure.spec)]
-    marks = [re.sub(r'id="[^"]*"|url\([^)]*\)', "", picture) for picture in pictures]
-    assert marks[0] == marks[1]
-
-
-@pytest.mark.slow
 def test_plots_of_heads_have_the_numbers_of_the_table(any_site: Site) -> None:
     """In the table's unit, of one view and label of the metric: a share is no per cent."""
     table = file_rows(any_site, "data/heads.csv")
@@ -241,7 +214,6 @@ def test_the_overview_waits_for_no_chart(small_site: Site) -> None:
     spec, picture = first.spec, first.svg
     assert "_chart" in vars(first)
     first.forget()
-    assert first.interactive
     assert first.svg == picture
     assert "_chart" not in vars(first)  # what was asked for did not need it
     assert first.spec == spec
@@ -251,7 +223,7 @@ def test_the_overview_waits_for_no_chart(small_site: Site) -> None:
 def test_a_label_that_a_spreadsheet_would_run_is_quoted_in_a_figures_table(text: str) -> None:
     rows = pd.DataFrame({"layer": [0, 1], "series": [text, "-1"], "value": [0.5, 0.25]})
     rows = rows.assign(view="raw", low=np.nan, high=np.nan)
-    figure = layers.layer_curve("n", "Caption.", rows, title="t", show={"view": "raw"})
+    figure = layers.layer_curve("n", "Caption.", rows, title="t")
     table = rows_of(figure_files(figure)[".csv"])
     assert [row["series"] for row in table] == [f"'{text}", "-1"]
     assert [row["low"] for row in table] == ["", ""]
@@ -260,7 +232,7 @@ def test_a_label_that_a_spreadsheet_would_run_is_quoted_in_a_figures_table(text:
 def test_numbers_of_many_layers_do_not_run_together() -> None:
     rows = pd.DataFrame({"layer": range(30), "series": "model", "value": 0.5})
     rows = rows.assign(view="raw", low=0.4, high=0.6)
-    svg = layers.layer_curve("n", "Caption.", rows, title="t", show={"view": "raw"}).svg
+    svg = layers.layer_curve("n", "Caption.", rows, title="t").svg
     seen = [*map(float, re.findall(r'<text x="([\d.]+)" y="16">\d+</text>', svg))]
     assert len(seen) > 9
     assert min(right - left for left, right in pairwise(seen)) > 16  # two digits, and a gap
@@ -273,7 +245,7 @@ def test_curves_with_names_of_lines_are_no_wider_than_others() -> None:
     wide, named = (
         float(re.search(r'width="([\d.]+)"', figure.svg)[1])  # type: ignore[index]
         for figure in (
-            layers.layer_curve("n", "Caption.", each, title="t", show={"view": "raw"})
+            layers.layer_curve("n", "Caption.", each, title="t")
             for each in (one, pd.concat([one, other]))
         )
     )

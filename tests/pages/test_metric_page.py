@@ -15,7 +15,6 @@ from headbook.pages.metric import (
     is_measured,
     metric_pages,
     metrics_page,
-    page_address,
     study_metrics,
 )
 from headbook.pages.metrics import heads
@@ -33,6 +32,7 @@ from headbook.report.findings.finding import choose_head
 from headbook.report.findings.head_numbers import HeadMetricNumbers, cell_number, drawn_numbers
 from headbook.report.results import StackResults
 from headbook.report.wording import percent
+from headbook.results.formats import metric_page
 from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey
 from headbook.site import latex
 from html_pages import elements, html_of, text_of
@@ -64,14 +64,16 @@ def test_questions_and_variants_are_of_one_metric_each() -> None:
     assert not {*variants.values()} & variants.keys()
 
 
-def test_a_variant_has_a_page_of_its_own_only_without_its_metric(encoder_site: Site) -> None:
+def test_a_variant_has_the_page_of_its_metric(encoder_site: Site) -> None:
     found = encoder_site.results
     metrics = study_metrics(found)
     pages = {page.path for page in metric_pages(found, metrics)}
     assert "metrics/distance_ratio.html" not in pages
-    assert page_address(METRICS["distance_ratio"], metrics) == "metrics/attention_distance.html"
+    assert metric_page("distance_ratio") == "metrics/attention_distance.html#distance_ratio"
     alone = [METRICS["distance_ratio"]]
-    assert [page.path for page in metric_pages(found, alone)] == ["metrics/distance_ratio.html"]
+    assert [page.path for page in metric_pages(found, alone)] == [
+        "metrics/attention_distance.html"
+    ]
 
 
 DISTANCE = head_metric(ids.ATTENTION_DISTANCE)

@@ -67,7 +67,7 @@ def missing(script: str, before: Iterable[str]) -> list[str]:
 
 def test_every_script_is_loaded_by_some_page() -> None:
     loaded = {"site"}.union(*(kind.scripts for kind in PAGES), *SCRIPTS_ON_DEMAND.values())
-    assert loaded - {"vega"} == OURS
+    assert loaded == OURS
 
 
 def test_every_style_sheet_is_loaded_by_some_page() -> None:

@@ -132,7 +132,7 @@ def test_no_text_is_a_command_of_latex(text: str) -> None:
 def test_hostile_names_stay_inside_caption_and_entry() -> None:
     rows = pd.DataFrame({"layer": [0], "series": "model", "value": [1.0], "view": "raw"})
     rows = rows.assign(low=0.5, high=1.5)
-    figure = layers.layer_curve("a_b", f"{HOSTILE}.", rows, title="t", show={"view": "raw"})
+    figure = layers.layer_curve("a_b", f"{HOSTILE}.", rows, title="t")
     snippet = latex.snippet(figure, HOSTILE)
     assert snippet.count(r"\end{figure}") == 1
     (line,) = re.findall(r"\n  \\caption\{(.*)\}\n", snippet)

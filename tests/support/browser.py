@@ -39,7 +39,6 @@ COLOURS_ONCE = """(() => {
 })();
 """
 LIGHT, DARK = "rgb(255, 255, 255)", "rgb(22, 24, 28)"  # of paper
-TOOLTIP = "#vg-tooltip-element"  # Vega's, outside every landmark
 # Less than the width of a short word, and higher than two lines.
 CRAMPED = """() => {
   for (const folded of document.querySelectorAll("details")) folded.open = true;
@@ -171,7 +170,7 @@ def violations(page: Page, *rules: str) -> list[str]:
     """Return violations that axe finds on a page, by all rules or some: rule, element and why."""
     options = AXE | ({"runOnly": [*rules]} if rules else {})
     axe = Axe(Axe().axe_script + COLOURS_ONCE)
-    results = axe.run(page, context={"exclude": [[TOOLTIP]]}, options=options)
+    results = axe.run(page, options=options)
     return [
         f"{rule['id']}: {node['html'][:120]} {_why(node)}"
         for rule in results.response["violations"]
@@ -206,10 +205,3 @@ def sideways(page: Page, width: int) -> int:
 def cramped(page: Page) -> list[str]:
     """Blocks whose text runs out of them or is squeezed into a column, folded parts unfolded."""
     return [str(block) for block in page.evaluate(CRAMPED)]
-
-
-def come_alive(page: Page, number: int = 0) -> None:
-    """Turn the picture of a chart into the live one."""
-    figure = page.locator("figure.chart:has([data-chart])").nth(number)
-    figure.get_by_role("button", name="Interactive").click()
-    figure.locator(".live svg.marks").wait_for()

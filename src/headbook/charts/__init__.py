@@ -9,7 +9,7 @@ from headbook.charts.attention import (
 )
 from headbook.charts.axes import without_schema_checks
 from headbook.charts.drawing import Drawing
-from headbook.charts.figure import Drawable, Figure, vega_bundle, without_glyph
+from headbook.charts.figure import Drawable, Figure, without_glyph
 from headbook.charts.heads import heat_map
 from headbook.charts.language import Arc, arc_diagram, ratio_grid
 from headbook.charts.layers import layer_curve
@@ -30,7 +30,6 @@ __all__ = [
     "layer_curve",
     "offset_profile",
     "ratio_grid",
-    "vega_bundle",
     "without_glyph",
     "without_schema_checks",
 ]

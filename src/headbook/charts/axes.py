@@ -1,4 +1,4 @@
-"""Shared parts of charts: specifications from Altair, rows, axes, tooltips, readers' choices."""
+"""Shared parts of charts: specifications from Altair, rows, axes, tooltips."""
 
 import json
 import math
@@ -14,7 +14,6 @@ from altair.utils import schemapi
 from headbook.analysis.arrays import Floats
 from headbook.charts.figure import Spec
 from headbook.charts.theme import INK, PAPER, ROLE_COLOURS, vega_config
-from headbook.report.wording import option_name
 
 
 @contextmanager
@@ -25,27 +24,6 @@ def without_schema_checks() -> Iterator[None]:
     """
     with schemapi.debug_mode(False):
         yield
-
-
-def rounded_rows(rows: pd.DataFrame, digits: int = 5) -> pd.DataFrame:
-    """Return rows with no more decimals than a picture shows, to keep live charts short.
-
-    No value but 0 becomes 0, and none but 1 becomes 1, because both are printed in another way.
-    """
-    single = rows.select_dtypes("float32").columns
-    exact = rows.astype(dict.fromkeys(single, float))
-    rounded, least = exact.round(digits), 10.0**-digits
-    for name in exact.select_dtypes("float64").columns:
-        value, short = exact[name], rounded[name]
-        short = short.mask((short == 0) & (value != 0), np.sign(value) * least)
-        rounded[name] = short.mask((short == 1) & (value != 1), 1 - least * np.sign(1 - value))
-    return rounded
-
-
-def chosen_rows(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
-    """Return the rows of a picture, without those that only the live chart offers."""
-    chosen = (rows[[*show]] == pd.Series(show)).all(axis=1)
-    return rows[chosen].reset_index(drop=True)
 
 
 def styled_spec(chart: Any) -> Spec:
@@ -94,11 +72,6 @@ UNIFORM = "uniform attention"
 CHANCE = "expected overlap"
 # Formats of shares in per cent, as in tables, and of other numbers.
 SHARE_FORMAT, PLAIN_FORMAT = "~p", "~g"
-
-# Names of the drop-down lists, by column.
-FIELDS = {"view": "Keys", "state": "State", "space": "Compared with", "label": "Label"}
-# Column, the value chosen first, and all values.
-Choices = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
 def cell_axis(**options: Any) -> alt.Axis:
@@ -160,31 +133,3 @@ def text_tooltips(*names: str) -> list[alt.Tooltip]:
     Channels, and no bare names: for each of those Altair looks through all of its classes.
     """
     return [alt.Tooltip(name) for name in names]
-
-
-def choices_of(rows: pd.DataFrame, show: dict[str, str]) -> Choices:
-    """Return the values that readers may choose from, by column."""
-    return tuple((name, chosen, tuple(rows[name].unique())) for name, chosen in show.items())
-
-
-def with_choices(chart: Any, choices: Choices, *, again: bool = False) -> Any:
-    """Filter rows by the chosen values; a drop-down list changes a value if there are several.
-
-    Args:
-        again: whether another layer of the chart makes the lists.
-    """
-    for field, chosen, options in choices:
-        value: Any = chosen
-        if len(options) > 1:
-            value = alt.param(
-                name=f"{field}_shown",
-                value=chosen,
-                bind=alt.binding_select(
-                    options=[*options],
-                    labels=[option_name(field, option) for option in options],
-                    name=f"{FIELDS.get(field, field)} ",
-                ),
-            )
-            chart = chart if again else chart.add_params(value)
-        chart = chart.transform_filter(alt.datum[field] == value)
-    return chart

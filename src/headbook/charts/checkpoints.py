@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.arrays import Floats, Ints
-from headbook.charts.axes import rounded_rows, styled_spec
+from headbook.charts.axes import styled_spec
 from headbook.charts.drawing import Drawing, drawing, svg_text
 from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.layers import (
@@ -174,7 +174,7 @@ MAX_COLOURED_HEADS = len(CURVES)  # the other heads are grey
 OTHERS = "other heads"
 
 
-@lazy_figure()
+@lazy_figure
 def head_steps(
     rows: pd.DataFrame, *, title: str, axis: CurveAxis, share: bool, named: Sequence[str]
 ) -> SpecAndRows:
@@ -186,7 +186,7 @@ def head_steps(
         share: whether values are parts of a whole.
         named: heads with a colour, at most as many as there are.
     """
-    table, plotted = rows.drop(columns="place"), rounded_rows(rows, 4)
+    table, plotted = rows.drop(columns="place"), rows
     plotted = plotted.assign(
         part=plotted["place"].gt(0) | (not axis.apart),
         series=plotted["head"].where(plotted["head"].isin(named), OTHERS),

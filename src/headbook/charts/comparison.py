@@ -9,13 +9,9 @@ import pandas as pd
 from headbook.charts.axes import (
     LAYER_NAMES,
     axis_heading,
-    choices_of,
-    chosen_rows,
     number_tooltips,
-    rounded_rows,
     styled_spec,
     text_tooltips,
-    with_choices,
 )
 from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.heads import CELL_PIXELS
@@ -40,21 +36,17 @@ LAYER = alt.X("layer:O", title="layer", axis=alt.Axis(**LAYER_NAMES))
 PLAIN_AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
 
 
-@lazy_figure()
-def side_maps(
-    rows: pd.DataFrame, *, title: str, domain: tuple[float, float], show: dict[str, str]
-) -> SpecAndRows:
+@lazy_figure
+def side_maps(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -> SpecAndRows:
     """Draw one number for each head of two models, side by side on one scale.
 
     Args:
         rows: columns ``side, layer, head, view, label, value``; sides in their order.
         title: title of the colour legend, with the unit.
         domain: ends of the colour scale.
-        show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
     """
-    table, rows = chosen_rows(rows, show), rounded_rows(rows)
     sides = [*dict.fromkeys(rows["side"])]
-    chart = with_choices(alt.Chart(rows), choices_of(rows, show)).mark_rect()
+    chart = alt.Chart(rows).mark_rect()
     chart = chart.encode(
         **_cells(),
         color=alt.Color("value:Q", title=title, scale=ramp(domain), legend=_legend(domain)),
@@ -65,22 +57,19 @@ def side_maps(
     )
     return styled_spec(
         chart.properties(width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS))
-    ), table
+    ), rows
 
 
-@lazy_figure()
-def difference_map(
-    rows: pd.DataFrame, *, title: str, end: float, show: dict[str, str]
-) -> SpecAndRows:
+@lazy_figure
+def difference_map(rows: pd.DataFrame, *, title: str, end: float) -> SpecAndRows:
     """Draw the second model's number less the first's: supported with a star, others pale.
 
     Args:
         rows: columns ``layer, head, view, label, value, low, high, p, supported``.
         end: end of the colour scale, on both sides of 0.
     """
-    table = chosen_rows(rows, show)
-    rows = rounded_rows(rows).assign(size=(rows["value"].abs() / end).clip(0, 1).round(4))
-    base = with_choices(alt.Chart(rows), choices_of(rows, show)).encode(**_cells())
+    sized = rows.assign(size=(rows["value"].abs() / end).clip(0, 1).round(4))
+    base = alt.Chart(sized).encode(**_cells())
     scale = ramp((-end, end))
     cells = base.mark_rect().encode(
         color=alt.Color("value:Q", title=title, scale=scale, legend=_legend((-end, end))),
@@ -100,11 +89,11 @@ def difference_map(
     chart = alt.layer(cells, stars)
     return styled_spec(
         chart.properties(width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS))
-    ), table
+    ), rows
 
 
-@lazy_figure()
-def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, str]) -> SpecAndRows:
+@lazy_figure
+def pair_points(rows: pd.DataFrame, *, titles: Sequence[str]) -> SpecAndRows:
     """Draw a point for each head: its number in the first model against that in the second.
 
     A point is hollow if the difference is not supported; the line has equal numbers.
@@ -113,13 +102,11 @@ def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, st
         rows: columns ``name, view, label, a, b, supported``.
         titles: titles of the two axes.
     """
-    table, rows = chosen_rows(rows, show), rounded_rows(rows)
-    choices = choices_of(rows, show)
     x, y = (
         axis(f"{side}:Q", title=title, scale=alt.Scale(zero=False, nice=True), axis=PLAIN_AXIS)
         for axis, side, title in zip((alt.X, alt.Y), "ab", titles, strict=True)
     )
-    points = with_choices(alt.Chart(rows), choices).mark_point(size=42, strokeWidth=1.4)
+    points = alt.Chart(rows).mark_point(size=42, strokeWidth=1.4)
     is_supported = alt.when("datum.supported")
     points = points.encode(
         x=x,
@@ -128,26 +115,22 @@ def pair_points(rows: pd.DataFrame, *, titles: Sequence[str], show: dict[str, st
         fill=is_supported.then(alt.value(BLUE)).otherwise(alt.value(HOLLOW)),
         tooltip=[*text_tooltips("name:N"), *number_tooltips("a", "b")],
     )
-    equal_numbers = with_choices(alt.Chart(_equal_number_ends(rows, show)), choices, again=True)
+    equal_numbers = alt.Chart(_equal_number_ends(rows))
     line = equal_numbers.mark_line(color=GREY, strokeDash=[4, 3], strokeWidth=1).encode(
         x="a:Q", y="b:Q"
     )
     return styled_spec(
         alt.layer(line, points).properties(width=PLOT_PIXELS, height=PLOT_PIXELS)
-    ), table
+    ), rows
 
 
-def _equal_number_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
-    """Return both ends of the line of equal numbers, for each choice."""
-    line_ends: list[dict[str, Any]] = []
-    for choice, group in rows.groupby([*show], sort=False):
-        ends = group[["a", "b"]].to_numpy(float)
-        columns = dict(zip(show, choice if isinstance(choice, tuple) else (choice,), strict=True))
-        line_ends += [columns | {"a": end, "b": end} for end in (ends.min(), ends.max())]
-    return pd.DataFrame(line_ends)
+def _equal_number_ends(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return both ends of the line of equal numbers."""
+    ends = rows[["a", "b"]].to_numpy(float)
+    return pd.DataFrame([{"a": end, "b": end} for end in (ends.min(), ends.max())])
 
 
-@lazy_figure()
+@lazy_figure
 def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> SpecAndRows:
     """Draw a number for every two layers: the first model's run down, the second's across.
 
@@ -156,7 +139,7 @@ def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> Sp
         titles: titles of rows and columns.
     """
     domain = (0.0, max(float(rows["value"].max()), 1e-9))
-    chart = alt.Chart(rounded_rows(rows)).mark_rect()
+    chart = alt.Chart(rows).mark_rect()
     chart = chart.encode(
         x=alt.X("other_layer:O", title=titles[1], axis=alt.Axis(**CELL_AXIS, labelAngle=0)),
         y=alt.Y("layer:O", title=titles[0], axis=alt.Axis(**CELL_AXIS)),
@@ -169,17 +152,16 @@ def layer_pairs(rows: pd.DataFrame, *, titles: Sequence[str], legend: str) -> Sp
     return styled_spec(chart.properties(width=step, height=step)), rows
 
 
-@lazy_figure()
-def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> SpecAndRows:
+@lazy_figure
+def depth_curves(rows: pd.DataFrame, *, title: str) -> SpecAndRows:
     """Draw heads of two models over relative depth: points, and median and quartiles by layer.
 
     Args:
         rows: columns ``series, depth, view, label, kind, value, low, high``; of the kind ``head``
             or ``layer``.
     """
-    table, rows = chosen_rows(rows, show), rounded_rows(rows)
     x = alt.X("depth:Q", title="relative depth", scale=alt.Scale(domain=[0, 1]))
-    base = with_choices(alt.Chart(rows), choices_of(rows, show)).encode(x=x, color=_colour(rows))
+    base = alt.Chart(rows).encode(x=x, color=_colour(rows))
     of_layers = base.transform_filter(alt.datum.kind == "layer")
     y = alt.Y("value:Q", title=None)
     band = of_layers.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
@@ -187,36 +169,33 @@ def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Spe
     line = of_layers.mark_line(strokeWidth=2).encode(y=y, tooltip=tooltip)
     points = base.transform_filter(alt.datum.kind == "head")
     points = points.mark_circle(size=12, opacity=0.5).encode(y=y)
-    return styled_spec(_curve(alt.layer(band, points, line), title)), table
+    return styled_spec(_curve(alt.layer(band, points, line), title)), rows
 
 
-@lazy_figure()
-def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> SpecAndRows:
+@lazy_figure
+def paired_curves(rows: pd.DataFrame, *, title: str) -> SpecAndRows:
     """Draw one number for each layer of two models, with intervals.
 
     Args:
-        rows: columns ``series, layer, value, low, high`` and those of ``show``; series in order.
+        rows: columns ``series, layer, value, low, high``; series in order.
     """
-    table, rows = chosen_rows(rows, show), rounded_rows(rows)
-    base = with_choices(alt.Chart(rows), choices_of(rows, show))
+    base = alt.Chart(rows)
     base = base.encode(x=LAYER, color=_colour(rows))
     band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
     line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
     tooltip = [*text_tooltips("series:N", "layer:O"), *number_tooltips("value", "low", "high")]
     line = line.encode(y=alt.Y("value:Q", title=None), tooltip=tooltip)
-    return styled_spec(_curve(alt.layer(band, line), title)), table
+    return styled_spec(_curve(alt.layer(band, line), title)), rows
 
 
-@lazy_figure()
-def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> SpecAndRows:
+@lazy_figure
+def difference_curve(rows: pd.DataFrame, *, title: str) -> SpecAndRows:
     """Draw the second model's number less the first's by layer; hollow if not supported.
 
     Args:
-        rows: columns ``layer, value, low, high, p, supported`` and those of ``show``.
+        rows: columns ``layer, value, low, high, p, supported``.
     """
-    table = chosen_rows(rows, show)
-    rows = rounded_rows(rows.assign(zero=0))
-    base = with_choices(alt.Chart(rows), choices_of(rows, show)).encode(x=LAYER)
+    base = alt.Chart(rows.assign(zero=0)).encode(x=LAYER)
     zero = base.mark_line(color=GREY, strokeDash=[4, 3], strokeWidth=1).encode(y="zero:Q")
     band = base.mark_area(opacity=0.18, color=PURPLE)
     band = band.encode(y=alt.Y("low:Q", title=None), y2="high:Q")
@@ -229,7 +208,7 @@ def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) ->
         fill=is_supported.then(alt.value(PURPLE)).otherwise(alt.value(HOLLOW)),
         tooltip=[*text_tooltips("layer:O"), *number_tooltips("value", "low", "high", "p")],
     )
-    return styled_spec(_curve(alt.layer(zero, band, ends, line, points), title)), table
+    return styled_spec(_curve(alt.layer(zero, band, ends, line, points), title)), rows
 
 
 def _colour(rows: pd.DataFrame) -> alt.Color:

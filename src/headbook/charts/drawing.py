@@ -32,7 +32,6 @@ class Drawing:
     name: str
     caption: str
     svg: str
-    interactive: bool = False
     rows: pd.DataFrame | None = None
 
     def paper(self, *, columns: bool) -> dict[str, bytes]:

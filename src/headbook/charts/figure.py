@@ -1,27 +1,22 @@
 """Figures: charts of pages, drawn by vl-convert as SVG, and as SVG and PDF for papers.
 
-A chart is a Vega-Lite specification. A page holds its picture as SVG; a reader who wants more loads
-the same specification as a live chart. Text and axes have the colour of the page, so that one
-picture serves light and dark paper.
+A chart is a Vega-Lite specification, of which a page holds the picture as SVG. Text and axes have
+the colour of the page, so that one picture serves light and dark paper.
 """
 
 import re
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, partial, wraps
 from html import escape
-from importlib.metadata import version
 from typing import Any, Concatenate, ParamSpec, Protocol
 from xml.etree import ElementTree as ET
 
 import pandas as pd
 import vl_convert
-from platformdirs import user_cache_path
 
 from headbook.charts import paper
 from headbook.charts.theme import FONT
-from headbook.safe_files import read_checked, write_checked
 
 Given = ParamSpec("Given")
 Spec = dict[str, Any]  # Vega-Lite
@@ -60,13 +55,11 @@ class Figure:
         name: unique on its page; also the name of its files.
         caption: description of the chart, also for readers who cannot see it.
         make: makes the chart.
-        interactive: whether the live chart shows more than the picture.
     """
 
     name: str
     caption: str
     make: Callable[[], SpecAndRows]
-    interactive: bool = True
 
     @cached_property
     def _chart(self) -> SpecAndRows:
@@ -85,7 +78,7 @@ class Figure:
     @cached_property
     def svg(self) -> str:
         """The chart as an SVG element that inherits the page's colour."""
-        return svg_of(static_spec(self.spec), self.name, self.caption)
+        return svg_of(self.spec, self.name, self.caption)
 
     def paper(self, *, columns: bool) -> dict[str, bytes]:
         """Draw the chart in black on white as SVG and PDF, by the ending of a file's name.
@@ -97,20 +90,9 @@ class Figure:
         draw = partial(svg_of, name=self.name, caption=self.caption)
         for ending in paper.WIDTHS if columns else ("",):
             inches = paper.WIDTHS[ending]
-            svg = paper.draw_to_width(static_spec(self.spec), inches, draw, lambda: self.svg)
+            svg = paper.draw_to_width(self.spec, inches, draw, lambda: self.svg)
             files |= paper_files(svg, inches, ending)
         return files
-
-    def live(self) -> Spec:
-        """Return the specification with its rows as columns, which are shorter."""
-        tables = self.spec.get("datasets", {})
-        columns = {
-            name: {column: _coded([row[column] for row in rows]) for column in rows[0]}
-            if rows
-            else {}
-            for name, rows in tables.items()
-        }
-        return self.spec | {"datasets": columns}
 
     def forget(self) -> None:
         """Free the memory of the chart, which can be made again; the page's picture stays."""
@@ -118,56 +100,18 @@ class Figure:
 
 
 def lazy_figure(
-    *, interactive: bool = True
-) -> Callable[[Callable[Given, SpecAndRows]], Callable[Concatenate[str, str, Given], Figure]]:
-    """Return a decorator by which a function that makes a chart returns a `Figure` of the chart.
+    make: Callable[Given, SpecAndRows],
+) -> Callable[Concatenate[str, str, Given], Figure]:
+    """Let a function that makes a chart return a `Figure` of the chart.
 
     The figure's name and caption stand before the other arguments.
-
-    Args:
-        interactive: whether the live chart shows more than the picture.
     """
 
-    def decorated(
-        make: Callable[Given, SpecAndRows],
-    ) -> Callable[Concatenate[str, str, Given], Figure]:
-        @wraps(make)
-        def figure(name: str, caption: str, /, *args: Given.args, **named: Given.kwargs) -> Figure:
-            return Figure(name, caption, partial(make, *args, **named), interactive)
+    @wraps(make)
+    def figure(name: str, caption: str, /, *args: Given.args, **named: Given.kwargs) -> Figure:
+        return Figure(name, caption, partial(make, *args, **named))
 
-        return figure
-
-    return decorated
-
-
-def static_spec(spec: Spec) -> Spec:
-    """Return a specification with the rows of its picture, without those of other choices."""
-    chosen = {
-        param["name"].removesuffix("_shown"): param["value"]
-        for param in spec.get("params", ())
-        if param["name"].endswith("_shown")
-    }
-    if not chosen:
-        return spec
-    sets = {
-        name: [
-            row
-            for row in rows
-            if all(row.get(column, value) == value for column, value in chosen.items())
-        ]
-        for name, rows in spec.get("datasets", {}).items()
-    }
-    return spec | {"datasets": sets}
-
-
-def _coded(column: list[Any]) -> list[Any] | dict[str, list[Any]]:
-    """Return a column; if its texts repeat, return each text once and the index of each row."""
-    if not all(isinstance(value, str) for value in column):
-        return column
-    texts = {text: index for index, text in enumerate(dict.fromkeys(column))}
-    if 2 * len(texts) > len(column):
-        return column
-    return {"texts": [*texts], "at": [texts[text] for text in column]}
+    return figure
 
 
 def paper_files(svg: str, inches: float, ending: str = "") -> dict[str, bytes]:
@@ -405,20 +349,3 @@ def _with_ids(value: str, ids: dict[str, str]) -> str:
     if value in ids:
         return ids[value]
     return re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{ids.get(match[1], match[1])})", value)
-
-
-ENTRY = "window.vegaEmbed=vegaEmbed;"
-
-
-@cache
-def vega_bundle() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script that defines only ``vegaEmbed``."""
-    file = user_cache_path("headbook") / f"vega-{version('vl-convert-python')}.kept"
-    entry, _, cached = (read_checked(file) or b"").decode().partition("\n")
-    if entry == ENTRY:
-        return cached
-    script = str(vl_convert.javascript_bundle(ENTRY))
-    if file.is_absolute():  # else there is no home, and the folder would be the current one's
-        with suppress(OSError):  # it may be read-only, or the disk full
-            write_checked(file, f"{ENTRY}\n{script}".encode())
-    return script

@@ -20,13 +20,9 @@ from headbook.charts.axes import (
     PLAIN_FORMAT,
     SHARE_FORMAT,
     cell_axis,
-    choices_of,
-    chosen_rows,
     number_tooltips,
-    rounded_rows,
     styled_spec,
     text_tooltips,
-    with_choices,
 )
 from headbook.charts.drawing import Drawing, drawing, svg_text
 from headbook.charts.figure import SpecAndRows, lazy_figure
@@ -152,13 +148,12 @@ def _marks(marks: Sequence[tuple[str, float]]) -> Iterator[str]:
 CELL_PIXELS = 24  # side of a head in a heat map
 
 
-@lazy_figure()
+@lazy_figure
 def heat_map(
     rows: pd.DataFrame,
     *,
     title: str,
     domain: tuple[float, float],
-    show: dict[str, str],
     share: bool = False,
 ) -> SpecAndRows:
     """Draw one number for each head: rows are layers, columns are heads.
@@ -167,12 +162,10 @@ def heat_map(
         rows: columns ``layer, head, view, label, value, low, high``.
         title: title of the colour legend, with the unit.
         domain: ends of the colour scale; below 0 it runs both ways from there.
-        show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
         share: whether values are parts of a whole, written in per cent.
     """
-    table, rows = chosen_rows(rows, show), rounded_rows(rows)
-    legend = _legend(domain, table["head"], SHARE_FORMAT if share else PLAIN_FORMAT)
-    chart = with_choices(alt.Chart(rows), choices_of(rows, show))
+    legend = _legend(domain, rows["head"], SHARE_FORMAT if share else PLAIN_FORMAT)
+    chart = alt.Chart(rows)
     chart = chart.mark_rect().encode(
         x=alt.X("head:O", title="head", axis=cell_axis(labelAngle=0)),
         y=alt.Y("layer:O", title="layer", axis=cell_axis()),
@@ -183,7 +176,7 @@ def heat_map(
         ],
     )
     size = chart.properties(width=alt.Step(CELL_PIXELS), height=alt.Step(CELL_PIXELS))
-    return styled_spec(size), table
+    return styled_spec(size), rows
 
 
 def _legend(ends: tuple[float, float], heads: "pd.Series[Any]", number_format: str) -> alt.Legend:
@@ -210,7 +203,7 @@ NAME_GEOMETRY = 6, 6.5, 6
 AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4)
 
 
-@lazy_figure(interactive=False)
+@lazy_figure
 def head_scatter(
     rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[int]
 ) -> SpecAndRows:
@@ -230,15 +223,13 @@ def head_scatter(
         scale=ramp((min(layers), max(*layers, min(layers) + 1)), LAYERS),
         legend=alt.Legend(orient="top", format="d", tickMinStep=1, gradientLength=200),
     )
-    marks = alt.Chart(rounded_rows(rows)).mark_circle(
-        size=70, opacity=1, stroke=GREY, strokeWidth=0.6
-    )
+    marks = alt.Chart(rows).mark_circle(size=70, opacity=1, stroke=GREY, strokeWidth=0.6)
     named_in_column = _legible_names(rows, COLUMN_PLOT_PIXELS, np.zeros(len(rows), dtype=bool))
     named_on_page = _legible_names(rows, SCATTER_WIDTH, named_in_column) & ~named_in_column
     on_axis = ON_AXIS * max(float(rows["y"].max()), 0.0) if len(rows) else 0.0
     lift = alt.expr(f"datum.y >= 0 && datum.y < {on_axis:.6g} ? -9 : 0")
     names = [
-        alt.Chart(rounded_rows(rows[is_named]))
+        alt.Chart(rows[is_named])
         .mark_text(align="left", dx=6, dy=lift, fontSize=NAME_PIXELS)
         .encode(x=x, y=y, text="head:N")
         for is_named in (named_in_column, named_on_page)

@@ -18,14 +18,10 @@ from headbook.charts.axes import (
     SHARE_FORMAT,
     UNIFORM,
     axis_heading,
-    choices_of,
-    chosen_rows,
     number_tooltips,
-    rounded_rows,
     spread_values,
     styled_spec,
     text_tooltips,
-    with_choices,
 )
 from headbook.charts.drawing import Drawing, drawing, svg_text
 from headbook.charts.figure import SpecAndRows, lazy_figure
@@ -215,21 +211,17 @@ def spread_labels(wanted: Sequence[tuple[float, int]]) -> Iterator[tuple[float, 
     yield from ((y - overflow, n) for y, (_, n) in zip(places, ordered, strict=True))
 
 
-@lazy_figure()
-def layer_curve(
-    rows: pd.DataFrame, *, title: str, show: dict[str, str], share: bool = False
-) -> SpecAndRows:
+@lazy_figure
+def layer_curve(rows: pd.DataFrame, *, title: str, share: bool = False) -> SpecAndRows:
     """Draw one number for each layer with its interval, beside a baseline.
 
     Args:
         rows: columns ``layer, series, view, label, value, low, high``.
         share: whether values are parts of a whole, written in per cent.
     """
-    table, rows = chosen_rows(rows, show), rounded_rows(rows)
     series = list(dict.fromkeys(rows["series"]))
     colour = _series_colour(series, {UNIFORM, CHANCE})
-    choices = choices_of(rows, show)
-    base = with_choices(alt.Chart(rows), choices)
+    base = alt.Chart(rows)
     base = base.encode(
         x=alt.X("layer:O", title="layer", axis=alt.Axis(**LAYER_NAMES)), color=colour
     )
@@ -245,8 +237,8 @@ def layer_curve(
     ]
     line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
     line = line.encode(y=y, tooltip=tooltip)
-    ends = _line_ends(rows, show)
-    names = with_choices(alt.Chart(ends), choices, again=True).mark_text(align="left", dx=9)
+    ends = _line_ends(rows)
+    names = alt.Chart(ends).mark_text(align="left", dx=9)
     names = names.encode(
         x=alt.X("layer:O"), y=alt.Y("place:Q", axis=axis), text=alt.Text("series:N"), color=colour
     )
@@ -254,7 +246,7 @@ def layer_curve(
     chart = alt.layer(band, line, names if has_several_series else line)
     width = NAMED_CURVE_WIDTH if has_several_series else CURVE[0]
     chart = chart.properties(width=width, height=CURVE[1], title=axis_heading(title))
-    return styled_spec(chart), table
+    return styled_spec(chart), rows
 
 
 def _series_colour(series: Sequence[str], baselines: set[str]) -> alt.Color:
@@ -264,14 +256,13 @@ def _series_colour(series: Sequence[str], baselines: set[str]) -> alt.Color:
     return alt.Color("series:N", scale=alt.Scale(domain=[*series], range=colours), legend=None)
 
 
-def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
+def _line_ends(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the places of the names of metric curves, moved apart if lines end together."""
-    placed: list[pd.DataFrame] = []
-    for _, group in rows.groupby([*show], sort=False):
-        heights = group[["value", "low", "high"]].to_numpy(float)
-        ends = (min(float(np.nanmin(heights)), 0.0), max(float(np.nanmax(heights)), 0.0))
-        last = group[group["layer"] == group["layer"].max()]
-        gap = (ends[1] - ends[0]) * NAME_DISTANCE / CURVE[1]
-        placed.append(last.assign(place=spread_values(last["value"].to_numpy(float), gap, ends)))
-    line_ends: pd.DataFrame = pd.concat(placed)
+    heights = rows[["value", "low", "high"]].to_numpy(float)
+    ends = (min(float(np.nanmin(heights)), 0.0), max(float(np.nanmax(heights)), 0.0))
+    last = rows[rows["layer"] == rows["layer"].max()]
+    gap = (ends[1] - ends[0]) * NAME_DISTANCE / CURVE[1]
+    line_ends: pd.DataFrame = last.assign(
+        place=spread_values(last["value"].to_numpy(float), gap, ends)
+    )
     return line_ends

@@ -108,7 +108,6 @@ class Plot:
     label_width: int = 0
     rows: pd.DataFrame = field(default_factory=pd.DataFrame)
     root: str = ""
-    interactive: bool = False
 
     @property
     def svg(self) -> str:

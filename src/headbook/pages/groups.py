@@ -311,7 +311,6 @@ def _figure(
         f"{VIEWS[column.view]}; bands: 95 % intervals. {STACKS[stack].capitalize()}.",
         rows.dropna(subset=["value"], ignore_index=True),
         title=label_name(column.label) or headline.title,
-        show={"view": str(column.view), "label": column.label},
         share=is_share(all_metrics()[column.metric]),
     )
 

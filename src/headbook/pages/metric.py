@@ -38,6 +38,7 @@ from headbook.report.findings.finding import sample_size
 from headbook.report.findings.head_numbers import drawn_numbers
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, capital, count_text, is_share
+from headbook.results.formats import metric_page
 from headbook.schema import TokenKey
 from headbook.study.corpus_sums import PairColumn
 from headbook.study.sums.state_geometry import CKA
@@ -92,21 +93,14 @@ class MetricPage(AnalysisPage):
         return "", ""
 
 
-def page_address(metric: Metric, measured: Sequence[Metric]) -> str:
-    """Return the address of the page that shows a metric, from the site's root.
-
-    The address of a variant is that of its metric if the study measured both.
-    """
-    if any(each.id == metric.variant_of for each in measured):
-        return f"metrics/{metric.variant_of}.html"
-    return f"metrics/{metric.id}.html"
-
-
 def metric_pages(results: Results, metrics: Sequence[Metric]) -> Iterator[MetricPage]:
-    """Yield a page for each metric of the study but variants of others."""
+    """Yield a page for each metric of the study with its variants."""
+    by_page: dict[str, list[Metric]] = {}
+    for metric in sorted(metrics, key=lambda metric: bool(metric.variant_of)):
+        by_page.setdefault(metric.variant_of or metric.id, []).append(metric)
     for metric in metrics:
-        if page_address(metric, metrics) == f"metrics/{metric.id}.html":
-            variants = [each for each in metrics if each.variant_of == metric.id]
+        first, *variants = by_page[metric.variant_of or metric.id]
+        if metric is first:
             yield _page(results, metric, variants)
 
 
@@ -115,7 +109,7 @@ def _page(results: Results, metric: Metric, variants: Sequence[Metric]) -> Metri
     made = {name: _section(result, metric, variants) for name, result in results.items()}
     first = next((results[name] for name, section in made.items() if section), None)
     return MetricPage(
-        path=f"metrics/{metric.id}.html",
+        path=f"metrics/{metric.variant_of or metric.id}.html",
         title=metric.question or metric.title,
         description=metric.summary,
         topic=metric.title,
@@ -288,9 +282,7 @@ def metrics_page(metrics: Sequence[Metric], results: Results) -> MetricsPage:
     groups: dict[str, list[ListedMetric]] = {}
     missing = []
     for metric in metrics:
-        address = page_address(metric, metrics)
-        fragment = f"#{metric.id}" if address != f"metrics/{metric.id}.html" else ""
-        listed = ListedMetric(metric, f"{address}{fragment}", *_heat_map(results, metric))
+        listed = ListedMetric(metric, metric_page(metric.id), *_heat_map(results, metric))
         if is_measured(results, metric):
             groups.setdefault(metric.section, []).append(listed)
         else:

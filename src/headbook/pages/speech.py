@@ -34,6 +34,7 @@ from headbook.report.facts import words
 from headbook.report.facts.fact import Chosen
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import FEW_WORDS, MISSING, count_text
+from headbook.results.formats import metric_page
 from headbook.results.number import TIMES, Number
 from headbook.results.sentence import Link, Marked, Sentence, say
 from headbook.schema import HeadKey, HeadName, Side, heads_of
@@ -233,7 +234,7 @@ def _heads(
     fits = len(tags) * len(heads_of(results.stack)) <= most_cells
     grids = tuple(_grid(results, tag, best[tag], with_numbers=fits) for tag in order)
     left_out = len(tags) - min(len(order), n_rows)
-    link = Link("all numbers", "metrics/pos_received_ratio.html")
+    link = Link("all numbers", metric_page("pos_received_ratio"))
     more = say("{n} more kinds: {link}.", n=left_out, link=link) if left_out else None
     yield Group(
         blocks(
@@ -302,9 +303,9 @@ def _measured(tagged: Sequence[StackResults]) -> tuple[Block, ...]:
     metrics = say(
         "Metrics: {multiple}, {share}, {given}. Heads and layers with a large multiple are the "
         "largest of many; only the answer is tested, on sentences that did not choose it.",
-        multiple=Link("received, multiple", "metrics/pos_received_ratio.html"),
-        share=Link("received, share", "metrics/pos_received.html"),
-        given=Link("given", "metrics/pos_given.html"),
+        multiple=Link("received, multiple", metric_page("pos_received_ratio")),
+        share=Link("received, share", metric_page("pos_received")),
+        given=Link("given", metric_page("pos_given")),
     )
     worked = [Text(_worked(r), "eg") for r in tagged if words.frequent(r)]
     return blocks(symbols, worked, Text(metrics))

@@ -2,6 +2,7 @@
 
 import math
 
+from headbook.metrics import all_metrics
 from headbook.schema import HeadName
 
 MISSING = "–"
@@ -82,3 +83,9 @@ def head_file(head: HeadName) -> str:
 def signed(value: float) -> str:
     """Return an offset or a whole difference as text, with its sign."""
     return f"{value:+d}".replace("-", "−") if value else "0"
+
+
+def metric_page(name: str) -> str:
+    """Return the address of the page that shows a metric, and of a variant's place on it."""
+    variant_of = all_metrics()[name].variant_of
+    return f"metrics/{variant_of}.html#{name}" if variant_of else f"metrics/{name}.html"

@@ -9,10 +9,8 @@ import hashlib
 import re
 import shutil
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
-from headbook import charts
 from headbook.charts.theme import (
     BAR,
     BELOW,
@@ -33,12 +31,11 @@ from headbook.charts.theme import (
 )
 from headbook.pages.parts.table import COLOUR_STEPS
 from headbook.resources import folder as resource_folder
-from headbook.site import export, markup
+from headbook.site import export
 
 # Scripts that another script loads on demand, in the order of loading.
 SCRIPTS_ON_DEMAND = {
-    "site": ("gunzip", "search", "heads_map", "rows", "live_charts"),
-    "live_charts": ("vega", "choices"),
+    "site": ("gunzip", "search", "heads_map", "rows"),
     "metric": ("numbers", "choices", "heat_picture"),
     "attention_lines": ("save",),
     "sentencepair": ("token_paths",),
@@ -180,14 +177,3 @@ def write_assets(folder: Path, max_tiles: int, site: str = "") -> None:
         if file.name == "site.css":
             rules += [*colour_rules(), *size_rules(max_tiles)]
         file.write_text("".join(rules), encoding="utf-8", newline="\n")
-
-
-def write_runtime(folder: Path) -> None:
-    """Write the compressed script of Vega, which pages load when a reader opens a live chart."""
-    file = folder / "assets" / "vega.js"
-    file.write_text(_runtime(), encoding="utf-8", newline="\n")
-
-
-@cache
-def _runtime() -> str:
-    return markup.script("vega", charts.vega_bundle())

@@ -15,7 +15,7 @@ from headbook.charts import Drawing, Figure, Plot
 from headbook.pages.parts.blocks import Block, Heat, SmallMap
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import unbroken, visible
-from headbook.results.formats import head_name, head_page
+from headbook.results.formats import head_name, head_page, metric_page
 from headbook.results.number import Number, Printed, RowAddress
 from headbook.results.sentence import Link, Marked, Sentence, head_link
 from headbook.schema import HeadName
@@ -143,4 +143,4 @@ def _cell(context: Context, value: Any) -> Markup:
 
 def filters() -> dict[str, Callable[..., Any]]:
     """Return the filters of blocks."""
-    return {"cell": _cell, "name_of": head_name, "page_of": head_page}
+    return {"cell": _cell, "metric_page": metric_page, "name_of": head_name, "page_of": head_page}

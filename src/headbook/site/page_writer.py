@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 import jinja2
 
-from headbook import charts
 from headbook.charts import Figure, Plot
 from headbook.pages.parts.blocks import Maps, Page, Symbols, Table
 from headbook.pages.parts.page import TemplatePage
@@ -30,7 +29,6 @@ from headbook.resources import folder as resource_folder
 from headbook.results.sentence import Sentence
 from headbook.site import html as blocks
 from headbook.site import markup
-from headbook.site.assets import digest
 from headbook.site.rows import SiteRows
 
 MIN_CONTENTS_ENTRIES = 2  # headings below which a page has no table of contents
@@ -188,7 +186,6 @@ def path_to_root(base: str, page: TemplatePage) -> str:
     return urlsplit(base).path if base and page.path == MISSING else page.root
 
 
-LIVE_CHART = "data-chart="  # attribute of the buttons that open live charts
 SCRIPT_SOURCES = "script-src 'self'"  # part of a page's content security policy
 # Types that hold no `Figure`; a table holds a `Drawing` at most.
 PLAIN = {str, int, float, bool, NoneType, PageTable, Token, Table, Maps, Symbols, Sentence}
@@ -216,19 +213,16 @@ class PageWriter:
         return _templates(self.base)
 
     def write_page(self, page: TemplatePage) -> None:
-        """Write a page, its folded parts, the rows behind it, and the data of its live charts.
+        """Write a page, its folded parts, and the rows behind it.
 
         Raises:
             LookupError: a number of the page leads to no row.
         """
-        for figure in figures_of(page):
-            self.write_live_data(figure)
         root = path_to_root(self.base, page)
         rows = self.rows.of_page(page.path) if self.rows is not None else None
         of_blocks = isinstance(page, Page)
         printer = blocks.Printer(self.environment, root, rows, self.frame, joins_units=of_blocks)
         html = self.render(page.template, page=page, root=root, printer=printer)
-        html = _with_script_hash(html)
         if rows is not None:
             if not of_blocks:
                 html = rows.with_lines(html)
@@ -238,12 +232,6 @@ class PageWriter:
         if parts:
             self.write_text(folded_file(page.path), markup.script(name_of(page.path), parts))
         self.write_text(page.path, with_contents(html) if page.contents else html)
-
-    def write_live_data(self, figure: Figure | Plot) -> None:
-        """Write the data of a figure's live chart if it has one and the file does not exist."""
-        path = self.folder / "data" / "charts" / f"{figure.name}.js"
-        if isinstance(figure, Figure) and figure.interactive and not path.exists():
-            path.write_text(markup.script(f"chart-{figure.name}", figure.live()))
 
     def render(self, template: str, **variables: Any) -> str:
         """Return the text of a template with its variables filled in."""
@@ -276,16 +264,6 @@ def _templates(base: str) -> jinja2.Environment:
     environment.filters.update(blocks.filters())
     environment.filters["address"] = partial(page_address, base)
     return environment
-
-
-def _with_script_hash(html: str) -> str:
-    """Return a page whose policy allows the inline script of its live charts, if it has any.
-
-    The script is compressed and inserted into the page as text, so the policy names its hash.
-    """
-    if LIVE_CHART not in html:
-        return html
-    return html.replace(SCRIPT_SOURCES, f"{SCRIPT_SOURCES} {digest(charts.vega_bundle())}", 1)
 
 
 def figures_of(value: Any) -> Iterator[Figure | Plot]:

@@ -26,7 +26,6 @@ FOLDER_ONLY_FILES = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml
 UNPACK_SCRIPT, ICON = "assets/gunzip.js", "assets/favicon.svg"
 FOLDER_ONLY_FILES |= {UNPACK_SCRIPT, ICON, "assets/preview.png"}
 SHEETS = re.compile(r'<link rel="stylesheet" href="assets/([\w-]+)\.css">')
-VEGA_SCRIPT = "assets/vega.js"  # in a folder, a data file that holds the script as text
 SUM = "<!-- sha256 {} -->\n"  # last line of the file, with the sum of all before it
 BLOCK_BYTES = 1 << 20  # read at a time to compute the sum
 STYLE, SENTENCE_PAGE = re.compile(r"assets/[^/]*\.css"), re.compile(r"sentences/[^/]*\.html")
@@ -110,8 +109,6 @@ def _stored(site: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
         content = file.read_bytes()
         if name.startswith("data/") and name.endswith(".js"):
             content = values(content.decode())
-        if name == VEGA_SCRIPT:
-            content = json.loads(values(content.decode()))[1].encode()
         yield name, content
 
 
@@ -152,9 +149,9 @@ def _blocks(files: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
 
 
 def _kind(name: str) -> str:
-    """Return folder and suffix, by which files share a block; tables and Vega have their own."""
+    """Return folder and suffix, by which files share a block; tables have their own."""
     folder, _, file = name.rpartition("/")
-    if folder == "data" or name == VEGA_SCRIPT:
+    if folder == "data":
         return name
     return f"{folder} {file.partition('.')[2]}"
 

@@ -46,7 +46,7 @@ from headbook.pages.comparison.sentencepair import sentencepair_pages, sentencep
 from headbook.pages.head import head_pages
 from headbook.pages.index import overview_page
 from headbook.pages.methods import not_installed
-from headbook.pages.metric import metric_pages, page_address, study_metrics
+from headbook.pages.metric import metric_pages, study_metrics
 from headbook.pages.parts.atlas import map_sheets
 from headbook.pages.parts.page import EVERY, SiteFacts, TemplatePage
 from headbook.pages.sentence import sentence_pages
@@ -58,6 +58,7 @@ from headbook.report.results import stack_results as results_of
 from headbook.report.tables import STUDY_TABLES
 from headbook.report.wording import count_text
 from headbook.report.wording import sentence_page as page_of_sentence
+from headbook.results.formats import metric_page
 from headbook.site import data_files, export
 from headbook.site.markup import script
 from headbook.site.page_writer import PageWriter
@@ -164,7 +165,8 @@ class StudySite(SiteContents):
 
     def _unknown_pages(self) -> list[str]:
         """Return the addresses of notes for which the site has no page."""
-        known = {*self.across, *(page_address(metric, self.metrics) for metric in self.metrics)}
+        of_metrics = (metric_page(metric.id).partition("#")[0] for metric in self.metrics)
+        known = {*self.across, *of_metrics}
         known |= {page_of_sentence(each.number) for each in self.study.sentence_data.paged}
         return [path for path in self.manifest.page_notes if path not in known]
 

@@ -31,10 +31,9 @@ from headbook.report.answers.data import NumberExample
 from headbook.report.results import StackResults
 from headbook.schema import AttentionStack
 from headbook.site import export
-from headbook.site.assets import write_assets, write_runtime
+from headbook.site.assets import write_assets
 from headbook.site.markup import script
 from headbook.site.page_writer import (
-    LIVE_CHART,
     MISSING,
     PageWriter,
     figures_of,
@@ -51,7 +50,6 @@ PREVIEW = "assets/preview.png"
 # Colours of the picture for links.
 PALETTE = colours(COLOUR_STEPS) + colours(COLOUR_STEPS, DIVERGING)
 
-NOT_LISTED = '<meta name="robots" content="noindex">'  # in pages that search engines skip
 SITEMAP = "http://www.sitemaps.org/schemas/sitemap/0.9"  # XML namespace of the sitemap protocol
 
 
@@ -249,7 +247,6 @@ def _write_files(site: SiteContents, writer: PageWriter, progress: Progress, pro
         characters: set[str] = set()
         for figure in figures:
             characters |= export.write_figure(figure, folder / "figures", columns=False)
-            writer.write_live_data(figure)
             figure.forget()  # all charts together take hundreds of megabytes
         progress.stage("pages", site.n_pages)
         progress.advance(len(paths), 0)
@@ -258,25 +255,11 @@ def _write_files(site: SiteContents, writer: PageWriter, progress: Progress, pro
             progress.advance(1, 0)
             paths.append(path)
     export.warn_of_missing_glyphs(characters)
-    live, not_listed = _pages_with(folder, paths, LIVE_CHART, NOT_LISTED)
-    if live:
-        write_runtime(folder)
     texts = {name: writer.render(name) for name in site.texts}
-    for name, text in (*web_files(writer.base, {*paths} - not_listed), *texts.items()):
+    for name, text in (*web_files(writer.base, {*paths} - {MISSING}), *texts.items()):
         writer.write_text(name, text)
     (folder / ".nojekyll").touch()
     return len(paths)
-
-
-def _pages_with(folder: Path, paths: Iterable[str], *texts: str) -> list[set[str]]:
-    """Return for each text the pages whose files hold it."""
-    pages: list[set[str]] = [set() for _ in texts]
-    for path in paths:
-        html = (folder / path).read_text(encoding="utf-8")
-        for found, text in zip(pages, texts, strict=True):
-            if text in html:
-                found.add(path)
-    return pages
 
 
 def _data_page(

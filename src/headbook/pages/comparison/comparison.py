@@ -76,9 +76,7 @@ TITLE = "divergence of attention (nats)"
 
 def drift_map(both: StackComparison, found: HeadDifferences) -> Figure:
     """Every head's divergence; colours begin at 0, below which rounding lies."""
-    rows = pd.concat([
-        _cells(found, view).assign(view=str(view), label="") for view in _views(found)
-    ], ignore_index=True)  # fmt: skip
+    rows = _cells(found, SinkView.RAW).assign(view=str(SinkView.RAW), label="")
     return heat_map(
         f"drift-{both.stack}",
         f"Divergence of the attention of each head of {both.names[0]} and the same head of "
@@ -86,7 +84,6 @@ def drift_map(both: StackComparison, found: HeadDifferences) -> Figure:
         rows,
         title=TITLE,
         domain=(0.0, float(rows["value"].max()) or 1.0),
-        show={"view": str(SinkView.RAW), "label": ""},
     )
 
 
@@ -101,13 +98,7 @@ def drift_curve(both: StackComparison, found: HeadDifferences) -> Figure:
         f"{'; rounding: the first model against itself in bfloat16, as a floor' if floor else ''}.",
         rows,
         title=TITLE,
-        show={"view": str(SinkView.RAW), "label": ""},
     )
-
-
-def _views(found: HeadDifferences) -> list[SinkView]:
-    there = [view for view in SinkView if found.column(PATTERN_DRIFT, str(view)) is not None]
-    return [view for view in there if not np.isnan(_values(found, view, "")).all()]
 
 
 def _values(found: HeadDifferences, view: SinkView, label: str) -> Floats:
@@ -126,14 +117,13 @@ def _cells(found: HeadDifferences, view: SinkView) -> pd.DataFrame:
 
 
 def _lines(found: HeadDifferences) -> Iterator[pd.DataFrame]:
-    for view in _views(found):
-        for label, series in SERIES.items():
-            if found.column(PATTERN_DRIFT, str(view), label) is None:
-                continue
-            low, value, high = by_layer(_values(found, view, label))
-            known = np.flatnonzero(~np.isnan(value))
-            frame = pd.DataFrame({"layer": known, "series": series, "view": str(view)})
-            yield frame.assign(label="", value=value[known], low=low[known], high=high[known])
+    for label, series in SERIES.items():
+        if found.column(PATTERN_DRIFT, str(SinkView.RAW), label) is None:
+            continue
+        low, value, high = by_layer(_values(found, SinkView.RAW, label))
+        known = np.flatnonzero(~np.isnan(value))
+        frame = pd.DataFrame({"layer": known, "series": series, "view": str(SinkView.RAW)})
+        yield frame.assign(label="", value=value[known], low=low[known], high=high[known])
 
 
 MAX_IMPORTANCE_ROWS = 8  # heads that the overview lists

@@ -247,7 +247,6 @@ def _depths(both: StackComparison, found: MatchedHeads) -> Figure:
         f"dashed line: the same depth. {filled}",
         pd.DataFrame(rows),
         titles=tuple(f"relative depth in {name}" for name in both.names),
-        show={"view": "", "label": ""},
     )
 
 

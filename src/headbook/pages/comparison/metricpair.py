@@ -359,7 +359,7 @@ def _choice(label: str) -> dict[str, str]:
 def _layer_figures(each: Compared) -> tuple[Figure, ...]:
     """Return both models over layers, and the difference."""
     metric, names = each.metric, each.both.names
-    name, show = f"{metric.id}-{each.both.stack}", _choice(each.leading.label)
+    name = f"{metric.id}-{each.both.stack}"
     about = f"{metric.title}, {each.words}"
     rule = counted_if(float(each.found.floors[each.at(each.leading)]), share=metric.share)
     return (
@@ -369,36 +369,33 @@ def _layer_figures(each: Compared) -> tuple[Figure, ...]:
             "as clusters.",
             pd.concat([*_layer_curves(each)], ignore_index=True),
             title=metric.unit_title,
-            show=show,
         ),
         difference_curve(
             f"{name}-difference",
             f"{about}: {names[1]} minus {names[0]}. Band: 95 % interval, paired by sentence. "
             f"Filled: {rule} (family: all layers and labels); hollow: no clear difference.",
-            pd.concat([*_differences(each)], ignore_index=True),
+            _differences(each),
             title=f"difference in {metric.unit_title}",
-            show=show,
         ),
     )
 
 
 def _layer_curves(each: Compared) -> Iterator[pd.DataFrame]:
-    """Yield each model's own numbers, for everything that the chart offers."""
+    """Yield each model's own numbers."""
     known = all_metrics()[each.metric.id]
     assert isinstance(known, LayerwiseMetric)
+    (key,) = (key for key in token_keys(known) if key.words == each.leading.label)
     for name, results in zip(each.both.names, (each.both.a, each.both.b), strict=True):
-        for key in token_keys(known):
-            numbers = results.tokens(*key)
-            if numbers is not None:
-                yield layer_frame(numbers, name).assign(**_choice(key.words))
+        numbers = results.tokens(*key)
+        if numbers is not None:
+            yield layer_frame(numbers, name).assign(**_choice(key.words))
 
 
-def _differences(each: Compared) -> Iterator[pd.DataFrame]:
-    for column in each.columns:
-        parts = ("value", "low", "high", "p", "supported")
-        found = {part: getattr(each.found, part)[:, each.at(column)] for part in parts}
-        frame = pd.DataFrame({"layer": range(len(found["value"]))} | found)
-        yield frame.assign(**_choice(column.label))
+def _differences(each: Compared) -> pd.DataFrame:
+    parts = ("value", "low", "high", "p", "supported")
+    columns = {part: getattr(each.found, part)[:, each.at(each.leading)] for part in parts}
+    frame = pd.DataFrame({"layer": range(len(columns["value"]))} | columns)
+    return frame.assign(**_choice(each.leading.label))
 
 
 def _depth_blocks(both: StackComparison, metric: ComparedMetric) -> tuple[Block, ...]:
@@ -415,7 +412,7 @@ def _depth_blocks(both: StackComparison, metric: ComparedMetric) -> tuple[Block,
     elif keys := _keys_of_both(both, metric):
         words, cells = token_words(keys[0].words), "layers"
         named = {token_words(k.words): ComparedColumn(k.metric, "", k.words) for k in keys}
-        figure, note = _token_depths(both, metric, keys), _vocabulary_note(both, metric)
+        figure, note = _token_depths(both, metric, keys[0]), _vocabulary_note(both, metric)
     else:
         return ()
     about = (
@@ -443,28 +440,24 @@ def _vocabulary_note(both: StackComparison, metric: ComparedMetric) -> str:
     return VOCABULARIES if spaces and not same_vocabulary(*models) else ""
 
 
-def _token_depths(
-    both: StackComparison, metric: ComparedMetric, keys: Sequence[TokenKey]
-) -> Figure:
+def _token_depths(both: StackComparison, metric: ComparedMetric, key: TokenKey) -> Figure:
     """Return the chart of both models over relative depth, for a metric of tokens."""
     frames = []
     for name, results in zip(both.names, (both.a, both.b), strict=True):
-        for key in keys:
-            numbers = results.tokens(*key)
-            assert numbers is not None
-            there = np.flatnonzero(~np.isnan(numbers.value))
-            frame = pd.DataFrame({
-                "depth": [depth(results.stack, layer) for layer in there.tolist()],
-                **{part: getattr(numbers, part)[there] for part in ("value", "low", "high")},
-            })  # fmt: skip
-            frames.append(frame.assign(series=name, kind=OF_LAYERS, **_choice(key.words)))
+        numbers = results.tokens(*key)
+        assert numbers is not None
+        known = np.flatnonzero(~np.isnan(numbers.value))
+        frame = pd.DataFrame({
+            "depth": [depth(results.stack, layer) for layer in known.tolist()],
+            **{part: getattr(numbers, part)[known] for part in ("value", "low", "high")},
+        })  # fmt: skip
+        frames.append(frame.assign(series=name, kind=OF_LAYERS, **_choice(key.words)))
     return depth_curves(
         f"{metric.id}-{both.stack}-depth",
-        f"{metric.title}, {token_words(keys[0].words)}, over relative depth: mean over tokens; "
+        f"{metric.title}, {token_words(key.words)}, over relative depth: mean over tokens; "
         "bands: 95 % intervals, sentences as clusters.",
         pd.concat(frames, ignore_index=True),
         title=metric.unit_title,
-        show=_choice(keys[0].words),
     )
 
 

@@ -3,7 +3,7 @@
 Maps and differences, or over relative depth where heads do not correspond.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -17,7 +17,6 @@ from headbook.comparison.drift import by_layer
 from headbook.metrics import all_metrics
 from headbook.metrics.base import ChartKind, HeadMetric, LayerwiseMetric, Section
 from headbook.pages.comparison.parts import StackComparison
-from headbook.pages.metrics.figures import DRAWN_DISTANCES, DRAWN_OFFSETS, MOST_DRAWN
 from headbook.pages.parts.table import domain
 from headbook.report.results import StackResults
 from headbook.report.wording import (
@@ -123,7 +122,6 @@ def _of_tokens(metric: LayerwiseMetric) -> ComparedMetric:
     )  # fmt: skip
 
 
-MOST_LABELS = 24
 CUT = (
     "One model sees earlier tokens only: numbers that depend on how many keys a query has, such as "
     "distance and entropy, differ for that alone."
@@ -153,11 +151,9 @@ def depth_figure(
 
     The name of a chart that shows another choice than the site's ends with it.
     """
-    choices = depth_choices(both, metric)
-    usual_view, usual_label = choices[0]
-    labels = [x for v, x in choices if v == view]
-    labels = sorted(labels, key=lambda x: x not in {label, usual_label})[:MOST_LABELS]
-    rows = [*_rows(both, metric, [*dict.fromkeys(v for v, _ in choices)], labels)]
+    usual_view, usual_label = depth_choices(both, metric)[0]
+    models = zip(both.names, (both.a, both.b), strict=True)
+    rows = [_of(results, metric, view, label).assign(series=name) for name, results in models]
     name = choice_file(
         f"{metric.id}-{both.stack}",
         "" if view == usual_view else str(view),
@@ -169,7 +165,6 @@ def depth_figure(
         "heads, lines medians of layers, bands the middle half of their heads.",
         pd.concat(rows, ignore_index=True),
         title=metric.unit_title,
-        show={"view": str(view), "label": metric.label(label)},
     )
 
 
@@ -194,19 +189,8 @@ def _depth_labels(both: StackComparison, metric: HeadMetric, view: SinkView) -> 
     ]
 
 
-def _rows(
-    both: StackComparison, metric: ComparedMetric, views: Sequence[SinkView], labels: Sequence[str]
-) -> Iterator[pd.DataFrame]:
-    """Heads and layers of both models under every choice."""
-    for name, results in zip(both.names, (both.a, both.b), strict=True):
-        for view in views:
-            for label in labels:
-                if all(each.has_value(metric.id, view, label) for each in (both.a, both.b)):
-                    yield _of(results, metric, view, label).assign(series=name)
-
-
 def _of(results: StackResults, metric: ComparedMetric, view: SinkView, label: str) -> pd.DataFrame:
-    """One model under one choice."""
+    """Return the heads and the layers of one model."""
     values = results.heads(metric.id, view, label).value
     there = ~np.isnan(values)
     layers = np.nonzero(there)[0]
@@ -255,11 +239,6 @@ class _Choice:
         assert place is not None
         return place
 
-    @property
-    def show(self) -> dict[str, str]:
-        """The choice as columns of a chart."""
-        return {"view": self.view, "label": self.metric.label(self.label)}
-
 
 def choice_words(metric: ComparedMetric, view: str, label: str) -> str:
     """Return label and keys of a number in words."""
@@ -277,7 +256,7 @@ def pair_figures(
     assert both.found is not None
     drawn, names = _Choice(both, both.found, metric, view, label), both.names
     choices = pair_choices(both, metric)
-    rows = _frame(drawn, _offered(drawn, [x for v, x in choices if v == view]))
+    rows = _frame(drawn)
     usual_view, usual_label = choices[0]
     name = choice_file(
         f"{metric.id}-{both.stack}",
@@ -301,7 +280,6 @@ def pair_figures(
             sides,
             title=metric.unit_title,
             domain=domain(sides["value"].to_numpy(), metric.limits),
-            show=drawn.show,
         ),
         difference_map(
             f"{name}-difference",
@@ -310,7 +288,6 @@ def pair_figures(
             rows,
             title=f"difference in {metric.unit_title}",
             end=end,
-            show=drawn.show,
         ),
         pair_points(
             f"{name}-points",
@@ -318,42 +295,21 @@ def pair_figures(
             "difference; dashed line: the same in both models.",
             rows,
             titles=names,
-            show=drawn.show,
         ),
     )
 
 
-def _offered(drawn: _Choice, labels: Sequence[str]) -> list[str]:
-    """Labels that charts offer: as on the pages of one study, those that differ most first."""
-    chart = drawn.metric.chart
-    if chart in {ChartKind.PROFILE, ChartKind.DISTANCES}:
-        near = DRAWN_OFFSETS if chart is ChartKind.PROFILE else DRAWN_DISTANCES
-        return [x for x in labels if x in near or x == drawn.label]
-
-    def rank(label: str) -> tuple[bool, float]:
-        at = drawn.found.column(drawn.metric.id, drawn.view, label)
-        size = np.nan_to_num(np.abs(drawn.found.value[..., at])).max(initial=0)
-        return label != drawn.label, -float(size)
-
-    most = sorted(labels, key=rank)[:MOST_DRAWN]
-    return [x for x in labels if x in most]
-
-
-def _frame(drawn: _Choice, labels: Sequence[str]) -> pd.DataFrame:
-    """All numbers of these labels in all views, a row for each head that both models have."""
-    found, parts = drawn.found, []
-    for at, column in enumerate(found.columns):
-        if column.metric != drawn.metric.id or column.label not in labels:
-            continue
-        there = ~np.isnan(found.value[..., at])
-        layers, heads = np.nonzero(there)
-        frame = pd.DataFrame({"layer": layers, "head": heads})
-        frame["name"] = [_name(drawn, place) for place in np.argwhere(there).tolist()]
-        frame["view"], frame["label"] = column.view, drawn.metric.label(column.label)
-        for part in ("a", "b", "value", "low", "high", "p", "supported"):
-            frame[part] = getattr(found, part)[..., at][there]
-        parts.append(frame)
-    return pd.concat(parts, ignore_index=True)
+def _frame(drawn: _Choice) -> pd.DataFrame:
+    """Return the drawn numbers, a row for each head that both models have."""
+    found, at = drawn.found, drawn.column
+    known = ~np.isnan(found.value[..., at])
+    layers, heads = np.nonzero(known)
+    frame = pd.DataFrame({"layer": layers, "head": heads})
+    frame["name"] = [_name(drawn, place) for place in np.argwhere(known).tolist()]
+    frame["view"], frame["label"] = drawn.view, drawn.metric.label(drawn.label)
+    for part in ("a", "b", "value", "low", "high", "p", "supported"):
+        frame[part] = getattr(found, part)[..., at][known]
+    return frame
 
 
 def _name(drawn: _Choice, place: Sequence[int]) -> str:

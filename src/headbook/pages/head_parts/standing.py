@@ -15,6 +15,7 @@ from headbook.report.results import StackResults
 from headbook.report.roles import estimate
 from headbook.report.trees import is_ranked
 from headbook.report.wording import VIEWS, is_share, label_name, number, number_word, ordinal
+from headbook.results.formats import metric_page
 from headbook.schema import HeadName, SinkView
 
 MOST_STRIPS = 6
@@ -205,7 +206,7 @@ def _strip(results: StackResults, head: HeadName, asked: _Asked) -> Strip:
     picture = Drawing(f"strip-{metric.id}", f"{title}: {place}", asked.strip.drawn(own.value))
     return Strip(
         title=title,
-        href=f"metrics/{metric.id}.html",
+        href=metric_page(metric.id),
         place=place,
         value=estimate(own, share=is_share(metric)),
         median=asked.median,

@@ -1,7 +1,6 @@
 """Figures of head metrics, which are files for papers, too: heat map, and curve over layers."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -73,16 +72,17 @@ def offered_labels(numbers: HeadMetricNumbers) -> list[str]:
 
 
 def heat_figure(numbers: HeadMetricNumbers) -> Figure:
-    """Return the heat map of a metric, whose data holds all views and offered labels."""
+    """Return the heat map of a metric."""
     results, metric, view, label = numbers
-    rows = _rows(metric, offered_labels(numbers), results.heads)
+    rows = _rows(results.heads(metric.id, view, label)).assign(
+        view=str(view), label=label_name(label)
+    )
     return heat_map(
         figure_name(numbers),
         heat_caption(numbers),
         rows,
         title=_legend(metric, label),
         domain=domain(rows["value"].to_numpy(), metric.limits),
-        show={"view": str(view), "label": label_name(label)},
         share=numbers.share,
     )
 
@@ -102,22 +102,13 @@ def _legend(metric: HeadMetric, label: str) -> str:
     return f"{name} ({metric.unit})" if metric.unit else name
 
 
-def _rows(
-    metric: HeadMetric, labels: Sequence[str], numbers_of: Callable[[str, SinkView, str], Estimates]
-) -> pd.DataFrame:
-    """Return the known numbers of all views and labels as a table."""
-    parts: dict[str, list[Any]] = {}
-    for view in metric.views:
-        for label in labels:
-            numbers = numbers_of(metric.id, view, label)
-            cells = np.nonzero(~np.isnan(numbers.value))
-            columns: dict[str, Any] = dict(zip(("layer", "head"), cells, strict=False))
-            columns |= {n: getattr(numbers, n)[cells] for n in ("value", "low", "high")}
-            columns |= {"view": [str(view)] * len(cells[0])}
-            columns |= {"label": [label_name(label)] * len(cells[0])}
-            for column, values in columns.items():
-                parts.setdefault(column, []).append(values)
-    return pd.DataFrame({column: np.concatenate(values) for column, values in parts.items()})
+def _rows(numbers: Estimates) -> pd.DataFrame:
+    """Return the known numbers of heads as a table."""
+    cells = np.nonzero(~np.isnan(numbers.value))
+    columns = dict(zip(("layer", "head"), cells, strict=True))
+    return pd.DataFrame(
+        columns | {name: getattr(numbers, name)[cells] for name in ("value", "low", "high")}
+    )
 
 
 def curve_plot(numbers: HeadMetricNumbers, root: str = "") -> Plot:

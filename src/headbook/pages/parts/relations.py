@@ -30,6 +30,7 @@ from headbook.report.wording import (
     rule_phrase,
     sentence_page,
 )
+from headbook.results.formats import metric_page
 from headbook.schema import HeadName, relation_of, universal_relation
 from headbook.study.sentence_data import StoredSentence, StoredText
 
@@ -38,7 +39,7 @@ COLUMNS = (
     "from query to key",
     "words",
     "head",
-    Link("accuracy", f"metrics/{METRIC}.html"),
+    Link("accuracy", metric_page(METRIC)),
     "best surface rule",
     "its accuracy",
     "uniform attention",

@@ -30,6 +30,7 @@ from headbook.report.wording import (
     percent,
     rule_phrase,
 )
+from headbook.results.formats import metric_page
 from headbook.schema import HeadName, relation_of
 
 MAX_WORDS = 30  # of an answer
@@ -183,4 +184,4 @@ def split_words(results: StackResults) -> Parts:
     text = f"Of {count('words'):,} words {count('split_words'):,} are split into several tokens"
     if ids.ATTENTION_TO not in results.by_id:
         return (f"{text}.",)
-    return (f"{text}; ", Link("attention inside words", f"metrics/{ids.ATTENTION_TO}.html"), ".")
+    return (f"{text}; ", Link("attention inside words", metric_page(ids.ATTENTION_TO)), ".")

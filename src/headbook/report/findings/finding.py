@@ -26,6 +26,7 @@ from headbook.report.wording import (
     tie_note,
     tied_places,
 )
+from headbook.results.formats import metric_page
 from headbook.results.sentence import Link as Link
 from headbook.results.sentence import head_link as head_link
 from headbook.schema import HeadName, SinkView
@@ -118,7 +119,7 @@ def estimate_with_unit(value: Estimate, name: str) -> str:
 
 def metric_link(name: str, text: str) -> Link:
     """Return a link to a metric's page."""
-    return Link(text, f"metrics/{name}.html")
+    return Link(text, metric_page(name))
 
 
 def sentence_start(results: StackResults, text: str) -> str:
