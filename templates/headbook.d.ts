@@ -289,13 +289,6 @@ type Scatter = (box: HTMLElement, what: {
   x: Column & Values; y: Column & Values;
 }) => (visible: Set<number>) => void;
 
-/* --- similar heads --- */
-
-/** The matrix of a stack: `headbook.pages.similar.matrix_data`. */
-type SimilarData = {
-  heads: [name: string, href: string, style: string, kind: string][]; values: Bytes[];
-};
-
 /* --- the overview and the foot of pages --- */
 
 /** Attention of one family in the live sentence, row after row: steps of 1/255, and heads. */
@@ -368,7 +361,6 @@ interface DataFiles {
   tables: Record<string, TableFacts>;
   [rows: `rows-${string}`]: Record<string, TableRows>;
   [values: `values-${string}`]: Record<string, Packed>;
-  [similar: `similar-${string}`]: SimilarData;
   [later: `later-${string}`]: string[];
   [sentence: `sentence-${string}`]: Record<string, StackData>;
   [neurons: `neurons-${string}`]: NeuronsData;

@@ -1,16 +1,12 @@
-"""The page of similar heads: groups of near doubles, nearest pairs, and an ordered matrix."""
+"""The page of similar heads: groups of near doubles, nearest pairs, and heads without a double."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from headbook.charts import images
-from headbook.charts.theme import amount_class, rgba_ramp
+from headbook.charts.theme import amount_class
 from headbook.metrics import ids
-from headbook.pages.parts.atlas import MANY_HEADS, map_style
+from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.blocks import (
     Block,
     Cards,
@@ -43,7 +39,7 @@ from headbook.report.similar_heads import (
 )
 from headbook.report.wording import VIEWS, count_text
 from headbook.results.number import NATS, Number, RowAddress
-from headbook.results.sentence import Link, Sentence, head_link, listed, say
+from headbook.results.sentence import Link, Sentence, listed, say
 from headbook.schema import HeadName, SinkView
 from headbook.study.tables import HELLINGER
 
@@ -55,42 +51,7 @@ PAIRS_IN_COLUMN = 8
 MOST_ALONE = 15  # heads without a double that the page shows
 MOST_LEFT_OUT = 12  # heads with too few rows that the page names
 FILLED_DISTANCE = 0.12  # nats from which on a cell has no fill
-PALE_DISTANCE = 0.3  # nats from which on the matrix is as pale as paper
-MOST_LABELS = 90  # heads of a matrix whose rows bear names
-STEPS = 256
 LIMIT = f"{MAX_DOUBLE_DISTANCE:.2f} nats"
-# Codes of the data of the script, whose numbers are thousandths: no distance, and an upper bound.
-MISSING_DISTANCE, IS_BOUND = 0x7FFF, 0x8000
-
-
-@dataclass(frozen=True)
-class Matrix(Block):
-    """The distances of every two heads as a picture, beside the pair that a reader points at.
-
-    Attributes:
-        stack: the kind of attention.
-        size: number of heads.
-        labels: heads from top to bottom; empty if there are too many.
-        marks: a mark for each row that shows its layer, as an SVG path; empty if there are labels.
-        frames: first row and number of rows of each group of near doubles.
-        has_data: whether a script has all numbers.
-        pair: the nearest pair, with the type of each head in words.
-        cropped: whether maps leave out the first position.
-        distances: its distance in each view, by name of the view.
-        notes: what the picture shows.
-    """
-
-    stack: str
-    size: int
-    labels: tuple[Link, ...]
-    marks: str
-    frames: tuple[tuple[int, int], ...]
-    has_data: bool
-    pair: tuple[tuple[HeadMap, str], ...]
-    cropped: bool
-    distances: tuple[tuple[str, Number], ...]
-    notes: tuple[Sentence, ...]
-    pale: str = f"{PALE_DISTANCE:g} nats and more"
 
 
 def _compared(results: Results) -> dict[str, Matrices]:
@@ -111,8 +72,8 @@ def similar_page(results: Results) -> Page:
         path="similar.html",
         title="Which heads attend alike?",
         topic="Similar heads",
-        description=f"Near doubles among the heads of {study_of(results).manifest.model.name}, the "
-        "nearest pairs, and the divergence of every two heads.",
+        description=f"Near doubles among the heads of {study_of(results).manifest.model.name}, and "
+        "the nearest pairs.",
         answer=first.cached(doubles).text,
         scope=tuple(_scope(first)),
         blocks=(
@@ -129,7 +90,6 @@ def similar_page(results: Results) -> Page:
         ),
         closer=by_stack(compared, _closer, results),
         measured=_measured(first),
-        scripts=("similar",),
     )
 
 
@@ -232,26 +192,19 @@ def _card(results: StackResults, group: DoubleGroup) -> tuple[Sentence, tuple[He
 
 
 def _closer(results: StackResults) -> Iterator[Block]:
-    """Yield the nearest pairs, the matrix, and the heads without a double."""
+    """Yield the nearest pairs, and the heads without a double."""
     stack, closest = results.stack.name, _matrix(results).closest(NEAREST_PAIRS)
     even = any(_all_even(results, group.heads) for group in _matrix(results).doubles)
     starts = range(0, len(closest), PAIRS_IN_COLUMN)
     tables = tuple(_pairs(results, closest[start : start + PAIRS_IN_COLUMN]) for start in starts)
     yield Group(
-        (Columns(tables, 3),),
+        (Columns(tables, 3), *(Text(note, "hint") for note in _notes(results))),
         "Nearest pairs, in groups or not",
         "nats; with all keys, a shared sink alone makes heads alike"
         f"{'; grey: both attend nearly evenly' * even}",
         f"pairs-{stack}",
         "nearest pairs",
         folded=True,
-    )
-    yield Group(
-        (_ordered(results),),
-        "Every two heads",
-        "similar heads side by side; framed: the groups above",
-        f"matrix-{stack}",
-        "every two heads",
     )
     if alone := tuple(_alone(results)):
         yield Group(
@@ -298,34 +251,9 @@ def _alone(results: StackResults) -> Iterator[HeadMap]:
         yield _map(results, index, say("nearest {distance:bare}", distance=distance))
 
 
-def _ordered(results: StackResults) -> Matrix:
-    """Return the picture of all distances, with the nearest pair."""
-    matrix = _matrix(results)
-    order, size = matrix.order.tolist(), len(matrix.heads)
-    row = {index: place for place, index in enumerate(order)}
-    frames = [sorted(row[index] for index in group.heads) for group in matrix.doubles]
-    named = size <= MOST_LABELS
-    (pair,) = matrix.closest(1) or ((),)
-    views = _views(results) if pair else []
-    return Matrix(
-        stack=results.stack.name,
-        size=size,
-        labels=tuple(head_link(matrix.heads[index]) for index in order) if named else (),
-        marks="" if named else _layer_marks([matrix.heads[index].layer for index in order]),
-        frames=tuple((rows[0], len(rows)) for rows in frames),
-        has_data=size <= MANY_HEADS,
-        pair=tuple((_map(results, i), _kind(results, matrix.heads[i])) for i in pair),
-        cropped=_cropped(results),
-        distances=tuple((VIEWS[view], _distance(results, view, *pair)) for view in views),
-        notes=tuple(_notes(results, named=named)),
-    )
-
-
-def _notes(results: StackResults, *, named: bool) -> Iterator[Sentence]:
-    """Yield what the picture of all distances shows, and what it leaves out."""
+def _notes(results: StackResults) -> Iterator[Sentence]:
+    """Yield mean distances, and what was left out."""
     matrix, view = _matrix(results), _views(results)[0]
-    if not named:
-        yield say("Marks on the left: layers, the first at the left end.")
     means = [
         say("{n:bare} {label}", n=each.number(NATS), label=each.label)
         for each in results.cached(mean_distances_fact).evidence
@@ -335,8 +263,8 @@ def _notes(results: StackResults, *, named: bool) -> Iterator[Sentence]:
         yield say("Mean {means}.", means=listed(means, ", "))
     if matrix.roots is not None:
         yield say(
-            "With so many heads only similar pairs were compared. For others the picture and ≤ "
-            "show the squared Hellinger distance, which is at least as large; means are of it, too."
+            "With so many heads only similar pairs were compared. For others ≤ stands before the "
+            "squared Hellinger distance, which is at least as large; means are of it, too."
         )
     missing = np.setdiff1d(np.arange(len(matrix.heads)), matrix.complete).tolist()
     if missing:
@@ -344,19 +272,10 @@ def _notes(results: StackResults, *, named: bool) -> Iterator[Sentence]:
         unnamed = len(heads) - MOST_LEFT_OUT
         more = f" and {unnamed} more" if unnamed > 0 else ""
         yield say(
-            "In no group and last in the order, with too few rows in common with some head: "
-            "{heads}{more}.",
+            "In no group, with too few rows in common with some head: {heads}{more}.",
             heads=listed(heads[:MOST_LEFT_OUT], ", "),
             more=more,
         )
-
-
-def _layer_marks(layers: Sequence[int]) -> str:
-    """Return a mark for each row: left for the first layer, right for the last."""
-    first, depth = min(layers), max(1, max(layers) - min(layers))
-    return "".join(
-        f"M{0.8 * (layer - first) / depth:.3f},{row}h.2v1h-.2z" for row, layer in enumerate(layers)
-    )
 
 
 def _measured(results: StackResults) -> tuple[Block, ...]:
@@ -369,7 +288,6 @@ def _measured(results: StackResults) -> tuple[Block, ...]:
          "30 are left out, in small studies those without any"),
         ("Groups", f"complete linkage, cut at {LIMIT}: every two heads of a group are closer. The "
          "threshold is a convention"),
-        ("Order", "leaves of the same tree, turned so that neighbours are as near as it allows"),
     ))  # fmt: skip
     matrix = _matrix(results)
     worked = [
@@ -382,42 +300,3 @@ def _measured(results: StackResults) -> tuple[Block, ...]:
         for pair in matrix.closest(1)
     ]  # fmt: skip
     return (symbols, *worked)
-
-
-def matrix_picture(results: StackResults) -> bytes | None:
-    """Return the picture of a stack's matrix as a PNG; None if heads were not compared."""
-    if not results.cached(head_distances):
-        return None
-    matrix = _matrix(results)
-    distances = matrix.bounds[np.ix_(matrix.order, matrix.order)]
-    similarity = np.nan_to_num(1 - distances / PALE_DISTANCE).clip(0, 1)
-    cells = np.rint(similarity * (STEPS - 1)).astype(np.uint8)
-    return images.inked(cells, rgba_ramp(STEPS))
-
-
-def matrix_data(results: StackResults) -> dict[str, Any] | None:
-    """Return the numbers of a stack's matrix for scripts; None without numbers, or with too many.
-
-    ``values`` has the distances of each view in thousandths of a nat, 16 bits each, in the order of
-    the matrix; the highest bit marks upper bounds, and 0x7FFF missing distances.
-    """
-    matrices = results.cached(head_distances)
-    if not matrices or len(next(iter(matrices.values())).heads) > MANY_HEADS:
-        return None
-    heads, order = _matrix(results).heads, _matrix(results).order
-    described = (
-        [*head_link(h), map_style(results.stack, h.layer, h.head), _kind(results, h)] for h in heads
-    )
-    lines = [*described]
-    return {
-        "heads": [lines[index] for index in order],
-        "values": [_thousandths(matrices[view], order) for view in _views(results)],
-    }
-
-
-def _thousandths(matrix: HeadDistanceMatrix, order: NDArray[np.int64]) -> bytes:
-    cells = np.ix_(order, order)
-    bounds = matrix.bounds[cells]
-    steps = np.where(np.isnan(bounds), MISSING_DISTANCE, np.rint(1000 * np.nan_to_num(bounds)))
-    is_bound = np.isnan(matrix.value[cells]) & ~np.isnan(bounds)
-    return (steps.astype(np.uint16) | np.where(is_bound, IS_BOUND, 0).astype(np.uint16)).tobytes()

@@ -104,22 +104,8 @@ class HeadDistanceMatrix:
         """Complete linkage of the heads of `complete`, as `scipy.cluster.hierarchy.linkage`."""
         kept = self.complete
         distances = squareform(self.bounds[np.ix_(kept, kept)], checks=False)
-        tree: Floats = hierarchy.linkage(distances, "complete", optimal_ordering=True)
+        tree: Floats = hierarchy.linkage(distances, "complete")
         return tree
-
-    @cached_property
-    def order(self) -> Ints:
-        """Indices of all heads, similar heads side by side; heads with missing distances come last.
-
-        The order is that of the leaves of a complete-linkage tree, in which neighbours are as near
-        as the tree allows.
-        """
-        kept = self.complete
-        incomplete = np.setdiff1d(np.arange(len(self.heads)), kept)
-        if len(kept) > 2:
-            kept = kept[hierarchy.leaves_list(self._tree)]
-            kept = kept[::-1] if kept[0] > kept[-1] else kept
-        return np.concatenate([kept, incomplete])
 
     @cached_property
     def doubles(self) -> tuple[DoubleGroup, ...]:
@@ -132,9 +118,8 @@ class HeadDistanceMatrix:
             zip(kept.tolist(), hierarchy.fcluster(self._tree, below, "distance"), strict=True)
         )
         members: dict[int, list[int]] = {}
-        for head in self.order.tolist():
-            if head in labels:
-                members.setdefault(int(labels[head]), []).append(head)
+        for head, label in labels.items():
+            members.setdefault(int(label), []).append(head)
         groups = []
         for heads in members.values():
             pairs = list(combinations(sorted(heads), 2))

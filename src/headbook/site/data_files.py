@@ -22,7 +22,6 @@ from headbook.pages.parts.sentence_maps import (
 )
 from headbook.pages.parts.token_paths import paths_data
 from headbook.pages.sentence import cited_maps, trajectory_data
-from headbook.pages.similar import matrix_data, matrix_picture
 from headbook.pages.tokens import types_data
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import head_file, sentence_file
@@ -38,7 +37,6 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     study = study_of(results)
     for name in ("heads", "sentences"):
         (folder / name).mkdir()
-    write_matrices(results, folder / "similar")
     grids = {name: grid_data(result) for name, result in results.items()}
     _write(folder / "grid.js", script("grid", grids))
     _write(folder / "map.js", script("map", map_data(results, grids)))
@@ -100,17 +98,6 @@ def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
     (folder / "values").mkdir()
     for name, values in values_data(results):
         _write(folder / "values" / f"{name}.js", script(f"values-{name}", values))
-
-
-def write_matrices(results: Mapping[str, StackResults], folder: Path) -> None:
-    """Write the distances of all heads as pictures and as numbers, if they were measured."""
-    for name, result in results.items():
-        picture, data = matrix_picture(result), matrix_data(result)
-        if picture is not None:
-            folder.mkdir(exist_ok=True)
-            (folder / f"{name}.png").write_bytes(picture)
-        if data is not None:
-            _write(folder / f"{name}.js", script(f"similar-{name}", data))
 
 
 def _write_sentence(

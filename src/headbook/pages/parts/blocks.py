@@ -308,7 +308,6 @@ class Page(TemplatePage):
         "maps",
         "analysis",
         "blocks",
-        "similar",
         "importance",
     )
     contents: ClassVar[bool] = False
