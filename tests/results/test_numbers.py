@@ -29,22 +29,23 @@ THIN = "\u202f"
 def test_a_number_is_written_by_its_unit_and_a_format(
     value: float, unit: Unit, format_name: str, text: str
 ) -> None:
-    assert format(Number(value, unit, ROW, low=0.1, high=0.15), format_name) == text
+    assert Number(value, unit, ROW, low=0.1, high=0.15).as_text(format_name) == text
 
 
 def test_a_bound_and_an_estimate_say_so() -> None:
-    assert f"{Number(0.3, NATS, ROW, sign='≤')}" == f"≤{THIN}0.300 nats"
+    assert Number(0.3, NATS, ROW, sign="≤").as_text() == f"≤{THIN}0.300 nats"
 
 
 def test_an_unknown_format_is_an_error() -> None:
     with pytest.raises(KeyError):
-        format(Number(0.3, NATS, ROW), "percents")
+        Number(0.3, NATS, ROW).as_text("percents")
 
 
 def test_the_digits_of_a_difference_follow_from_its_interval() -> None:
     gap = difference(0.0564, 0.036, 0.075, ROW, share=True, sentences=9)
-    assert f"{gap:interval}" == "+5.6 points [+3.6, +7.5]"
-    assert f"{difference(0.0, math.nan, math.nan, ROW, share=False, sentences=9)}" == "0.0"
+    assert gap.as_text("interval") == "+5.6 points [+3.6, +7.5]"
+    nothing = difference(0.0, math.nan, math.nan, ROW, share=False, sentences=9)
+    assert nothing.as_text() == "0.0"
 
 
 def test_a_number_knows_the_columns_of_its_row() -> None:

@@ -1,7 +1,7 @@
 """Sentences keep the numbers, heads and links that they are made of."""
 
-from headbook.results.number import SHARE, Number, RowAddress
-from headbook.results.sentence import Link, Printed, head_link, listed, say
+from headbook.results.number import SHARE, Number, Printed, RowAddress
+from headbook.results.sentence import Link, head_link, listed, say
 from headbook.schema import HeadName
 
 SHARE_OF_SINK = Number(0.781, SHARE, RowAddress("heads", (("layer", 4), ("head", 5))))
