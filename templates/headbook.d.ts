@@ -224,17 +224,17 @@ type TokenDetail = { place: number; stacks: string[]; name: string };
 type Word = [text: string, detail: string, order: Maybe, value?: string, table?: string];
 /** `headbook.pages.parts.head_list.list_data`. */
 type HeadRow = [
-  name: string, href: string, stack: string, layer: number, label: Word, looks: Word,
+  name: string, href: string, stack: string, layer: number, label: Word,
   relation: Word, verdict: Word, role: number, beats: number, family: string, style: string,
   rank: number,
 ];
 type HeadListData = {
-  heads: HeadRow[]; stacks: [name: string, title: string][]; columns: string[]; axes: string[];
+  heads: HeadRow[]; stacks: [name: string, title: string][]; columns: string[];
   metrics: {
     id: string; title: string; share: boolean; table?: string; labels: [string, string, string][];
   }[];
 };
-type WordName = "class" | "verdict" | "relation" | "looks";
+type WordName = "class" | "verdict" | "relation";
 type Head = {
   i: number; name: string; href: string; stack: string; layer: number; role: boolean;
   beats: boolean; family: string; style: string; rank: number; text: string;
@@ -246,15 +246,15 @@ type Packed = { value: Bytes; low: Bytes; high: Bytes; thin: string; guess?: str
 type Values = {
   value: Float64Array; low: Float32Array; high: Float32Array; thin: boolean[]; guess: boolean[];
 };
-type Filled = Column & Values & { fills: string[] };
-type ValuesByColumn = Map<string, Filled>;
+type Numbered = Column & Values;
+type ValuesByColumn = Map<string, Numbered>;
 type HeadList = Omit<HeadListData, "heads" | "columns"> & {
   heads: Head[]; columns: Map<string, Column>; facts: WordName[]; first: string[];
 };
 /** What a reader has chosen. */
 type ListState = {
   columns: string[]; sort: string; down: boolean; role: boolean; stack: string; from: string;
-  to: string; find: string; ranges: Map<string, string[]>; x: string; y: string;
+  to: string; find: string; ranges: Map<string, string[]>;
 } & Record<WordName, string>;
 interface List {
   WORDS: Record<WordName, string>;
@@ -266,10 +266,9 @@ interface List {
   words: (list: HeadList, name: WordName) => string[];
   passes: (state: ListState, numbers: ValuesByColumn) => (head: Head) => boolean;
   order: (state: ListState, numbers: ValuesByColumn) => (a: Head, b: Head) => number;
-  fillsOf: (column: Column & Values) => string[];
   linksOf: (list: HeadList, table: HTMLElement) => Map<string, string>;
   rowOf: (
-    list: HeadList, head: Head, columns: Filled[], links: Map<string, string>,
+    list: HeadList, head: Head, columns: Numbered[], links: Map<string, string>,
   ) => HTMLTableRowElement;
 }
 interface NumberFormats {
@@ -284,10 +283,6 @@ type Controls = (box: HTMLElement, list: HeadList, use: {
   state: ListState; change: (values: Partial<ListState>) => void;
   refresh: (values: Partial<ListState>) => void; reset: () => void;
 }) => void;
-type Scatter = (box: HTMLElement, what: {
-  heads: Head[]; stacks: [string, string][]; root: string;
-  x: Column & Values; y: Column & Values;
-}) => (visible: Set<number>) => void;
 
 /* --- the overview and the foot of pages --- */
 
@@ -300,21 +295,6 @@ type LiveData = {
 };
 /** Which attention a chosen word shows: what it receives, or what it gives. */
 type Direction = "to" | "from";
-/** A number of all heads as a heat map has it: `headbook.pages.parts.grid.grid_data`. */
-type Grid = {
-  caption: string; low: string; high: string; ink?: string; steps: number[]; texts: string[];
-};
-type Grids = Record<string, Record<string, Grid>>;
-/** A metric's title and its labels: key and name. */
-type Choice = [title: string, options: [key: string, name: string][]];
-/** `headbook.pages.parts.grid.map_data`. */
-type MapData = {
-  choices: Choice[]; chosen: string; first: Record<string, Grid>; stacks: MapStack[];
-};
-type MapStack = [
-  stack: string, title: string, layers: number[], heads: number, names: string[],
-  addresses: string[],
-];
 /** A head in short: `headbook.pages.parts.head_card.atlas_data`. */
 type Card = [
   name: string, href: string, type: string, style: string, border: string, summaryOf: string,
@@ -332,8 +312,6 @@ type FindData = {
   tokens: FindToken[]; types: string[]; roles: string[];
   notes?: [name: string, text: string][];
 };
-/** A column of a chart: its values, or each text once with the index of each row. */
-type ChartColumn = unknown[] | { at: number[]; texts: string[] };
 /** A number of a head in the data of a heat map; what is missing is null. */
 type MapRow = {
   layer: number; head: number; value: number; low: number; high: number; view: string;
@@ -350,8 +328,6 @@ type RowValue = string | number | boolean | null;
 type TableRows = { lines: number; rows: Record<string, [by: number[], ...values: RowValue[]]> };
 /** The data files by name; those of single things by how their names begin. */
 interface DataFiles {
-  grid: Grids;
-  map: MapData;
   atlas: Record<string, Card[]>;
   live: Record<string, LiveData>;
   find: FindData;
@@ -362,6 +338,7 @@ interface DataFiles {
   [rows: `rows-${string}`]: Record<string, TableRows>;
   [values: `values-${string}`]: Record<string, Packed>;
   [later: `later-${string}`]: string[];
+  [map: `map-${string}`]: Record<string, unknown[]>;
   [sentence: `sentence-${string}`]: Record<string, StackData>;
   [neurons: `neurons-${string}`]: NeuronsData;
 }
@@ -377,7 +354,6 @@ interface Choices {
   entry: (text: string) => HTMLDetailsElement;
   asPdf: (command: string) => HTMLElement;
   csv: (columns: string[], rows: Record<string, unknown>[]) => string;
-  rows: (columns: Record<string, ChartColumn>) => Record<string, unknown>[];
 }
 interface Headbook {
   take: (name: string, value: unknown) => void;
@@ -404,7 +380,6 @@ interface Headbook {
   numbers: NumberFormats;
   list: List;
   controls: Controls;
-  scatter: Scatter;
   weights: Weights;
   switches: Switches;
   drawing: Drawing;

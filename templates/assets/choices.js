@@ -58,15 +58,5 @@
     `${[columns.join(","), ...rows.map((row) => columns.map((name) => field(row[name])).join(","))]
       .join("\r\n")}\r\n`;
 
-  /* The rows of a chart's data, of which columns are stored, repeated texts once. */
-  /** @type {Choices["rows"]} */
-  const rows = (columns) => {
-    const whole = Object.entries(columns).map(([name, column]) => /** @type {const} */ ([
-      name, Array.isArray(column) ? column : column.at.map((place) => column.texts[place]),
-    ]));
-    return Array.from({ length: whole[0]?.[1].length ?? 0 }, (_, i) =>
-      Object.fromEntries(whole.map(([name, values]) => [name, values[i]])));
-  };
-
-  window.headbook.choices = { quoted, saver, fileName, cited, entry, asPdf, csv, rows };
+  window.headbook.choices = { quoted, saver, fileName, cited, entry, asPdf, csv };
 })();

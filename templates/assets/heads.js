@@ -1,9 +1,9 @@
 "use strict";
-/* The page of all heads: controls, the table and the picture of the list that they leave. */
+/* The page of all heads: controls, and the table of the list that they leave. */
 (() => {
-  const { make, all, one, load, root, hash, link } = window.headbook;
+  const { make, all, one, load, hash, link } = window.headbook;
   const { unpacked } = window.headbook.numbers;
-  const { opened, beginning, read, write, passes, order, fillsOf, linksOf, rowOf, WORDS } =
+  const { opened, beginning, read, write, passes, order, linksOf, rowOf, WORDS } =
     window.headbook.list;
 
   /** @type {(box: HTMLElement) => Promise<void>} */
@@ -19,9 +19,7 @@
     const state = read(list, hash());
     /** @type {Map<number, HTMLTableRowElement>} */
     let rows = new Map();
-    /** @type {(shown: Set<number>) => void} */
-    let show = () => {};
-    let whole = false, drawn = "", asked = 0;
+    let whole = false, asked = 0;
 
     /** @type {(key: string) => Column} */
     const columnOf = (key) => /** @type {Column} */ (list.columns.get(key)); /* all are known */
@@ -31,8 +29,7 @@
       const column = list.columns.get(key);
       if (!column || numbers.has(key)) return;
       const file = await load(`${values}${column.metric}.js`, `values-${column.metric}`);
-      const found = { ...column, ...unpacked(file[key]) };
-      numbers.set(key, { ...found, fills: fillsOf(found) });
+      numbers.set(key, { ...column, ...unpacked(file[key]) });
     }));
 
     /** @type {(text: string) => HTMLTableRowElement} */
@@ -59,17 +56,6 @@
         listed.length < found.length ? `; the first ${many(listed.length)} are listed` : "";
       status.textContent = `${many(found.length)} of ${many(list.heads.length)} heads${left}`;
       rest.hidden = !left;
-      show(new Set(found.map((head) => head.i)));
-    };
-    const plot = () => {
-      if (!list.axes.length) return;
-      const stage = one("[data-plot]"), x = numbers.get(state.x), y = numbers.get(state.y);
-      const place = [state.x, state.y, stage.clientWidth].join(" ");
-      if (!x || !y || place === drawn) return;
-      drawn = place;
-      const { heads, stacks } = list;
-      const room = one("[data-stage]", stage);
-      show = window.headbook.scatter(room, { heads, stacks, root: root(), x, y });
     };
     const keep = () => {
       try {
@@ -176,12 +162,11 @@
       Object.assign(state, values);
       asked += 1;
       const mine = asked;
-      await ready([...new Set([...state.columns, state.x, state.y].filter(Boolean))]);
+      await ready(state.columns);
       if (mine !== asked) return;
       head();
       mark();
       tell();
-      plot();
       draw();
       if (values) keep();
     };
@@ -203,10 +188,6 @@
       table.closest("div")?.focus({ preventScroll: true });
       toList();
     });
-    window.addEventListener("resize", () => { if (drawn) { plot(); draw(); } });
-    for (const still of all("details[data-still]")) {
-      still.open = still.contains(document.getElementById(hash().slice(1) || "-"));
-    }
     for (const view of all("[data-view]")) view.setAttribute("href", link(`#${view.dataset.view}`));
     await refresh();
     toList();

@@ -1,5 +1,5 @@
 "use strict";
-/* Filters of the list of heads, and the choice of its columns and axes. */
+/* Filters of the list of heads, and the choice of its columns. */
 (() => {
   const { all, one, make } = window.headbook;
   const { words, WORDS } = window.headbook.list;
@@ -12,7 +12,7 @@
     label.append(`${text} `, ...controls);
     return label;
   };
-  /* Every number by metric, as the grid's chooser has them. */
+  /* Every number by metric. */
   /** @type {(list: HeadList, attributes: Attributes) => HTMLSelectElement} */
   const chooser = (list, attributes) => {
     const select = make("select", attributes);
@@ -91,7 +91,7 @@
     const again = make("button", { type: "button", "data-reset": "" }, "Reset");
     again.addEventListener("click", reset);
     const more = make("details", { class: "more" }), rest = make("div", { class: "filters" });
-    rest.append(...selects(list, ["verdict", "relation", "looks"]), adding);
+    rest.append(...selects(list, ["verdict", "relation"]), adding);
     more.append(
       make("summary", {}, "More filters and columns"), rest, make("div", { class: "ranges" }),
     );
@@ -100,15 +100,6 @@
       const { filter = "" } = control.dataset;
       control.addEventListener("input", () => change({ [filter]: chosen(control) }));
     }
-    if (!list.axes.length) return;
-    const axes = make("p", { class: "axes" });
-    for (const axis of /** @type {const} */ (["x", "y"])) {
-      const select = chooser(list, { "data-filter": axis });
-      select.value = state[axis];
-      select.addEventListener("change", () => refresh({ [axis]: select.value }));
-      axes.append(labelled(axis === "x" ? "Across" : "Up", select));
-    }
-    one("[data-plot]").prepend(axes);
   };
 
   window.headbook.controls = controls;

@@ -9,23 +9,21 @@
     class: "What it does",
     verdict: "Verdict",
     relation: "Relation",
-    looks: "Most attention to",
   };
   /** @type {WordName[]} */
-  const LAST = ["verdict", "relation", "looks"]; /* columns after those of numbers */
-  const STEPS = 7; /* fills of cells */
+  const LAST = ["verdict", "relation"]; /* columns after those of numbers */
 
   const NAMES = /** @type {WordName[]} */ (Object.keys(WORDS));
-  const ENDS = /** @type {const} */ (["from", "to"]), AXES = /** @type {const} */ (["x", "y"]);
-  const TEXTS = [...NAMES, ...ENDS, ...AXES, ...(/** @type {const} */ (["stack", "find"]))];
+  const ENDS = /** @type {const} */ (["from", "to"]);
+  const TEXTS = [...NAMES, ...ENDS, ...(/** @type {const} */ (["stack", "find"]))];
 
   /* What the data file holds, by name. */
   /** @type {List["opened"]} */
   const opened = (list) => {
     const heads = list.heads.map(
-      ([name, href, stack, layer, label, looks, relation, verdict, ...marks], i) => {
+      ([name, href, stack, layer, label, relation, verdict, ...marks], i) => {
         const [role, beats, family, style, rank] = marks;
-        const words = [label, looks, relation, verdict].flatMap((word) => word.slice(0, 2));
+        const words = [label, relation, verdict].flatMap((word) => word.slice(0, 2));
         return {
           i,
           name,
@@ -33,7 +31,6 @@
           stack,
           layer,
           class: label,
-          looks,
           relation,
           verdict,
           role: role === 1,
@@ -60,15 +57,12 @@
     class: "",
     verdict: "",
     relation: "",
-    looks: "",
     role: false,
     stack: "",
     from: "",
     to: "",
     find: "",
     ranges: new Map(),
-    x: list.axes[0] || "",
-    y: list.axes[1] || "",
   });
   /** @type {List["words"]} */
   const words = (list, name) =>
@@ -99,7 +93,6 @@
       if (state.columns.includes(column) && isNumber(least) && isNumber(most))
         state.ranges.set(column, [least, most]);
     }
-    for (const axis of AXES) if (known(asked(axis))) state[axis] = asked(axis);
     return state;
   };
   /** @type {List["write"]} */
@@ -167,28 +160,15 @@
     };
   };
 
-  /* The fill of each number of a column; of changes of the output by the square root. */
-  /** @type {List["fillsOf"]} */
-  const fillsOf = ({ value, table }) => {
-    const amounts =
-      table === "importance" ? value.map((each) => Math.sqrt(Math.max(each, 0))) : value;
-    const known = amounts.filter((each) => !Number.isNaN(each));
-    const low = Math.min(...known), high = Math.max(...known);
-    return [...amounts].map((each) => {
-      if (Number.isNaN(each)) return "";
-      const step = high > low ? Math.floor(((each - low) / (high - low)) * STEPS * 0.9999) : 0;
-      return `q${Math.min(Math.max(step, 0), STEPS - 1)}`;
-    });
-  };
   /* A number with the link that the page itself has for it, else to its table. */
   /** @type {(text: string, table: string, known?: string, title?: string) => HTMLElement} */
   const linked = (text, table, known, title) => {
     const href = known ?? `${root()}data.html#${table}`;
     return make("a", { class: "n", href, ...(title && { title }) }, text);
   };
-  /** @type {(column: Filled, i: number, known?: string) => HTMLElement} */
-  const cellOf = ({ value, low, high, guess, share, table, fills }, i, known) => {
-    const cell = make("td", { class: `h ${fills[i]}` }), text = number(value[i], share);
+  /** @type {(column: Numbered, i: number, known?: string) => HTMLElement} */
+  const cellOf = ({ value, low, high, guess, share, table }, i, known) => {
+    const cell = make("td", { class: "h" }), text = number(value[i], share);
     if (Number.isNaN(value[i])) cell.append(make("span", {}, text));
     else if (guess[i]) cell.append(linked(`≈ ${text}`, table, known, "estimated"));
     else cell.append(linked(text, table, known, interval(low[i], high[i], share)));
@@ -237,6 +217,6 @@
   };
 
   window.headbook.list = {
-    opened, beginning, read, write, words, passes, order, fillsOf, linksOf, rowOf, WORDS, NAMES,
+    opened, beginning, read, write, words, passes, order, linksOf, rowOf, WORDS, NAMES,
   };
 })();

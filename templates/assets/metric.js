@@ -7,11 +7,10 @@
   const COLUMNS = ["layer", "head", "value", "low", "high", "view", "label"];
   const STEPS = 7, BELOW = 4; /* fills above and below 0, as in headbook.charts.theme */
 
-  /** @type {(spec: ChartSpec) => MapRow[]} */
-  const rowsOf = (spec) => {
-    const [columns] = Object.values(spec.datasets ?? {}).filter((each) => "view" in each);
-    return /** @type {MapRow[]} */ (window.headbook.choices.rows(columns));
-  };
+  /** @type {(columns: Record<string, unknown[]>) => MapRow[]} */
+  const rowsOf = (columns) => Array.from({ length: columns.view.length }, (_, i) =>
+    /** @type {MapRow} */ (Object.fromEntries(
+      Object.entries(columns).map(([name, values]) => [name, values[i]]))));
 
   /** @type {(value: number, low: number, high: number) => string} */
   const fillOf = (value, low, high) => {
@@ -122,10 +121,10 @@
     const show = async () => {
       if (!changed()) { back(); return; }
       await Promise.all([use("numbers"), use("choices"), use("heat_picture")]);
-      const spec = await load(`${root()}data/charts/${name}.js`, `chart-${name}`);
+      const columns = await load(`${root()}data/maps/${name}.js`, `map-${name}`);
       const { label, view } = chosen();
       const about = nameOf(label);
-      const rows = rowsOf(spec).filter((row) => row.label === about && row.view === view);
+      const rows = rowsOf(columns).filter((row) => row.label === about && row.view === view);
       if (!rows.length) { highest.textContent = `${about}: not measured with these keys`; return; }
       fill(rows);
       tell(rows);

@@ -55,13 +55,12 @@
   /** @type {(found: FindData) => (row: HeadRow, i: number) => Entry} */
   const headEntry =
     ({ relations, types, roles, notes }) =>
-    ([name, href, stack, layer, label, looks, relation], i) => {
+    ([name, href, stack, layer, label, relation], i) => {
       const spelled = relations[relation[0].split(" ")[0]] || "";
       const [own, note] = notes?.[i] ?? ["", ""];
       const unseen = [
         note,
         types[i] || label[0],
-        looks[0] && `attends most to ${looks[0]}`,
         relation[0] && `best at ${relation[0]} ${spelled}`,
       ];
       const title = own ? `${name} ${own}` : name;

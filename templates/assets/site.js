@@ -292,12 +292,6 @@
     if (links.length) rove(list, links, inRow);
   };
 
-  /* The map of all heads at the foot: its script is loaded when it is opened. */
-  /** @type {(box: HTMLElement) => void} */
-  const startAtlas = (box) => {
-    box.addEventListener("toggle", () => use("heads_map"), { once: true });
-  };
-
   /* Closed parts wait in a file until they are opened. */
   /** @type {(box: HTMLElement) => void} */
   const startLater = (box) => {
@@ -339,7 +333,6 @@
     for (const part of all(".js, .chooser, [data-theme-switch]")) part.hidden = false;
     all("[data-theme-switch]").forEach(startTheme);
     all("figure.chart").forEach(startPicture);
-    all("[data-atlas]").forEach(startAtlas);
     all("details[data-drop]").forEach(startDrop);
     all("[data-finder]").forEach(startFinder);
     all(".contents").forEach(startContents);

@@ -44,7 +44,7 @@ from headbook.site.sites import render_comparison
 from headbook.study.study import Study
 from headbook.study.sums.buckets import MAX_BUCKETS
 from headbook.text.batch import text_hash
-from html_pages import broken_links, data_file, digest, elements, html_of
+from html_pages import broken_links, html_of
 from naive_comparison import kish, skewness, variance
 
 pytest_plugins = ["comparisons"]
@@ -443,22 +443,3 @@ def test_pictures_of_many_heads_are_files(
     assert all(f"data/{name}" in overview for name in files)
     assert overview.count("data-tiles") == 1
     assert html_of(compared("tuned").folder / "index.html").count("data-tiles") == 3
-
-
-def test_every_chart_that_can_come_alive_has_its_data_and_may_run(compared: Make) -> None:
-    """Beside live charts the text of their script may run, and no other."""
-    folder = compared("tuned").folder
-    _, code = data_file(folder / "assets/vega.js")
-    n_charts = 0
-    for page in pages_of(compared("tuned")):
-        html = html_of(page)
-        names = [
-            button.attributes["data-chart"]
-            for button in elements(html, "button")
-            if "data-chart" in button.attributes
-        ]
-        for name in names:
-            assert data_file(folder / "data/charts" / f"{name}.js")[0] == f"chart-{name}"
-        assert (digest(code) in html) == bool(names), page
-        n_charts += len(names)
-    assert n_charts

@@ -123,8 +123,6 @@ def test_the_page_of_a_site_holds_its_parts(kind: str, request: pytest.FixtureRe
     for plot in plots(page):
         for ending in ("svg", "pdf", "csv"):
             assert (site.folder / f"figures/{plot.name}.{ending}").is_file()
-    moved = html_of(site.folder / "context.html")
-    assert "patterns.html#alike" in moved
 
 
 def test_every_stack_is_on_the_page_and_the_first_answers(pairs: PatternsPage) -> None:
@@ -387,7 +385,7 @@ def test_a_study_without_the_sink_has_no_page_and_no_link(make: Make, tmp_path: 
         headbook.render(make("bert", metrics=metrics), tmp_path / metrics)
         pages = {page.name: html_of(page) for page in (tmp_path / metrics).glob("*.html")}
         there = metrics == "sink_share"
-        assert ("patterns.html" in pages) == ("context.html" in pages) == there
+        assert ("patterns.html" in pages) == there
         for html in pages.values():
             linked = [a for a in elements(html, "a") if "patterns.html" in a.attributes["href"]]
             assert bool(linked) == there

@@ -26,7 +26,6 @@ from headbook.charts.theme import (
 )
 from headbook.metrics import all_metrics
 from headbook.pages.head import head_pages
-from headbook.pages.parts.grid import grid_data, grids
 from headbook.pages.parts.page import gap_texts
 from headbook.pages.parts.table import (
     COLOUR_STEPS,
@@ -198,18 +197,6 @@ def test_neighbours_of_heads_and_sentences_lead_through_all_of_them(pair_site: S
         after = [p.next[0] if isinstance(p.next, tuple) else p.next for p in pages]
         assert before == [None, *(page.path for page in pages[:-1])]
         assert after == [*(page.path for page in pages[1:]), None]
-
-
-def test_the_grid_shows_its_own_data(any_site: Site) -> None:
-    found = any_site.results
-    displayed = grids(found.values())
-    assert [grid.stack for grid in displayed.each] == [*found]
-    for grid in displayed.each:
-        data = grid_data(found[grid.stack])
-        if grid.chosen in data:
-            texts = [cell.text for _, row in grid.rows for cell in row]
-            assert texts == data[grid.chosen]["texts"]
-        assert {key for _, choices in grid.choices for key, _ in choices} == {*data}
 
 
 def test_a_preview_shows_every_weight_in_its_colour() -> None:

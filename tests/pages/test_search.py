@@ -5,10 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from headbook.metrics import all_metrics
-from headbook.pages.parts.grid import grid, map_data
 from headbook.report.answers.heads import RANKINGS
 from headbook.report.results import stack_results
 from headbook.site import search
@@ -129,42 +126,6 @@ def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Sit
     assert {name for names in SYNONYMS.values() for name in names if ":" in name} <= {
         *RELATION_WORDS
     }
-
-
-def test_the_map_holds_every_head_of_every_stack(any_site: Site) -> None:
-    """With the numbers that the overview shows first for a stack."""
-    found, each = data_of(any_site, "map"), any_site.results
-    assert [row[0] for row in found["stacks"]] == [*each]
-    for stack, _, layers, heads, names, hrefs in found["stacks"]:
-        displayed = grid(each[stack])
-        cells = [cell for _, row in displayed.rows for cell in row]
-        assert (names, hrefs) == ([c.name for c in cells], [c.href for c in cells])
-        assert layers == [layer for layer, _ in displayed.rows]
-        assert heads * len(layers) == len(names)
-        assert all((any_site.folder / href).is_file() for href in hrefs)
-        assert found["first"].get(stack) == data_of(any_site, "grid")[stack].get(found["chosen"])
-        if displayed.chosen == found["chosen"]:
-            assert found["first"][stack]["texts"] == [c.text for c in cells]
-            assert found["first"][stack]["steps"] == [c.step for c in cells]
-
-
-def test_the_map_offers_what_any_stack_has(pair_site: Site) -> None:
-    grids = data_of(pair_site, "grid")
-    offered = {key for _, options in data_of(pair_site, "map")["choices"] for key, _ in options}
-    assert offered == {key for each in grids.values() for key in each}
-
-
-@pytest.mark.parametrize("path", ["index.html", "heads.html"])
-def test_the_map_is_on_every_page_but_the_overview(small_site: Site, path: str) -> None:
-    """Which has the grid itself; each page carries an empty box and no more."""
-    html = html_of(small_site.folder / path)
-    assert ("data-atlas" in html) == (path != "index.html")
-    with_map = [page for page in small_site.pages if "data-atlas" in html_of(page)]
-    assert len(with_map) == len(small_site.pages) - 1
-
-
-def test_a_study_without_heads_has_an_empty_map() -> None:
-    assert map_data({}, {}) == {"stacks": [], "choices": [], "chosen": "", "first": {}}
 
 
 def test_data_are_no_part_of_the_first_load(small_site: Site) -> None:

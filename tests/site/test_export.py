@@ -193,15 +193,6 @@ def test_every_script_of_data_can_stand_in_a_page(any_site: Site) -> None:
         data_file(file)
 
 
-def test_the_grid_offers_the_numbers_of_the_table(encoder_site: Site) -> None:
-    _, grids = data_file(encoder_site.folder / "data/grid.js")
-    grid = grids["self"]["attention_distance/"]
-    heads = encoder_site.study.heads
-    chosen = heads[(heads["metric"] == "attention_distance") & (heads["view"] == "raw")]
-    displayed = chosen.sort_values(["layer", "head"])["value"]
-    assert [float(text) for text in grid["texts"]] == [float(f"{value:.2f}") for value in displayed]
-
-
 def test_a_table_that_is_too_large_for_csv_stays_in_parquet(
     small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

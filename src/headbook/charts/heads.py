@@ -1,4 +1,4 @@
-"""Charts of all heads: heat map, scatter plot, mixture bars, strips, and one number by layer.
+"""Charts of all heads: heat map, mixture bars, strips, and one number by layer.
 
 A strip shows the value of one head among those of all heads.
 """
@@ -13,7 +13,6 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
 from headbook.charts.axes import (
@@ -27,7 +26,7 @@ from headbook.charts.axes import (
 from headbook.charts.drawing import Drawing, drawing, svg_text
 from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.plots import Plot, PlotMark, Scale, even_ticks, mark, percent, text, value_axis
-from headbook.charts.theme import BLUE, GREY, INK, LAYERS, ramp
+from headbook.charts.theme import BLUE, INK, ramp
 
 STRIP_STEPS = 400  # places on a strip; heads at one place are drawn as one hairline
 MARGIN = 2.0  # per cent at either end
@@ -190,79 +189,6 @@ def _legend(ends: tuple[float, float], heads: "pd.Series[Any]", number_format: s
         values=values,
         format=f".3{number_format}",
     )
-
-
-SCATTER_WIDTH, SCATTER_HEIGHT = 520, 340  # pixels
-COLUMN_PLOT_PIXELS = 170  # width of the plot in a column of a paper, where few names fit
-MIN_NAMED_PIXELS = 400  # narrower plots leave out the other names
-Bools = NDArray[np.bool_]
-NAME_PIXELS = 10  # font size of a head's name
-# Pixels from a point to its name, of a letter, and to either side of a line.
-ON_AXIS = 0.02  # part of the height below which the name of a point would lie on the axis
-NAME_GEOMETRY = 6, 6.5, 6
-AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4)
-
-
-@lazy_figure
-def head_scatter(
-    rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[int]
-) -> SpecAndRows:
-    """Draw a point for every head, coloured by layer.
-
-    Args:
-        rows: columns ``head, layer, x, y``; ``head`` is the head's name.
-        titles: titles of the two axes.
-        layers: all layers of the stack.
-    """
-    x, y = (
-        axis(f"{place}:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=AXIS)
-        for axis, place, title in zip((alt.X, alt.Y), "xy", titles, strict=True)
-    )
-    colour = alt.Color(
-        "layer:Q",
-        scale=ramp((min(layers), max(*layers, min(layers) + 1)), LAYERS),
-        legend=alt.Legend(orient="top", format="d", tickMinStep=1, gradientLength=200),
-    )
-    marks = alt.Chart(rows).mark_circle(size=70, opacity=1, stroke=GREY, strokeWidth=0.6)
-    named_in_column = _legible_names(rows, COLUMN_PLOT_PIXELS, np.zeros(len(rows), dtype=bool))
-    named_on_page = _legible_names(rows, SCATTER_WIDTH, named_in_column) & ~named_in_column
-    on_axis = ON_AXIS * max(float(rows["y"].max()), 0.0) if len(rows) else 0.0
-    lift = alt.expr(f"datum.y >= 0 && datum.y < {on_axis:.6g} ? -9 : 0")
-    names = [
-        alt.Chart(rows[is_named])
-        .mark_text(align="left", dx=6, dy=lift, fontSize=NAME_PIXELS)
-        .encode(x=x, y=y, text="head:N")
-        for is_named in (named_in_column, named_on_page)
-    ]
-    names[1] = names[1].properties(name=f"room{MIN_NAMED_PIXELS}")
-    layers_of = alt.layer(marks.encode(x=x, y=y, color=colour), *names)
-    chart = layers_of.properties(width=SCATTER_WIDTH, height=SCATTER_HEIGHT)
-    return styled_spec(chart), rows
-
-
-def _legible_names(rows: pd.DataFrame, width: int, named: Bools) -> Bools:
-    """Choose heads whose names hide neither a point nor another name, the outermost first.
-
-    Args:
-        width: width of the plot in pixels.
-        named: heads that have a name in any case.
-    """
-    ends = rows[["x", "y"]].abs().max().to_numpy(float)
-    x, y = (rows[["x", "y"]].to_numpy(float) / np.where(ends > 0, ends, 1)).T * [
-        [width],
-        [SCATTER_HEIGHT],
-    ]
-    gap, letter, half = NAME_GEOMETRY
-    left = x + gap
-    right = left + letter * rows["head"].str.len().to_numpy(float)
-    named = named.copy()
-    for head in np.argsort(-np.hypot(x - np.median(x), y - np.median(y)), kind="stable"):
-        in_line = abs(y - y[head]) < 2 * half
-        points = (x > left[head] - half) & (x < right[head]) & in_line
-        names = named & (left < right[head]) & (left[head] < right) & in_line
-        if not names.any() and not (points & (np.arange(len(x)) != head)).any():
-            named[head] = True
-    return named
 
 
 MAP_HEIGHT, PANEL_HEIGHT = 400, 240  # pixels of the only panel, and of one of several

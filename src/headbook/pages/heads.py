@@ -6,12 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import urlencode
 
-import numpy as np
-import pandas as pd
-
-from headbook.charts import Figure
-from headbook.charts.heads import head_scatter
-from headbook.charts.theme import amount_class
 from headbook.pages.parts.atlas import MANY, many_heads, map_style
 from headbook.pages.parts.head_list import (
     EFFECT_TITLE,
@@ -19,7 +13,6 @@ from headbook.pages.parts.head_list import (
     HeadEffects,
     all_facts,
     head_effects,
-    initial_axes,
     initial_columns,
     line_style,
     list_order,
@@ -43,7 +36,6 @@ from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import (
     MISSING,
-    STACKS,
     capital,
     count_text,
     head_file,
@@ -61,7 +53,6 @@ MOST_LINES, FEW_LINES = 150, 60  # heads listed without scripts; the latter if t
 FACT_TITLES = {
     "verdict": "Verdict",
     "relation": "Relation",
-    "attends_to": "Most attention to",
 }
 MOST_IN_COLUMNS = 36  # heads of a family whose maps stand in columns of four
 
@@ -162,14 +153,13 @@ class HeadsPage(AnalysisPage):
         facts: names of the facts that any head has, in the order of columns.
         total: number of heads; scripts and files have those without a line.
         rankings: first heads by some numbers.
-        figures: picture of two columns, by stack.
         symbols: terms of the page with their meaning.
         data: address of the script with the data of the list.
         values: folder with a script for each metric.
     """
 
     template: ClassVar[str] = "heads.html"
-    scripts = ("numbers", "scatter", "heads_list", "heads_controls", "heads")
+    scripts = ("numbers", "heads_list", "heads_controls", "heads")
     styles: ClassVar[tuple[str, ...]] = (*AnalysisPage.styles, "heads")
     sections: tuple[FamilyPanels, ...]
     columns: tuple[tuple[str, str], ...]
@@ -179,7 +169,6 @@ class HeadsPage(AnalysisPage):
     fact_titles: ClassVar[Mapping[str, str]] = FACT_TITLES
     total: int
     rankings: tuple[RankedHeads, ...]
-    figures: tuple[Figure, ...]
     symbols: tuple[tuple[str, str], ...]
     data: str = "data/headlist.js"
     values: str = "data/values/"
@@ -219,7 +208,6 @@ def heads_page(results: Results) -> HeadsPage:
         ),
         total=len(facts),
         rankings=tuple(rankings(results, columns, initial)),
-        figures=tuple(_figures(results, initial_axes(columns))),
         symbols=tuple(_symbols()),
     )
 
@@ -338,17 +326,14 @@ def _cell(results: Results, head: HeadName, column: Column) -> HeatCell:
     text = number(estimate.value, share=share)
     if text == MISSING:
         return HeatCell(text, "")
-    values = [column.numbers(results[name]).value for name in column.views]
-    low = min(float(np.nanmin(each)) for each in values)
-    high = max(float(np.nanmax(each)) for each in values)
     key = HeadKey(column.metric.id, column.views[head.stack], column.label)
     linked = head_number(text, head, key)
     note = interval_text(estimate.low, estimate.high, share=share)
-    return HeatCell(text, amount_class(estimate.value, low, high), linked, note)
+    return HeatCell(text, "", linked, note)
 
 
 def _effect_cell(results: Results, head: HeadName, effects: HeadEffects, index: int) -> HeatCell:
-    """Return the change without a head; its fill shows the square root of the change."""
+    """Return the change without a head."""
     value, ablation = float(effects.value[index]), study_of(results).corpus_sums.ablation
     if math.isnan(value) or ablation is None:
         return HeatCell(MISSING, "")
@@ -360,9 +345,7 @@ def _effect_cell(results: Results, head: HeadName, effects: HeadEffects, index: 
         ("replacement", str(Replacement.MEAN)), ("target", main_target(ablation)), ("label", ""),
     )  # fmt: skip
     note = interval_text(float(effects.low[index]), float(effects.high[index])) or "estimated"
-    roots = np.sqrt(np.maximum(effects.value, 0))
-    fill = amount_class(float(roots[index]), float(np.nanmin(roots)), float(np.nanmax(roots)))
-    return HeatCell(text, fill, LinkedNumber(text, "importance", row), note)
+    return HeatCell(text, "", LinkedNumber(text, "importance", row), note)
 
 
 def rankings(
@@ -390,27 +373,3 @@ def rankings(
                 urlencode({"columns": " ".join(keys), "sort": sort}),
                 column,
             )
-
-
-def _figures(results: Results, pair: Sequence[Column]) -> Iterator[Figure]:
-    for name, r in results.items():
-        if pair and all(name in column.views for column in pair):
-            yield _figure(r, pair)
-
-
-def _figure(results: StackResults, pair: Sequence[Column]) -> Figure:
-    stack = results.stack
-    facts = head_facts(results)
-    numbers = [column.numbers(results).value for column in pair]
-    rows = pd.DataFrame({"head": [f.name for f in facts], "layer": [f.head.layer for f in facts]})
-    for place, values in zip("xy", numbers, strict=True):
-        rows[place] = values[[*stack.attention_layers]].ravel()
-    titles = [f"{column.title} ({column.unit})" for column in pair]
-    caption = (
-        f"Each point is a head, colour: layer. {pair[0].title} and {pair[1].title}. "
-        f"{STACKS[stack.name].capitalize()}."
-    )
-    rows = rows.dropna(ignore_index=True)
-    return head_scatter(
-        f"heads-{stack.name}", caption, rows, titles=titles, layers=stack.attention_layers
-    )

@@ -1,11 +1,9 @@
 """The facts that the list of heads shows: what a head does, its best relation, and its verdict."""
 
-import math
 from dataclasses import dataclass
 
-from headbook.metrics import ids
 from headbook.report.ablation import head_changes, short_verdict
-from headbook.report.families import Family, families, family_names, first_position_is_sink
+from headbook.report.families import Family, families, family_names
 from headbook.report.head_types import (
     KEY_NAMES,
     MIN_PART_SHARE,
@@ -13,9 +11,8 @@ from headbook.report.head_types import (
     PART_NAMES,
     HeadType,
     OffSinkType,
-    share_of_head,
 )
-from headbook.report.linked_rows import LinkedNumber, claim_number, head_number
+from headbook.report.linked_rows import LinkedNumber, claim_number
 from headbook.report.next_word_tests import next_word_tests
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import tests_of_stack
@@ -26,17 +23,8 @@ from headbook.report.relations import (
 from headbook.report.results import StackResults
 from headbook.report.roles import Role, best_relation, roles_by_head
 from headbook.report.wording import head_name, head_page, number, rule_phrase
-from headbook.schema import HELD_OUT_SPLIT, HeadKey, HeadName, SinkView, heads_of
+from headbook.schema import HELD_OUT_SPLIT, HeadKey, HeadName, heads_of
 
-KEY_KINDS = {
-    "previous": "previous token",
-    "next": "next token",
-    "self": "the token itself",
-    "first": "first token",
-    "punctuation": "punctuation",
-    "same_token": "other occurrences of the token",
-    "same_word": "other subword tokens of the word",
-}
 MIN_SHARE_ABOVE_UNIFORM = 0.01  # a smaller excess of attention names no kind of key
 
 
@@ -66,7 +54,6 @@ class HeadFacts:
         name, href: name of the head and address of its page.
         family: family of the head; None if its type was not measured.
         label: family by name, with the type and further evidence on the role.
-        attends_to: the kind of key outside the sink whose attention is furthest above uniform.
         relation: the relation that is claimed for the head; empty without one.
         beats: whether the relation is claimed: the head beats the best surface rule family-wise,
             and does more than prefer a class of words.
@@ -80,7 +67,6 @@ class HeadFacts:
     href: str
     family: Family | None
     label: HeadWord
-    attends_to: HeadWord
     relation: HeadWord
     beats: bool
     verdict: HeadWord
@@ -150,7 +136,6 @@ def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
                 href=head_page(head),
                 family=families(results).get(cell),
                 label=_label(results, head, role),
-                attends_to=_attends_to(results, head),
                 relation=claimed or HeadWord(),
                 beats=claimed is not None,
                 verdict=HeadWord(short_verdict(verdicts.get(head, ""))),
@@ -187,26 +172,6 @@ def _next_word(results: StackResults, head: HeadName) -> str:
     """Return that a head attends to the next word of a class, if its test supports that."""
     test = next_word_tests(results).get((head.layer, head.head))
     return f"attends to {test.target.phrase}" if test is not None and test.supported else ""
-
-
-def _attends_to(results: StackResults, head: HeadName) -> HeadWord:
-    """Return the kind of key whose share is furthest above uniform attention, among all keys.
-
-    Special tokens are no such kind, nor is the first token if it belongs to the sink.
-    """
-    place, first_is_sink = (head.layer, head.head), first_position_is_sink(results)
-    shares, excess = {}, {}
-    for kind in KEY_KINDS:
-        share = share_of_head(results, ids.ATTENTION_TO, SinkView.RAW, kind, place).value
-        if not math.isnan(share) and not (kind == "first" and first_is_sink):
-            uniform = results.uniform(ids.ATTENTION_TO, SinkView.RAW, kind).value[place[0]]
-            shares[kind], excess[kind] = share, share - float(uniform)
-    best = max(excess, key=lambda kind: excess[kind], default="")
-    if not best or excess[best] < MIN_SHARE_ABOVE_UNIFORM:
-        return HeadWord()
-    column = HeadKey(ids.ATTENTION_TO, SinkView.RAW, best)
-    share_text = head_number(number(shares[best], share=True), head, column)
-    return HeadWord(KEY_KINDS[best], "", shares[best], share_text)
 
 
 def _claimed_relation(results: StackResults, head: HeadName) -> HeadWord | None:

@@ -35,7 +35,7 @@ from headbook.site import export
 
 # Scripts that another script loads on demand, in the order of loading.
 SCRIPTS_ON_DEMAND = {
-    "site": ("gunzip", "search", "heads_map", "rows"),
+    "site": ("gunzip", "search", "rows"),
     "metric": ("numbers", "choices", "heat_picture"),
     "attention_lines": ("save",),
     "sentencepair": ("token_paths",),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.pages.index import live_data
-from headbook.pages.parts.grid import grid_data, map_data
+from headbook.pages.metrics.figures import figure_name, map_data
 from headbook.pages.parts.head_card import atlas_data
 from headbook.pages.parts.head_list import list_data, values_data
 from headbook.pages.parts.page import TemplatePage
@@ -23,6 +23,7 @@ from headbook.pages.parts.sentence_maps import (
 from headbook.pages.parts.token_paths import paths_data
 from headbook.pages.sentence import cited_maps, trajectory_data
 from headbook.pages.tokens import types_data
+from headbook.report.findings.head_numbers import drawn_numbers
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import head_file, sentence_file
 from headbook.schema import Side, heads_of
@@ -37,14 +38,12 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     study = study_of(results)
     for name in ("heads", "sentences"):
         (folder / name).mkdir()
-    grids = {name: grid_data(result) for name, result in results.items()}
-    _write(folder / "grid.js", script("grid", grids))
-    _write(folder / "map.js", script("map", map_data(results, grids)))
     cards = {name: atlas_data(result) for name, result in results.items()}
     _write(folder / "atlas.js", script("atlas", cards))
     if live := live_data(results):
         _write(folder / "live.js", script("live", live))
     write_list(results, folder)
+    write_maps(results, folder / "maps")
     if study.corpus_sums.types:
         _write(folder / "types.js", script("types", types_data(study.corpus_sums.types)))
     by_head: dict[str, list[Exemplar]] = {}
@@ -98,6 +97,17 @@ def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
     (folder / "values").mkdir()
     for name, values in values_data(results):
         _write(folder / "values" / f"{name}.js", script(f"values-{name}", values))
+
+
+def write_maps(results: Mapping[str, StackResults], folder: Path) -> None:
+    """Write the heat maps of metrics of several labels, by view and label."""
+    folder.mkdir()
+    for stack_results in results.values():
+        for metric in stack_results.metrics:
+            numbers = drawn_numbers(stack_results, metric)
+            if numbers is not None and len(stack_results.drawable(metric)) > 1:
+                name = figure_name(numbers)
+                _write(folder / f"{name}.js", script(f"map-{name}", map_data(numbers)))
 
 
 def _write_sentence(

@@ -17,18 +17,20 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from headbook import charts
+from headbook.analysis.arrays import Floats
 from headbook.charts import Figure, Plot, images
 from headbook.charts.theme import DIVERGING, colours
 from headbook.memory import check_address_space
 from headbook.option_values import check_base_url
 from headbook.output_folder import OutputKind, check_output_folder, replace_folder
 from headbook.pages.data import DataPage, DescribedFile, data_page
-from headbook.pages.parts.grid import Grid, grid
+from headbook.pages.parts.head_list import Column, initial_columns, number_columns
 from headbook.pages.parts.page import EVERY, SiteFacts, TemplatePage
-from headbook.pages.parts.table import COLOUR_STEPS
+from headbook.pages.parts.table import COLOUR_STEPS, colour_step, domain
 from headbook.progress import Progress, reporter
 from headbook.report.answers.data import NumberExample
 from headbook.report.results import StackResults
+from headbook.report.wording import STACKS
 from headbook.schema import AttentionStack
 from headbook.site import export
 from headbook.site.assets import write_assets
@@ -73,25 +75,29 @@ def web_files(base: str, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def link_preview(results: Mapping[str, StackResults]) -> tuple[bytes, str]:
-    """Draw the grids of all heads as a picture for links to the site, and describe it.
+    """Draw one number of all heads as a picture for links to the site, and describe it.
 
     Returns:
         A PNG; no bytes where there are no numbers of heads.
     """
-    grids = [result.cached(grid) for result in results.values() if result.metrics]
-    if not grids:
-        return b"", ""
-    description = "; ".join(
-        f"All heads, {stack_grid.title}: {stack_grid.caption}" for stack_grid in grids
-    )
-    return images.banner([_steps(stack_grid) for stack_grid in grids], PALETTE), description
+    maps, about = [], []
+    for name, stack_results in results.items():
+        if columns := initial_columns(number_columns({name: stack_results})):
+            column = columns[-1]
+            maps.append(_steps(column.numbers(stack_results).value, column, stack_results))
+            about.append(f"All heads, {STACKS[name]}: {column.title}, {column.unit}")
+    return (images.banner(maps, PALETTE) if maps else b""), "; ".join(about)
 
 
-def _steps(stack_grid: Grid) -> images.Map:
+def _steps(values: Floats, column: Column, results: StackResults) -> images.Map:
     """Return colours of cells in `PALETTE`, counted from 1; 0 if a value is missing."""
-    first_colour = 1 + (COLOUR_STEPS if stack_grid.ink == "d" else 0)
-    steps = np.array([[cell.step for cell in cells] for _, cells in stack_grid.rows])
-    return np.where(steps < 0, 0, first_colour + steps).astype(np.uint8)
+    values = values[[*results.stack.attention_layers]]
+    ends = domain(values, column.metric.limits)
+    steps = [[colour_step(float(value), ends) for value in row] for row in values]
+    first_colour = 1 + (COLOUR_STEPS if ends[0] < 0 else 0)
+    return np.array(
+        [[0 if step is None else first_colour + step for step in row] for row in steps], np.uint8
+    )
 
 
 # Pages from which on several processes save time: the start of a process takes as long as drawing
@@ -235,7 +241,7 @@ def _write_files(site: SiteContents, writer: PageWriter, progress: Progress, pro
         writer.write_text("assets/maps.css", sheet)
     if site.preview[0]:
         (folder / PREVIEW).write_bytes(site.preview[0])
-    (folder / "data" / "charts").mkdir(parents=True)
+    (folder / "data").mkdir(parents=True)
     (folder / "figures").mkdir()
     if (first := site.first()) is not None:
         paths += draw_pages(writer, (first,))

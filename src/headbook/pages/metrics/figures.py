@@ -87,6 +87,18 @@ def heat_figure(numbers: HeadMetricNumbers) -> Figure:
     )
 
 
+def map_data(numbers: HeadMetricNumbers) -> dict[str, list[Any]]:
+    """Return the heat map in all views and offered labels, as columns: what a script draws."""
+    results, metric = numbers.results, numbers.metric
+    parts = [
+        _rows(results.heads(metric.id, view, label)).assign(view=str(view), label=label_name(label))
+        for view in metric.views
+        for label in offered_labels(numbers)
+    ]
+    columns = pd.concat(parts, ignore_index=True).to_dict("list")
+    return {str(name): values for name, values in columns.items()}
+
+
 def heat_caption(numbers: HeadMetricNumbers) -> str:
     """Return the caption of the heat map of a metric."""
     _, metric, view, label = numbers

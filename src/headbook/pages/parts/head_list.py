@@ -13,9 +13,8 @@ from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates
 from headbook.analysis.arrays import Floats
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics, head_metrics, ids
-from headbook.metrics.base import HeadMetric
+from headbook.metrics.base import ChartKind, HeadMetric
 from headbook.pages.parts.atlas import map_style
-from headbook.pages.parts.grid import number_key, offered_labels
 from headbook.report.ablation import effect_unit, head_changes, short_target
 from headbook.report.head_facts import HeadFacts, HeadWord, head_facts
 from headbook.report.results import StackResults, study_of
@@ -25,7 +24,6 @@ from headbook.study.ablation_tables import EFFECT, EXACT
 
 # Metrics of the columns that the list shows at first.
 INITIAL_METRICS = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.ATTENTION_DISTANCE)
-AXES = (ids.ATTENTION_DISTANCE, ids.RELATIVE_ENTROPY)  # axes of the picture of two metrics
 # Views of metrics in the list: in the raw view, both metrics mostly follow the share of the sink.
 PREFERRED_VIEWS = {
     ids.RELATIVE_ENTROPY: SinkView.RENORM,
@@ -77,6 +75,18 @@ class Column:
         return results.heads(self.metric.id, self.views[results.stack.name], self.label)
 
 
+def number_key(metric: HeadMetric, label: str) -> str:
+    """Return the key of a number in addresses and scripts."""
+    return f"{metric.id}/{label}"
+
+
+def offered_labels(metric: HeadMetric) -> Sequence[str]:
+    """Return the labels that readers choose from; none for a metric that is drawn as a profile."""
+    if metric.chart is ChartKind.PROFILE:
+        return ()
+    return (metric.headline,) if metric.chart is ChartKind.DISTANCES else metric.listed
+
+
 def number_columns(results: Results) -> tuple[Column, ...]:
     """Return all columns that some stack has numbers for, in the order of metrics."""
     measured = {metric.id for r in results.values() for metric in r.metrics}
@@ -99,21 +109,9 @@ def _views(results: Results, metric: HeadMetric, label: str) -> dict[str, SinkVi
 
 def initial_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
     """Return the columns that the list shows first; without any of them, the first one."""
-    return _of_metrics(columns, INITIAL_METRICS) or tuple(columns[:1])
-
-
-def initial_axes(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Return the two columns of the picture; the first two if a study lacks them."""
-    named = _of_metrics(columns, AXES)
-    if len(named) == len(AXES):
-        return named
-    return tuple(columns[:2]) if len(columns) > 1 else ()
-
-
-def _of_metrics(columns: Sequence[Column], metrics: Sequence[str]) -> tuple[Column, ...]:
-    """Return the columns of some metrics that have one number for a head."""
     by_id = {column.metric.id: column for column in columns if not column.label}
-    return tuple(by_id[name] for name in metrics if name in by_id)
+    named = tuple(by_id[name] for name in INITIAL_METRICS if name in by_id)
+    return named or tuple(columns[:1])
 
 
 EFFECT_KEY = f"{EFFECT}/mean"
@@ -185,7 +183,6 @@ def list_data(results: Results) -> dict[str, Any]:
         "heads": rows,
         "metrics": metrics,
         "columns": initial,
-        "axes": [column.key for column in initial_axes(columns)],
     }
 
 
@@ -198,7 +195,7 @@ def line_style(results: Results, facts: HeadFacts) -> str:
 
 def _data_row(facts: HeadFacts, style: str, rank: int) -> list[Any]:
     place = (facts.name, facts.href, facts.head.stack, facts.head.layer)
-    words = (facts.label, facts.attends_to, facts.relation, facts.verdict)
+    words = (facts.label, facts.relation, facts.verdict)
     marks = (int(facts.has_role), int(facts.beats), facts.family or "", style, rank)
     return [*place, *map(_data_word, words), *marks]
 
