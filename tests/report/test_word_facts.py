@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from chosen_results import Fake, fake_results
-from headbook.report.facts.words import most_attending_head, most_received
+from headbook.report.facts.words import most_attending_head, most_received, word_class
 from headbook.report.results import StackResults
 from headbook.results.number import Printed
 from headbook.results.sentence import Sentence
@@ -65,6 +65,7 @@ def test_without_words_of_a_kind_there_is_no_number() -> None:
     for few in (0, 29):
         fact = most_received(results({"NOUN": [1.0, 4.0]}, words=few))
         assert all(isinstance(part, str) for part in fact.text.parts)
+    assert most_received(results({"NOUN": [1.0, 4.0]}, words=30)).holds
 
 
 def test_the_head_of_a_kind_is_chosen_on_one_half() -> None:
@@ -74,3 +75,11 @@ def test_the_head_of_a_kind_is_chosen_on_one_half() -> None:
     assert chosen is not None
     assert (chosen.head.layer, chosen.head.head) == (0, 1)
     assert dict(chosen.number.row.key)["split"] == "held_out"
+    few = fake_results({key: Fake(heads)}, sentences=40)  # 20 observations in each half
+    assert most_attending_head(few, "NOUN") is None
+
+
+def test_classes_of_words_follow_their_tags() -> None:
+    assert [word_class(tag) for tag in ("NOUN", "PRON", "PUNCT", "SYM", "$,")] == [
+        "content", "function", "punctuation", "other", "other",
+    ]  # fmt: skip

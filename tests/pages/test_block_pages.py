@@ -1,0 +1,100 @@
+"""Pages of blocks: every number is that of its row, every chart has its files, each id is once."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+
+from block_parts import Rows, every
+from comparisons import Compared
+from headbook.charts import Plot
+from headbook.pages.comparison.metricpair import metric_pairs
+from headbook.pages.comparison.parts import both_stacks
+from headbook.pages.importance import has_importance, importance_page
+from headbook.pages.parts.blocks import Group, Page, Question, Table
+from headbook.pages.patterns import has_patterns, patterns_page
+from headbook.pages.similar import has_similar, similar_page
+from headbook.pages.speech import speech_page
+from headbook.report.linked_rows import LinkedNumber
+from headbook.report.tables import STUDY_TABLES
+from headbook.results.number import Number
+from headbook.site.rows import SiteRows
+from headbook.site.sites import COMPARISON_TABLES
+from sites import Site
+
+pytest_plugins = ["comparisons"]
+PAGES: dict[str, tuple[Callable[..., bool], Callable[..., Page]]] = {
+    "speech": (lambda _: True, speech_page),
+    "similar": (has_similar, similar_page),
+    "patterns": (has_patterns, patterns_page),
+    "importance": (has_importance, importance_page),
+}
+
+
+@cache
+def rows_of(site: Site) -> Rows:
+    """Keep the tables of each site."""
+    return Rows(SiteRows(STUDY_TABLES, site.study))
+
+
+def values(row: Mapping[str, Any]) -> Iterator[float]:
+    """Yield the numbers of a row, and those that pages make of several of its columns."""
+    known = {name: float(each) for name, each in row.items() if isinstance(each, int | float)}
+    yield from known.values()
+    if known.get("baseline_value"):
+        yield from (known[part] / known["baseline_value"] for part in ("value", "low", "high"))
+    if known.get("random_sets"):
+        yield 2 / (known["random_sets"] + 1)  # p of a rank at the edge
+
+
+def check(rows: Rows, page: Page) -> int:
+    """Check every number of a page against its row; return how many there are."""
+    numbers = [number for number in every(Number, page) if number.known]
+    for number in numbers:
+        known = [*values(rows.behind(number))]
+        for part in (number.value, number.low, number.high):
+            assert part != part or any(part == pytest.approx(each) for each in known), number
+    for linked in every(LinkedNumber, page):
+        assert rows.behind(linked)
+    return len(numbers)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_number_is_that_of_its_row(name: str, any_site: Site) -> None:
+    exists, make = PAGES[name]
+    n_numbers = check(rows_of(any_site), make(any_site.results)) if exists(any_site.results) else 0
+    assert n_numbers or any_site.kind != "encoder"  # which has every metric
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tuned", "apart"])
+def test_every_number_of_a_metric_in_two_models_is_that_of_its_row(
+    name: str, compared: Callable[[str], Compared]
+) -> None:
+    found = compared(name).found
+    rows = Rows(SiteRows({table.name: table for table in COMPARISON_TABLES}, found))
+    assert sum(check(rows, each.page) for each in metric_pairs(both_stacks(found))) > 0
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_whole(name: str, any_site: Site) -> None:
+    """Rows are as long as their titles, ids differ, answers are short, charts have files."""
+    exists, make = PAGES[name]
+    if not exists(any_site.results):
+        return
+    page = make(any_site.results)
+    assert len(page.title) <= 60
+    for answer in (page.answer, *(question.answer for question in page.questions)):
+        text = answer if isinstance(answer, str) else answer.text
+        assert 3 < len(text.split()) <= 30, text
+    ids = Counter(part.id for part in (*every(Group, page), *every(Question, page)) if part.id)
+    assert {*ids.values()} <= {1}
+    for table in every(Table, page):
+        assert {len(row) for row in table.rows} <= {len(table.columns)}
+        assert table.rows
+        assert table.caption or table.label
+    for plot in every(Plot, page):
+        for ending in ("svg", "pdf", "csv"):
+            assert (any_site.folder / f"figures/{plot.name}.{ending}").stat().st_size
