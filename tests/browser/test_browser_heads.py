@@ -1,7 +1,6 @@
 """The list of heads in a browser: its numbers, order, filters and address."""
 
 import math
-import re
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -177,7 +176,6 @@ def filter_by_what_they_name(page: Page, encoder_site: Site) -> None:
     facts = in_order(encoder_site)
     for filtered, attribute in (
         ("class", "label"),
-        ("looks", "attends_to"),
         ("verdict", "verdict"),
     ):
         select = page.locator(f'select[data-filter="{filtered}"]')
@@ -211,7 +209,7 @@ def search_without_accents(page: Page, encoder_site: Site) -> None:
             (
                 f.name,
                 f.href,
-                *(f"{x.word} {x.detail}" for x in (f.label, f.attends_to, f.relation, f.verdict)),
+                *(f"{x.word} {x.detail}" for x in (f.label, f.relation, f.verdict)),
             )
         )
         for f in facts
@@ -229,15 +227,11 @@ def test_the_address_reproduces_the_view(encoder_site: Site, open_page: Open) ->
     page.get_by_role("button", name="Remove Attention to the sink").click()
     page.locator(f'input[data-range="{PREVIOUS}"]').first.fill("1")
     page.get_by_label("Layers from").fill("1")
-    page.get_by_label("Across").select_option(PREVIOUS)
-    expect(page.locator("[data-stage] svg")).to_have_attribute(
-        "aria-label", re.compile("previous token and")
-    )
     before = state_of(page)
     initial = [ENTROPY, DISTANCE, EFFECT_KEY, PREVIOUS]
-    listed = {"verdict": "verdict", "relation": "relation", "attends_to": "looks"}
+    listed = ("verdict", "relation")
     known = in_order(encoder_site)
-    last = [key for name, key in listed.items() if any(getattr(f, name).word for f in known)]
+    last = [name for name in listed if any(getattr(f, name).word for f in known)]
     assert before[0] == ["head", "class", *initial, *last]
     page.reload()
     drawn(page)
@@ -250,7 +244,7 @@ UNKNOWN = (
     "#12",
     "#-",
     "#nowhere",
-    "#columns=nothing+attention_distance&sort=-sink&x=y&class=none&looks=%FF&stack=mine",
+    "#columns=nothing+attention_distance&sort=-sink&class=none&verdict=%FF&stack=mine",
     "#sort=-attention_to/previous&range=attention_to/previous+1+2&range=sink_share/+a+b",
     "#from=-1&to=1e9&role=yes&find=&constructor=1&sort=__proto__&class=toString",
     "#%E0%A4%A",

@@ -228,8 +228,8 @@ def test_keys_search_data_and_theme_go_from_page_to_page(
     query, q, key, k, weight = match.groups()
     article.locator("header a").first.click()
     expect(page.locator(".dock [data-title]")).to_have_text("L0·H1")
-    shown = f"{q} {query} attends to {k} {key}: {weight}"
-    expect(page.locator(".dock .status")).to_have_text(shown)
+    status = f"{q} {query} attends to {k} {key}: {weight}"
+    expect(page.locator(".dock .status")).to_have_text(status)
 
 
 def test_numbers_and_rows_are_those_of_the_folder(encoder_site: Site, open_page: Open) -> None:

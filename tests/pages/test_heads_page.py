@@ -25,8 +25,6 @@ from headbook.report.answers.heads import RANKINGS
 from headbook.report.families import families, family_names
 from headbook.report.findings import SELECTION
 from headbook.report.head_facts import (
-    KEY_KINDS,
-    MIN_SHARE_ABOVE_UNIFORM,
     head_facts,
     type_words,
 )
@@ -237,11 +235,9 @@ def test_the_first_head_of_a_ranking_is_chosen_on_the_other_half(any_site: Site)
     assert checked or any_site.kind == "pair"
 
 
-def test_facts_follow_from_types_and_kinds_of_keys(any_site: Site) -> None:
+def test_facts_follow_from_types(any_site: Site) -> None:
     for r in any_site.results.values():
         types, of_heads = head_types(r), families(r)
-        special = r.study.manifest.model.special_tokens
-        sink_first = r.stack.causal or not special.startswith("…")
         for facts in head_facts(r):
             cell = facts.head.layer, facts.head.head
             head_type = types[cell]
@@ -251,15 +247,6 @@ def test_facts_follow_from_types_and_kinds_of_keys(any_site: Site) -> None:
                 family = of_heads.get(cell)
                 assert facts.label.word == (family_names(r)[family] if family else "not measured")
                 assert facts.label.detail.startswith(type_words(head_type))
-            gains = {}
-            for kind, word in KEY_KINDS.items():
-                own = share_of_head(r, "attention_to", SinkView.RAW, kind, cell).value
-                if not math.isnan(own) and not (kind == "first" and sink_first):
-                    even = float(r.uniform("attention_to", SinkView.RAW, kind).value[cell[0]])
-                    gains[word] = own - even
-            best = max(gains, key=lambda word: gains[word], default="")
-            is_clear = bool(gains) and gains[best] >= MIN_SHARE_ABOVE_UNIFORM
-            assert facts.attends_to.word == (best if is_clear else "")
 
 
 def test_only_claimed_relations_stand_in_the_list(any_site: Site) -> None:

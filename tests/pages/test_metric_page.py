@@ -71,9 +71,7 @@ def test_a_variant_has_the_page_of_its_metric(encoder_site: Site) -> None:
     assert "metrics/distance_ratio.html" not in pages
     assert metric_page("distance_ratio") == "metrics/attention_distance.html#distance_ratio"
     alone = [METRICS["distance_ratio"]]
-    assert [page.path for page in metric_pages(found, alone)] == [
-        "metrics/attention_distance.html"
-    ]
+    assert [page.path for page in metric_pages(found, alone)] == ["metrics/attention_distance.html"]
 
 
 DISTANCE = head_metric(ids.ATTENTION_DISTANCE)

@@ -18,7 +18,7 @@ from headbook.schema import HeadName
 
 HEAD = HeadName("self", 0, 0)
 NO_FACTS = HeadFacts(
-    HEAD, "L0·H0", "heads/L00-H00.html", None, HeadWord(), HeadWord(), HeadWord(),
+    HEAD, "L0·H0", "heads/L00-H00.html", None, HeadWord(), HeadWord(),
     beats=False, verdict=HeadWord(), has_role=False,
 )  # fmt: skip
 

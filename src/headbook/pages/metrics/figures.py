@@ -1,6 +1,7 @@
 """Figures of head metrics, which are files for papers, too: heat map, and curve over layers."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
