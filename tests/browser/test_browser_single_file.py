@@ -22,7 +22,7 @@ from browser_views import choose, ranked
 from headbook.resources import folder
 from headbook.site.archive import pack
 from headbook.site.markup import gzipped
-from html_pages import html_of, ids, is_moved
+from html_pages import html_of, ids
 from sites import Once, Site, data_of
 
 pytest_plugins = ["browser_windows"]
@@ -78,8 +78,6 @@ def paths(site: Site) -> list[str]:
     """The pages of a site; of those whose names differ in numbers alone, the first two."""
     found = defaultdict[str, list[str]](list)
     for page in site.pages:
-        if is_moved(html_of(page)):
-            continue
         path = page.relative_to(site.folder).as_posix()
         found[re.sub(r"\d+", "", path)].append(path)
     return [path for same in found.values() for path in same[:2]]

@@ -13,7 +13,7 @@ from headbook.site.search import KEYWORDS, RELATION_WORDS, SYNONYMS, find_data
 from headbook.site.sites import across_pages
 from headbook.study.sentence_data import StoredText
 from headbook.study.study import Study
-from html_pages import html_of, ids, is_moved, text_of
+from html_pages import html_of, ids, text_of
 from sites import Site, data_of
 
 
@@ -36,9 +36,7 @@ def test_every_page_is_found_but_those_of_heads(any_site: Site) -> None:
     found = {address.partition("#")[0] for address in addresses(data_of(any_site, "find"))}
     pages = {page.relative_to(any_site.folder).as_posix() for page in any_site.pages}
     heads = {page for page in pages if page.startswith("heads/")}
-    moved = {page for page in pages if is_moved(html_of(any_site.folder / page))}
-    assert moved
-    assert found == pages - heads - moved - {"404.html"}
+    assert found == pages - heads - {"404.html"}
 
 
 def test_each_piece_has_its_sentences(any_site: Site) -> None:

@@ -24,7 +24,7 @@ from headbook.charts.theme import rgba_ramp
 from headbook.metrics import all_metrics
 from headbook.metrics.attention import head_distance
 from headbook.pages.head import head_pages
-from headbook.pages.parts.nearest_heads import nats_text
+from headbook.pages.head_parts.nearest_heads import nats_text
 from headbook.pages.similar import (
     PALE_DISTANCE,
     SimilarSection,

@@ -68,7 +68,6 @@ DOORS = {
     "numba": {"analysis.numba_kernel"},
     "PIL": {"charts.images"},
     "peft": {"model.loaders.adapters"},
-    "platformdirs": {"charts.figure"},
     "openpyxl": {"inputs.tables"},
     "pyarrow": {"inputs.records", "inputs.tables", "site.export", "study.storage"},
     "ray": {"run.workers"},

@@ -21,10 +21,13 @@ SECOND = {
 }
 
 
+MODULES = [*pkgutil.walk_packages(pages.__path__, f"{pages.__name__}.")]
+
+
 def page_templates() -> dict[str, set[str]]:
     """Templates of the kinds of pages that each module defines, by its path in the folder."""
     found: dict[str, set[str]] = defaultdict(set)
-    for module in pkgutil.walk_packages(pages.__path__, f"{pages.__name__}."):
+    for module in MODULES:
         path = module.name.removeprefix(f"{pages.__name__}.").replace(".", "/")
         for kind in vars(importlib.import_module(module.name)).values():
             if (
@@ -37,9 +40,11 @@ def page_templates() -> dict[str, set[str]]:
 
 
 TEMPLATES = page_templates()
+BLOCKS = TEMPLATES.pop("parts/blocks")  # of all pages that are functions
 
 
 def test_there_are_pages() -> None:
+    assert {"page.html"} == BLOCKS
     assert len(TEMPLATES) > 15
     assert SECOND.keys() <= TEMPLATES.keys()
 
@@ -54,6 +59,7 @@ def test_a_template_is_named_like_the_module_of_its_page(path: str) -> None:
 def test_addresses_are_named_like_the_templates_of_their_pages(small_site: Site) -> None:
     """``metrics/index.html`` is that of the list, ``metrics/sink_share.html`` of one metric."""
     words = {PurePosixPath(name).stem for names in TEMPLATES.values() for name in names}
+    words |= {module.name.rpartition(".")[2] for module in MODULES}
     for page in small_site.pages:
         parts = page.relative_to(small_site.folder).with_suffix("").parts
         if parts[0] in {"figures", "data"}:

@@ -14,7 +14,7 @@ from headbook.site.archive import anonymise
 from headbook.site.registry import MenuPlace, study_pages
 from headbook.study.manifest import Manifest
 from headbook.study.study import Study
-from html_pages import data_file, elements, html_of, is_moved, text_of
+from html_pages import data_file, elements, html_of, text_of
 from sites import Site
 
 NOTES = """
@@ -54,13 +54,7 @@ def _noted(site: Site) -> list[str]:
     """Addresses of all pages that may have a note and that `NOTES` leaves out."""
     pages = (page.relative_to(site.folder).as_posix() for page in site.pages)
     others = {"index.html", "syntax.html", "metrics/attention_distance.html", "404.html"}
-    return [
-        page
-        for page in pages
-        if not (
-            page in others or page.startswith("heads/") or is_moved(html_of(site.folder / page))
-        )
-    ]
+    return [page for page in pages if page not in others and not page.startswith("heads/")]
 
 
 def _note(path: str) -> str:

@@ -60,11 +60,6 @@ def text_of(html: str) -> str:
     return "".join(_read(html).texts)
 
 
-def is_moved(html: str) -> bool:
-    """Check whether a page only leads to the address that took its place."""
-    return '<meta http-equiv="refresh"' in html
-
-
 def html_of(file: Path) -> str:
     """Return the page with its folded parts from their file."""
     html = written_html(file)

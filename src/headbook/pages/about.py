@@ -64,6 +64,6 @@ def missing_page() -> MissingPage:
     """Return the page for wrong addresses."""
     return MissingPage(
         path="404.html",
-        title="TemplatePage not found",
+        title="Page not found",
         description="There is no page at this address.",
     )

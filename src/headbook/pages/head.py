@@ -9,6 +9,7 @@ from headbook.author import HeadNote
 from headbook.metrics import ids
 from headbook.pages.head_parts import sections
 from headbook.pages.head_parts.effect import AblationSection, ablation_section
+from headbook.pages.head_parts.nearest_heads import Neighbours, nearest_heads
 from headbook.pages.head_parts.numbers import metric_rows
 from headbook.pages.head_parts.standing import Strip, strips, strips_text
 from headbook.pages.head_parts.tokens import FromTo, TopTokens, from_to, top_tokens
@@ -18,7 +19,6 @@ from headbook.pages.parts.baselines import ShareWithBaseline, baseline_title
 from headbook.pages.parts.exemplars import Exemplars, exemplars_of
 from headbook.pages.parts.groups import group_table, pair_table
 from headbook.pages.parts.head_card import strongest_of
-from headbook.pages.parts.nearest_heads import Neighbours, nearest_heads
 from headbook.pages.parts.page import ATTENTION_SCRIPTS, EVERY, Sentence, TemplatePage, gap_texts
 from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.report.answers.head_numbers import RoleSentence

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from headbook.charts import Plot
-from headbook.charts.lines import Line, ratio_lines
+from headbook.charts.language import Line, ratio_lines
 from headbook.charts.theme import fills_between, ratio_class
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.all_heads import heads_table, ratio_picture

@@ -25,8 +25,6 @@ from headbook.report.roles import Role, best_relation, roles_by_head
 from headbook.report.wording import head_name, head_page, number, rule_phrase
 from headbook.schema import HELD_OUT_SPLIT, HeadKey, HeadName, heads_of
 
-MIN_SHARE_ABOVE_UNIFORM = 0.01  # a smaller excess of attention names no kind of key
-
 
 @dataclass(frozen=True)
 class HeadWord:

@@ -13,7 +13,9 @@ from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_figures
 from headbook.pages.metric import MetricPage
 from headbook.pages.metrics.heads import HeadSection
+from headbook.pages.parts.blocks import Page, Words
 from headbook.pages.parts.page import AnalysisPage, TemplatePage, plain_text
+from headbook.pages.parts.page import Sentence as Parts
 from headbook.pages.section import SectionPage
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.metric import NOT_MEASURED as METRIC_NOT_MEASURED
@@ -21,6 +23,7 @@ from headbook.report.families import kinds_of
 from headbook.report.head_types import NOT_MEASURED, head_types
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import sentence_page, visible
+from headbook.results.sentence import Sentence
 from headbook.schema import heads_of
 from headbook.site.registry import PAGES, POSITION, SINK, USELESS
 from headbook.study.manifest import Manifest
@@ -220,7 +223,7 @@ def _notes(results: Mapping[str, StackResults]) -> dict[str, list[list[str]]]:
 
 
 def _line(page: TemplatePage, manifest: Manifest) -> list[str]:
-    title = page.topic if isinstance(page, AnalysisPage) else page.title
+    title = _text(page.topic) if isinstance(page, AnalysisPage | Page) else page.title
     own = page.text if isinstance(page, SectionPage) else manifest.page_notes.get(page.path, "")
     return _words(title, page.path, page.description, plain_words(visible(own)))
 
@@ -255,11 +258,18 @@ def _answered(pages: Iterable[TemplatePage]) -> Iterator[list[str]]:
     Pages of single metrics come last: five answers are shown at first.
     """
     for page in sorted(pages, key=lambda page: isinstance(page, MetricPage)):
-        if isinstance(page, AnalysisPage) and page.answer != METRIC_NOT_MEASURED:
-            yield _words(page.title, page.path, plain_text(page.answer))
+        if isinstance(page, AnalysisPage | Page) and page.answer != METRIC_NOT_MEASURED:
+            yield _words(page.title, page.path, _text(page.answer))
             for question in page.questions:
                 address = f"{page.path}#{question.id}"
-                yield [question.title, address, plain_text(question.answer), question.keywords]
+                yield [question.title, address, _text(question.answer), question.keywords]
+
+
+def _text(words: Words | Parts) -> str:
+    """Return words of a page as text."""
+    if isinstance(words, str):
+        return words
+    return words.text if isinstance(words, Sentence) else plain_text(words)
 
 
 def _questions(pages: Iterable[TemplatePage]) -> Iterator[list[str]]:

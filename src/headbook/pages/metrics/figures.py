@@ -89,14 +89,15 @@ def heat_figure(numbers: HeadMetricNumbers) -> Figure:
 
 
 def map_data(numbers: HeadMetricNumbers) -> dict[str, list[Any]]:
-    """Return the heat map in all views and offered labels, as columns: what a script draws."""
+    """Return the heat map in all views and offered labels, as columns; None if missing."""
     results, metric = numbers.results, numbers.metric
     parts = [
         _rows(results.heads(metric.id, view, label)).assign(view=str(view), label=label_name(label))
         for view in metric.views
         for label in offered_labels(numbers)
     ]
-    columns = pd.concat(parts, ignore_index=True).to_dict("list")
+    rows = pd.concat(parts, ignore_index=True).astype(object)
+    columns = rows.where(rows.notna(), None).to_dict("list")  # scripts have no NaN
     return {str(name): values for name, values in columns.items()}
 
 
