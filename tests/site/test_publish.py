@@ -99,7 +99,7 @@ def test_the_picture_for_links_shows_the_map_of_all_heads(encoder_site: Site) ->
     ).sort_values(["layer", "head"])
     values = heads["value"].to_numpy()
     ends = domain(values, all_metrics()["attention_distance"].limits)
-    steps = [colour_step(value, ends) for value in values]
+    steps = [colour_step(value, ends) or 0 for value in values]
     assert len(steps) == stack.n_layers * stack.n_heads
     displayed = squares(np.asarray(picture.convert("RGB")))
     assert [colour for row in displayed for colour in row] == [

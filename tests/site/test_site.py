@@ -12,6 +12,7 @@ import pytest
 
 import headbook
 from headbook import resources
+from headbook.results.formats import metric_page
 from headbook.site.assets import bare, compact
 from headbook.study.circuits import OutputSpace
 from html_pages import (
@@ -67,7 +68,7 @@ def expected_pages(site: Site) -> set[str]:
     pages |= {"geometry.html"} if len(study.geometry) or states else set()
     pages |= {"patterns.html"} if "sink_share" in metrics else set()
     metrics |= {"anchor_token"} if study.corpus_sums.anchors else set()
-    pages |= {f"metrics/{metric}.html" for metric in metrics}
+    pages |= {metric_page(metric).partition("#")[0] for metric in metrics}
     is_language_model = study.circuits.space is OutputSpace.UNEMBEDDING
     pages |= {"circuits.html"} if is_language_model and len(study.composition) else set()
     return pages | {

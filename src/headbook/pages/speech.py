@@ -234,7 +234,7 @@ def _heads(
     fits = len(tags) * len(heads_of(results.stack)) <= most_cells
     grids = tuple(_grid(results, tag, best[tag], with_numbers=fits) for tag in order)
     left_out = len(tags) - min(len(order), n_rows)
-    link = Link("all numbers", metric_page("pos_received_ratio"))
+    link = Link("all numbers", metric_page(ids.POS_RECEIVED_RATIO))
     more = say("{n} more kinds: {link}.", n=left_out, link=link) if left_out else None
     yield Group(
         blocks(
@@ -303,9 +303,9 @@ def _measured(tagged: Sequence[StackResults]) -> tuple[Block, ...]:
     metrics = say(
         "Metrics: {multiple}, {share}, {given}. Heads and layers with a large multiple are the "
         "largest of many; only the answer is tested, on sentences that did not choose it.",
-        multiple=Link("received, multiple", metric_page("pos_received_ratio")),
-        share=Link("received, share", metric_page("pos_received")),
-        given=Link("given", metric_page("pos_given")),
+        multiple=Link("received, multiple", metric_page(ids.POS_RECEIVED_RATIO)),
+        share=Link("received, share", metric_page(ids.POS_RECEIVED)),
+        given=Link("given", metric_page(ids.POS_GIVEN)),
     )
     worked = [Text(_worked(r), "eg") for r in tagged if words.frequent(r)]
     return blocks(symbols, worked, Text(metrics))

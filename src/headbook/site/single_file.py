@@ -73,7 +73,7 @@ def _unsealed_text(site: Mapping[str, Path]) -> Iterator[str]:
     missing = next((name for name in needed if name not in site), "")
     if missing or "DecompressionStream" not in _text(site[UNPACK_SCRIPT]):
         why = f"without {missing}" if missing else "with other scripts"
-        raise StudyError(f"a site {why}; expected one that this version has rendered")
+        raise StudyError(f"a site {why}; expected one rendered anew")
     files = dict(_stored(site))
     index = files["index.html"].decode()
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]

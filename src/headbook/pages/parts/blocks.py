@@ -98,6 +98,8 @@ class Question(Block):
 
     Attributes:
         id: fragment of its address.
+        title, answer: the question and its answer.
+        blocks: what shows the answer.
         keywords: words by which the search finds it, beside those of the title.
     """
 
@@ -113,6 +115,8 @@ class Group(Block):
     """Blocks that belong together, with a heading.
 
     Attributes:
+        blocks: the blocks.
+        title, note: the heading, and small words beside it.
         id: fragment of its address.
         link: words of the link to it at the top of "Look closer"; empty without one.
         folded: whether a reader unfolds it.
@@ -131,6 +135,8 @@ class Details(Block):
     """Blocks that a reader unfolds.
 
     Attributes:
+        title: what stands there before.
+        blocks: the blocks.
         file: name of the table with the numbers, if a script loads the blocks on demand.
     """
 
@@ -170,7 +176,7 @@ class Symbols(Block):
 
 @dataclass(frozen=True)
 class Picture(Block):
-    """A drawing or a live chart as large as it is."""
+    """A drawing or a chart as large as it is."""
 
     drawing: Drawing | Figure
     title: Words = ""
@@ -179,9 +185,10 @@ class Picture(Block):
 
 @dataclass(frozen=True)
 class Charts(Block):
-    """Charts side by side that readers can open as live charts, with their files.
+    """Charts side by side with their files.
 
     Attributes:
+        figures: the charts.
         command: beginning of the command that draws one under another label or view; empty
             without one.
     """
