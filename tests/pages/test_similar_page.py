@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from headbook.report.answers.similar import similar_answer
 from hypothesis import given as given_any
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -18,37 +17,30 @@ from scipy.spatial import distance
 
 import treebank
 from bare_model import Bare, Given, given
-from browser_views import ink_steps
-from headbook.charts import images
-from headbook.charts.theme import rgba_ramp
+from block_parts import every, group_of
 from headbook.metrics import all_metrics
 from headbook.metrics.attention import head_distance
 from headbook.pages.head import head_pages
+from headbook.pages.parts.blocks import Cards, HeadMap, Heat, Page
 from headbook.pages.head_parts.nearest_heads import nats_text
-from headbook.pages.similar import (
-    PALE_DISTANCE,
-    SimilarSection,
-    has_similar,
-    matrix_data,
-    matrix_picture,
-    similar_page,
-)
+from headbook.pages.similar import has_similar, similar_page
 from headbook.passes import head_pairs
-from headbook.report.claims.heads import distances_of_heads
+from headbook.report.facts import alike as facts
+from headbook.report.facts.alike import attends_evenly, doubles_of, mean_distances_fact
 from headbook.report.results import StackResults, stack_results
 from headbook.report.similar_heads import (
     MAX_DOUBLE_DISTANCE,
     HeadDistanceMatrix,
     head_distances,
 )
-from headbook.report.wording import VIEWS as NAMED
 from headbook.report.wording import head_name
+from headbook.results.number import NATS, Number
 from headbook.run.collect import collect
 from headbook.schema import HeadName, SinkView
 from headbook.study.corpus_sums import HeadDistances, PairColumn
 from headbook.study.study import Study, merge
 from headbook.study.tables import HELLINGER
-from html_pages import data_file, elements, html_of, text, text_of
+from html_pages import elements, html_of, text, text_of
 from single_head import Row, Viewed
 from sites import Site
 
@@ -56,7 +48,6 @@ Floats = NDArray[np.float64]
 Folder = Callable[[str], Path]
 Place = tuple[int, int]  # layer and head
 VIEWS = ("raw", "renorm")
-NAMES = {NAMED[SinkView(view)]: view for view in VIEWS}
 LN2 = math.log(2)
 FAMILIES = {"bert": 1e-9, "gpt2": 1e-9, "llama": 1e-5, "bart": 1e-9}  # llama: softmax in float32
 
@@ -245,8 +236,6 @@ def test_pages_of_many_heads_say_that_some_distances_are_bounds(
     study.save(tmp_path / "study")
     study = Study.load(tmp_path / "study")
     by_name = stack_results(study)
-    (section,) = similar_page(by_name).sections
-    assert section.bounded
     bound = head_distances(by_name["self"])[SinkView.RENORM]
     assert bound.roots is not None
     for group in bound.doubles:
@@ -257,7 +246,6 @@ def test_pages_of_many_heads_say_that_some_distances_are_bounds(
                 assert least < MAX_DOUBLE_DISTANCE
     near = head_distances(by_name["self"])[SinkView.RAW]
     assert near.roots is not None
-    assert sorted(near.order) == [*range(len(near.heads))]
     for head in range(len(near.heads)):
         assert len(near.nearest(head, head_pairs.N_NEAREST_HEADS)) == head_pairs.N_NEAREST_HEADS
     table = study.pairs
@@ -288,21 +276,11 @@ def alike(value: Floats) -> HeadDistanceMatrix:
     return HeadDistanceMatrix(heads, value, np.full(value.shape, 99.0), 1)
 
 
-def test_clusters_stand_together() -> None:
-    groups = np.array([0, 1, 0, 2, 1, 2, 0, 1])
-    value = (
-        np.where(groups[:, None] == groups, 0.1, 0.5) + np.arange(8) * np.arange(8)[:, None] / 1e4
-    )
-    order = [int(group) for group in groups[alike(value * (1 - np.eye(8))).order]]
-    assert order == sorted(order, key=order.index)
-
-
-def test_heads_without_distances_come_last_and_are_near_to_nobody() -> None:
+def test_heads_without_distances_are_near_to_nobody() -> None:
     value = np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0)))
     value[2, [0, 1, 4, 5]] = value[[0, 1, 4, 5], 2] = np.nan
     found = alike(value)
     assert found.complete.tolist() == [0, 1, 3, 4, 5]
-    assert found.order.tolist() == [0, 1, 3, 4, 5, 2]
     assert found.nearest(2, 5) == [3]
     assert found.nearest(1, 2) == [0, 3]
     assert found.closest(3) == [(0, 1), (2, 3), (3, 4)]
@@ -323,9 +301,8 @@ def value(study: Study, view: str, one: str, other: str) -> float:
     raise LookupError(one, other)
 
 
-def section_of(study: Study) -> SimilarSection:
-    (section,) = similar_page(stack_results(study)).sections
-    return section
+def page_of(study: Study) -> Page:
+    return similar_page(stack_results(study))
 
 
 def heads_of_pair(row: Mapping[Any, Any]) -> list[str]:
@@ -334,51 +311,47 @@ def heads_of_pair(row: Mapping[Any, Any]) -> list[str]:
 
 def test_pages_have_the_nearest_pairs_of_the_study(study: Study) -> None:
     """By the view with the sink masked; beside it the distance with all keys."""
-    section = section_of(study)
-    assert section.views == (NAMED[SinkView.RENORM], NAMED[SinkView.RAW])
-    lines = [line for column in section.pairs for line in column]
+    cells = [heat.number for heat in every(Heat, group_of(page_of(study), "pairs-self"))]
+    masked, all_keys = ([n.number for n in cells[start::2]] for start in (0, 1))
     table = study.pairs[study.pairs["view"] == "renorm"].sort_values("value", kind="stable")
-    assert len(lines) == min(24, len(table))
-    printed = [line.cells[0].text for line in lines]
-    assert printed == [nats_text(each) for each in table["value"][: len(lines)]]
-    for line in lines:
-        one, other = (head.link.text for head in line.heads)
-        for view, cell in zip(("renorm", "raw"), line.cells, strict=True):
-            assert cell.text == nats_text(value(study, view, one, other))
-            assert cell.number is not None
-            row = dict(cell.number.row)
-            assert heads_of_pair(row) == sorted([one, other])
-            assert (row["view"], row["metric"]) == (view, "head_distance")
+    assert len(masked) == min(24, len(table))
+    expected = table["value"][: len(masked)]
+    assert [number.value for number in masked] == pytest.approx([*expected])
+    for number, other in zip(masked, all_keys, strict=True):
+        assert other.value == pytest.approx(
+            value(study, "raw", *heads_of_pair(dict(other.row.key)))
+        )
+        assert heads_of_pair(dict(number.row.key)) == heads_of_pair(dict(other.row.key))
 
 
 def test_each_head_without_a_double_has_the_distance_to_its_nearest(study: Study) -> None:
-    section = section_of(study)
-    grouped = {head.link.text for group in section.groups for head in group.heads}
+    page = page_of(study)
+    grouped = {
+        head_name(head.head) for cards in every(Cards, page) for head in every(HeadMap, cards)
+    }
     table = study.pairs[study.pairs["view"] == "renorm"].to_dict("records")
     nearest: dict[str, float] = {}
     for row in table:
         for name in heads_of_pair(row):
             nearest[name] = min(nearest.get(name, math.inf), row["value"])
     alone = sorted(nearest.keys() - grouped, key=lambda name: (-nearest[name], name))
-    assert [head.link.text for head in section.alone] == alone[:15]
-    for head in section.alone:
-        assert head.number is not None
-        assert head.number.text == nats_text(nearest[head.link.text])
+    heads = every(HeadMap, group_of(page, "alone-self"))
+    assert [head_name(head.head) for head in heads] == alone[:15]
+    for head in heads:
+        (number,) = every(Number, head)
+        assert number.value == pytest.approx(nearest[head_name(head.head)])
 
 
 def test_means_within_and_between_layers_are_in_the_table_of_tests(study: Study) -> None:
     (results,) = stack_results(study).values()
-    rows = {(row["view"], row["label"]): row["value"] for row in distances_of_heads(results)}
+    evidence = mean_distances_fact(results).evidence
+    rows = {(each.view, each.label): each.number(NATS).value for each in evidence}
     for view in VIEWS:
         pairs = study.pairs[study.pairs["view"] == view]
         same = pairs["layer"] == pairs["other_layer"]
         assert rows[view, ""] == pytest.approx(pairs["value"].mean())
         assert rows[view, "within a layer"] == pytest.approx(pairs["value"][same].mean())
         assert rows[view, "between layers"] == pytest.approx(pairs["value"][~same].mean())
-    printed = {label: number.text for label, number in section_of(study).means}
-    assert printed == {
-        label: nats_text(rows["renorm", label]) for label in ("within a layer", "between layers")
-    }
 
 
 symmetric = st.integers(2, 9).flatmap(
@@ -406,10 +379,6 @@ def test_groups_are_those_of_complete_linkage(distances_of_all: Floats) -> None:
             assert distances_of_all[np.ix_([*members], [*other])].max() >= MAX_DOUBLE_DISTANCE
     tightness = [group.distance for group in found.doubles]
     assert tightness == sorted(tightness)
-    row = {head: place for place, head in enumerate(found.order.tolist())}
-    for members in groups:
-        rows = sorted(row[head] for head in members)
-        assert rows == [*range(rows[0], rows[0] + len(rows))]
 
 
 def in_layers(layers: list[int], groups: list[list[int]]) -> HeadDistanceMatrix:
@@ -423,42 +392,51 @@ def in_layers(layers: list[int], groups: list[list[int]]) -> HeadDistanceMatrix:
 
 
 @pytest.mark.parametrize(
-    ("layers", "groups", "answer"),
+    ("layers", "groups", "words"),
     [
-        ([0] * 8, [], "No two of 8 heads are closer than 0.10 nats."),
-        ([0, 1] * 4, [[0, 1]], "Some heads have near doubles: 2 of 8, one pair."),
-        ([0, 1] * 4, [[0, 1, 2]], "Some heads have near doubles: 3 of 8, in one group."),
-        (
-            [0, 1] * 5,
-            [[0, 1], [2, 5]],
-            "Some heads have near doubles: 4 of 10 form small groups, all of them pairs, often "
-            "across layers.",
-        ),
-        (
-            [0, 1] * 6,
-            [[0, 2], [1, 3], [5, 7, 9]],
-            "Most heads have near doubles: 7 of 12 form small groups, most of them pairs, each "
-            "within one layer.",
-        ),
+        ([0] * 8, [], "No two"),
+        ([0, 1] * 4, [[0, 1]], "Some heads have near doubles: 2 of 8, one pair"),
+        ([0, 1] * 4, [[0, 1, 2]], "in one group"),
+        ([0, 1] * 5, [[0, 1], [2, 5]], "in small groups, all of them pairs, often across layers"),
+        ([0, 1] * 6, [[0, 2], [1, 3], [5, 7, 9]], "most of them pairs, each within one layer"),
         (
             [0, 1] * 12,
             [[*range(12)], [*range(12, 24)]],
-            "All 24 heads have near doubles in groups, often across layers.",
+            "All 24 heads have near doubles, in groups",
         ),
-        (
-            [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5],
-            [[0, 1], [2, 3], [4, 6]],
-            "Most heads have near doubles: 6 of 11 form small groups, all of them pairs.",
-        ),
+        ([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5], [[0, 1], [2, 3], [4, 6]], "Most heads"),
     ],
 )
-def test_the_answer_counts_heads_with_doubles(
-    study: Study, layers: list[int], groups: list[list[int]], answer: str
+def test_heads_with_doubles_are_counted_and_their_groups_described(
+    study: Study, layers: list[int], groups: list[list[int]], words: str
 ) -> None:
     (results,) = stack_results(study).values()
-    found = similar_answer(results, in_layers(layers, groups))
-    assert found == answer
-    assert len(found.split()) <= 30
+    matrix = in_layers(layers, groups)
+    fact = doubles_of(results, matrix)
+    assert fact.holds == bool(groups)
+    assert {*fact.heads} == {matrix.heads[index] for group in groups for index in group}
+    assert words in fact.text.text
+    assert len(fact.text.text.split()) <= 30
+
+
+@pytest.mark.parametrize(
+    ("n_even", "words"), [(0, ""), (2, "in two of them, heads"), (3, "in all groups, heads")]
+)
+def test_groups_of_nearly_even_heads_are_counted(
+    study: Study, n_even: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (results,) = stack_results(study).values()
+    monkeypatch.setattr(facts, "attends_evenly", lambda _, head: head.head < 2 * n_even)
+    text = doubles_of(results, in_layers([0] * 7, [[0, 1], [2, 3], [4, 5]])).text.text
+    assert words in text
+    assert ("evenly" in text) == bool(words)
+
+
+def test_groups_of_nearly_even_heads_come_last(encoder_site: Site) -> None:
+    (results,) = encoder_site.results.values()
+    cards = [card for each in every(Cards, similar_page({"self": results})) for card in each.cards]
+    even = [all(attends_evenly(results, head.head) for head in heads) for _, heads in cards]
+    assert even == sorted(even)
 
 
 def with_distances(study: Study, raw: Floats, renorm: Floats, rows: Floats) -> StackResults:
@@ -473,44 +451,17 @@ def with_distances(study: Study, raw: Floats, renorm: Floats, rows: Floats) -> S
     return stack_results(replace(study, corpus_sums=corpus_sums))["self"]
 
 
-def test_heads_that_have_too_few_rows_are_named_and_stand_apart(study: Study) -> None:
+def test_heads_that_have_too_few_rows_are_in_no_pair_and_no_group(study: Study) -> None:
     rows = np.full((8, 8), 100.0)
     rows[5] = rows[:, 5] = 29
     found = with_distances(study, np.full((8, 8), 0.2), np.full((8, 8), 0.3), rows)
     raw, renorm = head_distances(found).values()
     assert np.isnan(renorm.value[5]).sum() == 7
     assert not np.isnan(raw.value).any()
-    (section,) = similar_page({"self": found}).sections
-    assert [link.text for link in section.left_out] == ["L1·H1"]
-    printed = {head.link.text for column in section.pairs for line in column for head in line.heads}
-    assert "L1·H1" not in printed
-    data = matrix_data(found)
-    assert data is not None
-    assert data["heads"][-1][0] == "L1·H1"
-    masked, all_keys = (np.frombuffer(each, np.uint16).reshape(8, 8) for each in data["values"])
-    assert (masked[-1, :-1] == 0x7FFF).all()
-    assert (all_keys[-1, :-1] == 200).all()
-
-
-def test_a_picture_of_distances_has_a_pixel_for_each_pair(study: Study) -> None:
-    found = stack_results(study)["self"]
-    picture, matrix = matrix_picture(found), head_distances(found)[SinkView.RENORM]
-    assert picture is not None
-    pixels = ink_steps(images.inline(picture), rgba_ramp(256))
-    shares = (1 - matrix.value[np.ix_(matrix.order, matrix.order)] / PALE_DISTANCE).clip(0, 1)
-    np.testing.assert_allclose(pixels / 255, shares, atol=0.5 / 255 + 1e-9)
-
-
-def test_the_numbers_of_the_script_are_those_of_the_study(study: Study) -> None:
-    """Thousandths of a nat, in the order of the matrix."""
-    data = matrix_data(stack_results(study)["self"])
-    assert data is not None
-    names = [head[0] for head in data["heads"]]
-    for view, content in zip(("renorm", "raw"), data["values"], strict=True):
-        steps = np.frombuffer(content, np.uint16).reshape(len(names), len(names))
-        for row, column in zip(*np.triu_indices(len(names), 1), strict=True):
-            expected = 1000 * value(study, view, names[row], names[column])
-            assert steps[row, column] == steps[column, row] == round(expected)
+    page = similar_page({"self": found})
+    left_out = HeadName("self", 1, 1)
+    parts = [group_of(page, "pairs-self"), *every(Cards, page)]
+    assert left_out not in [head for part in parts for head in every(HeadName, part)]
 
 
 def test_a_head_page_lists_the_five_nearest_heads_of_each_view(study: Study) -> None:
@@ -525,19 +476,7 @@ def test_a_head_page_lists_the_five_nearest_heads_of_each_view(study: Study) -> 
                     assert text(cell) == nats_text(value(study, view, page.name, row.name))
 
 
-def test_pages_as_written_have_groups_matrices_and_links(any_site: Site) -> None:
-    html = html_of(any_site.folder / "similar.html")
-    stacks = any_site.study.manifest.stacks
-    assert len(elements(html, "image")) == len(stacks)
-    page = similar_page(any_site.results)
-    assert len([e for e in elements(html, "rect") if e.attributes["class"] == "frame"]) == sum(
-        len(section.groups) for section in page.sections
-    )
-    for stack in stacks:
-        assert (any_site.folder / f"data/similar/{stack.name}.png").is_file()
-        name, data = data_file(any_site.folder / f"data/similar/{stack.name}.js")
-        assert name == f"similar-{stack.name}"
-        assert len(data["heads"]) == len(stack.attention_layers) * stack.n_heads
+def test_pages_of_heads_and_of_the_metric_lead_to_the_page(any_site: Site) -> None:
     head = html_of(min(any_site.folder.glob("heads/*.html")))
     assert "Similar heads" in text_of(head)
     metric = html_of(any_site.folder / "metrics/head_distance.html")
@@ -548,7 +487,6 @@ def test_pages_as_written_have_groups_matrices_and_links(any_site: Site) -> None
 def test_without_the_metric_there_is_no_page_no_link_and_no_section(small_site: Site) -> None:
     assert not (small_site.folder / "similar.html").exists()
     assert not list(small_site.folder.glob("data/pairs.*"))
-    assert not (small_site.folder / "data/similar").exists()
     for page in small_site.pages:
         assert "similar.html" not in page.read_text(encoding="utf-8")
         assert "Similar heads" not in text_of(html_of(page))
@@ -574,17 +512,3 @@ def test_names_of_heads_are_those_of_their_places(study: Study) -> None:
     for one, other in both[SinkView.RAW].closest(99):
         apart = value(study, "raw", names[one], names[other])
         assert both[SinkView.RAW].value[one, other] == pytest.approx(apart, abs=1e-12)
-
-
-def test_groups_of_nearly_even_heads_come_last_and_are_counted(study: Study) -> None:
-    section = section_of(study)
-    assert [group.even for group in section.groups] == sorted(g.even for g in section.groups)
-    for group in section.groups:
-        assert group.even == all(head.even for head in group.heads)
-    (results,) = stack_results(study).values()
-    matrix = in_layers([0] * 7, [[0, 1], [2, 3], [4, 5]])
-    assert "evenly" not in similar_answer(results, matrix)
-    two = similar_answer(results, matrix, 2)
-    assert two.endswith("; in two of them, heads attend nearly evenly.")
-    assert similar_answer(results, matrix, 3).endswith("in all groups, heads attend nearly evenly.")
-    assert len(two.split()) <= 30

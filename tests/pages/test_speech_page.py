@@ -14,7 +14,7 @@ import torch
 
 import tiny
 import treebank
-from block_parts import every, group
+from block_parts import every, group_of
 from chosen_results import Fake, fake_results
 from headbook.charts import Plot
 from headbook.charts.theme import ratio_class
@@ -257,7 +257,7 @@ def test_halves_of_the_sentences_make_the_whole(results: StackResults) -> None:
 
 def amounts(page: Page, stack: str) -> list[Mapping[str, Any]]:
     """Return the numbers of words of each table by layer: attention received, and given."""
-    tables = every(Table, group(page, f"tables-{stack}"))
+    tables = every(Table, group_of(page, f"tables-{stack}"))
     return [{TAG_OF_NAME[row[0].text]: row[1] for row in table.rows} for table in tables]
 
 

@@ -34,7 +34,7 @@ def every(kind: type[T], value: Any) -> list[T]:
     return [part for part in parts_of(value) if isinstance(part, kind)]
 
 
-def group(page: Page, name: str) -> Group:
+def group_of(page: Page, name: str) -> Group:
     """Return the group of a page with an id."""
     return next(each for each in every(Group, page) if each.id == name)
 
