@@ -3,41 +3,37 @@
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from headbook.report.answers.patterns import OUTPUTS, ROWS, SELF
-from headbook.report.answers.sinks import SINK, SINK_OUTPUT, sink_answer, sink_heads
 
 import headbook
 import tiny
 import treebank
 from bare_model import Bare, given
+from block_parts import every, group_of
 from chosen_results import Fake, fake_results
 from headbook.charts.patterns import offset_plot, offset_rows, similarity_plot
 from headbook.charts.plots import Plot, PlotMark
 from headbook.charts.sinks import MAX_LINKED_HEADS, sink_plot, sink_rows
 from headbook.metrics.patterns import pattern
 from headbook.metrics.patterns.block_ratio import segments
-from headbook.pages.parts.page import plain_text
-from headbook.pages.parts.table import HeatCell
-from headbook.pages.patterns import PatternsPage, has_patterns, patterns_page
-from headbook.report.linked_rows import LinkedNumber
+from headbook.pages.parts.blocks import HeadMap, Maps, Page, Table
+from headbook.pages.patterns import has_patterns, patterns_page
+from headbook.report.facts.patterns import OUTPUTS, ROWS, SELF
+from headbook.report.facts.sinks import SINK, SINK_OUTPUT, sink_answer, sink_heads
 from headbook.report.results import StackResults, stack_results
-from headbook.report.tables import STUDY_TABLES
-from headbook.report.wording import percent
+from headbook.results.number import Number
 from headbook.schema import SinkView
 from headbook.study.study import Study
-from html_pages import elements, html_of, text_of
+from html_pages import elements, html_of
 from layers import Marks, views_of
 from naive import NAIVE_SAMPLED
 from naive_ratios import ratio
 from single_head import Viewed
-from site_tables import rounds_to
 from sites import Site, make_study
 
 METRICS = (
@@ -66,29 +62,8 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
     return of
 
 
-@pytest.fixture(scope="module")
-def pairs(make: Make) -> PatternsPage:
-    """Return the page of a model with three stacks."""
-    return patterns_page(stack_results(make("bart", importance="off")))
-
-
-def page_of(site: Site) -> PatternsPage:
-    return patterns_page(site.results)
-
-
-def parts_of(each: Any) -> Iterator[Any]:
-    """Yield everything that a page holds, without the rows of charts."""
-    yield each
-    if isinstance(each, tuple):
-        for part in each:
-            yield from parts_of(part)
-    elif is_dataclass(each) and not isinstance(each, Plot):
-        for field in fields(each):
-            yield from parts_of(getattr(each, field.name))
-
-
-def plots(page: PatternsPage) -> list[Plot]:
-    return [part for part in parts_of(page) if isinstance(part, Plot)]
+def asked(page: Page) -> list[str]:
+    return [question.id for question in page.questions]
 
 
 # Layout.
@@ -96,93 +71,41 @@ def plots(page: PatternsPage) -> list[Plot]:
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
 def test_a_page_asks_and_answers(kind: str, request: pytest.FixtureRequest) -> None:
-    page = page_of(request.getfixturevalue(f"{kind}_site"))
-    assert len(page.title) <= 60
-    for answer in (page.answer, *(question.answer for question in page.questions)):
-        assert 5 < len(plain_text(answer).split()) <= 30
-    asked = [question.id for question in page.questions]
-    assert "diagonal" in asked
-    assert ("alike" in asked) == (kind == "encoder")
-    assert page.figure.name == "patterns-sinks"
-    drawn = [question for question in page.questions if question.figure]
-    assert ("stripes" in asked) == (kind == "encoder")  # the decoder's types were not measured
-    assert len(plots(page)) == 1 + len(drawn) <= 8
-    assert page.others == ()
+    page = patterns_page(request.getfixturevalue(f"{kind}_site").results)
+    assert "diagonal" in asked(page)
+    # Of the decoder, neither outputs nor types were measured.
+    assert {"alike", "stripes"} & {*asked(page)} == (
+        {"alike", "stripes"} if kind == "encoder" else set()
+    )
+    names = [plot.name for plot in every(Plot, page)]
+    assert names[0] == "patterns-sinks"
+    assert len(names) <= 8
+    assert group_of(page, "maps")
+    assert group_of(page, "tables" if kind == "encoder" else "alike")
 
 
-@pytest.mark.parametrize("kind", ["encoder", "decoder"])
-def test_the_page_of_a_site_holds_its_parts(kind: str, request: pytest.FixtureRequest) -> None:
-    site: Site = request.getfixturevalue(f"{kind}_site")
-    html = html_of(site.folder / "patterns.html")
-    page = page_of(site)
-    found = {each.attributes.get("id") for each in elements(html)}
-    assert {"maps", "tables", "measured", "alike", *(q.id for q in page.questions)} <= found
-    assert len(elements(html, "h1")) == 1
-    assert not [each for each in elements(html) if "style" in each.attributes]
-    assert text_of(html).count("How it is measured") == 1
-    for plot in plots(page):
-        for ending in ("svg", "pdf", "csv"):
-            assert (site.folder / f"figures/{plot.name}.{ending}").is_file()
-
-
-def test_every_stack_is_on_the_page_and_the_first_answers(pairs: PatternsPage) -> None:
-    assert [section.stack for section in pairs.others] == ["decoder", "cross"]
-    assert [part.stack for part in pairs.details] == ["encoder", "decoder", "cross"]
-    assert [plot.name for plot in plots(pairs)] == [
-        "patterns-encoder-offsets", "patterns-encoder-alike", "patterns-encoder-sinks",
+def test_every_stack_is_on_the_page_and_the_first_answers(make: Make) -> None:
+    page = patterns_page(stack_results(make("bart", importance="off")))
+    assert asked(page)[-2:] == ["decoder", "cross"]
+    assert [plot.name for plot in every(Plot, page)] == [
+        "patterns-encoder-sinks", "patterns-encoder-offsets", "patterns-encoder-alike",
         "patterns-decoder-sinks", "patterns-cross-sinks",
     ]  # fmt: skip
-    facts = [plain_text(fact) for fact in pairs.others[1].facts]
-    assert [fact.partition("? ")[0] for fact in facts] == [
-        "Why the vertical stripes", "Do all tokens then receive the same",
-    ]  # fmt: skip
-    assert len(pairs.others[0].facts) == 3  # queries and keys are of one text
-    assert any("--pack" in text for text in pairs.absent)
-    assert len(pairs.absent) == len({*pairs.absent})
+    for stack in ("encoder", "decoder", "cross"):
+        heads = every(HeadMap, group_of(page, f"maps-{stack}"))
+        assert {head.style.split()[0] for head in heads} == {f"m-{stack}"}
+    assert any("--pack" in text for text in page.absent)
+    assert len(page.absent) == len({*page.absent})
 
 
-def test_heads_stand_in_the_order_of_their_attention_to_the_sink(
-    encoder_site: Site, pairs: PatternsPage
-) -> None:
-    own = encoder_site.results["self"]
-    (part,) = page_of(encoder_site).details
-    shares = own.heads(*SINK).value
-    assert len(part.maps) == shares.size
-    assert part.which == "All heads"
-    printed = [plain_text(head.share) for head in part.maps]
-    assert printed == [percent(share) for share in sorted(shares.ravel(), reverse=True)]
-    assert {head.style.split()[0] for part in pairs.details for head in part.maps} == {
-        "m-encoder", "m-decoder", "m-cross"
-    }  # fmt: skip
+def test_heads_stand_in_the_order_of_their_attention_to_the_sink(encoder_site: Site) -> None:
+    shares = encoder_site.results["self"].heads(*SINK).value
+    maps = group_of(patterns_page(encoder_site.results), "maps")
+    printed = [number.value for number in every(Number, maps.blocks)]
+    assert printed == sorted(shares.ravel(), reverse=True)
 
 
 # Numbers.
-
-
-def numbers_on(page: PatternsPage) -> list[LinkedNumber]:
-    found = [part for part in parts_of(page) if isinstance(part, LinkedNumber)]
-    return found + [part.number for part in parts_of(page)
-                    if isinstance(part, HeatCell) and part.number]  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", ["encoder", "decoder"])
-def test_every_number_is_that_of_the_row_it_leads_to(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
-    site: Site = request.getfixturevalue(f"{kind}_site")
-    study = site.study
-    frames = {name: table.build(study) for name, table in STUDY_TABLES.items()
-              if name in {"heads", "layers", "controls", "head_groups"}}  # fmt: skip
-    numbers = numbers_on(page_of(site))
-    assert len(numbers) > tiny.LAYERS * tiny.HEADS
-    for number in numbers:
-        frame = frames[number.table]
-        for name, value in number.row:
-            frame = frame[frame[name] == value]
-        assert len(frame) == 1, number
-        if number.text[0].isdigit() and " of " not in number.text and number.text[-2:] != "th":
-            digits, scale = number.text.strip("%\u202f"), 0.01 if "%" in number.text else 1.0
-            assert rounds_to(frame["value"].to_numpy(), digits, scale).all(), number
 
 
 def test_the_first_chart_has_both_shares_of_every_head(encoder_site: Site) -> None:
@@ -239,20 +162,10 @@ def test_heads_are_counted_as_the_chart_draws_them(
     found = many(6, 12)
     count = len(sink_heads(found))
     assert 0 < count < 72
-    assert plain_text(sink_answer(found)).startswith(f"{count} of 72 heads attend mostly to")
+    assert len(sink_answer(found).heads) == count
     drawn = sink_plot(found, "name", "caption").marks
     solid = [mark for mark in drawn if isinstance(mark, PlotMark) and "model" in mark.style]
     assert len(solid) == count
-
-
-def test_the_page_says_how_shares_of_the_output_are_summed(encoder_site: Site) -> None:
-    """Norms are summed, not vectors; and nothing is said that holds by selection alone."""
-    text = text_of(html_of(encoder_site.folder / "patterns.html"))
-    assert "by summed value-weighted norms" in text
-    assert "Norms are summed, not vectors" in text
-    for claim in ("most of them in layer", "; the other", "Mean maximum weight", "mostly come from",
-                  "apart from special tokens"):  # fmt: skip
-        assert claim not in text
 
 
 # Sizes.
@@ -288,37 +201,30 @@ def test_charts_of_any_number_of_heads_are_small(n_layers: int, n_heads: int) ->
 
 
 def test_large_models_show_every_nth_map() -> None:
-    page = patterns_page({"self": many(32, 32)})
-    (part,) = page.details
-    assert part.which == "One head in eight"
-    assert len(part.maps) == 128
-    assert not page.narrow_tables or part.destinations is None
+    (maps,) = every(Maps, patterns_page({"self": many(32, 32)}))
+    assert len(maps.maps) == 128
 
 
 def test_nothing_is_printed_of_missing_numbers() -> None:
     """Only attention to the sink was measured, and of one head not even that."""
     found = fake_results({SINK: Fake([[0.7, math.nan]], uniform=0.1)})
     page = patterns_page({"self": found})
-    assert plain_text(page.answer) == "1 of 1 head attends mostly to special tokens."
-    assert [question.id for question in page.questions] == []
-    assert page.details[0].destinations is None
-    assert page.details[0].outputs is None
+    assert len(sink_answer(found).heads) == 1
+    assert asked(page) == []
+    assert not every(Table, page)
     assert len(page.absent) == 4
     assert all("--" in text for text in page.absent)
-    assert len(page.figure.rows) == 1
+    (plot,) = every(Plot, page)
+    assert len(plot.rows) == 1
     unknown = fake_results({SINK: Fake([[math.nan, math.nan]])})
     assert not has_patterns({"self": unknown})
 
 
 def test_passages_add_a_question_and_a_table(make: Make) -> None:
     page = patterns_page(stack_results(make("bert", pack=40, importance="off")))
-    assert [question.id for question in page.questions] == [
-        "stripes", "diagonal", "alike", "own-sentence",
-    ]  # fmt: skip
-    (part,) = page.details
-    assert part.ends is not None
-    assert [row.name for row in part.ends.rows] == ["dips of similarity", "attention to . ! ?"]
-    assert plain_text(part.baselines).startswith("every . ! ?: ")
+    assert asked(page) == ["stripes", "diagonal", "alike", "own-sentence"]
+    rows = {row[0]: row[1:] for table in every(Table, page) for row in table.rows}
+    assert {"dips of similarity", "attention to . ! ?"} <= {*rows}
     assert not any("--pack" in text for text in page.absent)
 
 

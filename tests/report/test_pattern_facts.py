@@ -1,4 +1,4 @@
-"""Answers about sinks, the diagonal and head outputs: each rule with numbers for and against."""
+"""Facts on sinks, the diagonal and head outputs: each rule with numbers for and against."""
 
 import math
 from collections.abc import Mapping
@@ -8,40 +8,43 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from headbook.report.answers.patterns import (
-    ODDS,
-    OUTPUTS,
-    ROWS,
-    SELF,
-    alike_answer,
-    diagonal_answer,
-    different_outputs,
-    not_measured,
-    own_sentence_answer,
-    sink_masked_note,
-)
-from headbook.report.answers.sinks import (
-    SINK,
-    SINK_OUTPUT,
-    dead_answer,
-    masked_note,
-    random_sets_note,
-    sink_answer,
-    sink_heads,
-    sink_threshold,
-)
 
 from ablation_results import ablation_results, around
+from block_parts import every
 from chosen_results import Fake, fake_results
 from headbook.charts.plots import PlotMark
 from headbook.charts.sinks import change_plot, change_rows
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.pages.parts.page import plain_text
 from headbook.report.answers.overview.stripes import main_stripes, stripes_answer, stripes_matter
+from headbook.report.facts.fact import Fact
+from headbook.report.facts.patterns import (
+    ODDS,
+    OUTPUTS,
+    ROWS,
+    SELF,
+    alike,
+    diagonal,
+    different_outputs,
+    not_measured,
+    own_sentence,
+    sink_masked_note,
+)
+from headbook.report.facts.sinks import (
+    SINK,
+    SINK_OUTPUT,
+    dead,
+    masked_note,
+    random_sets_note,
+    sink_answer,
+    sink_heads,
+    sink_threshold,
+)
 from headbook.report.findings.finding import Parts
-from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import interval_text
+from headbook.results.number import Number
+from headbook.results.sentence import Sentence
 from headbook.schema import HeadKey, SinkView
 from headbook.study.ablation.results import AblationResults
 from headbook.study.ablation_tables import HEAD_GROUPS
@@ -68,53 +71,54 @@ def sinks(output: Any = None, share: Any = None, **named: Any) -> StackResults:
     return results_of(numbers, **named)
 
 
-def words(parts: Parts | None) -> str:
-    assert parts is not None
-    text = plain_text(parts)
-    assert len(text.split()) <= 30, text
-    return text
+def numbers(found: Fact | Sentence) -> list[Number]:
+    """Return the numbers in the text of a fact, which is short."""
+    text = found.text if isinstance(found, Fact) else found
+    assert isinstance(text, Sentence)
+    assert len(text.text.split()) <= 30, text.text
+    return every(Number, text)
 
 
-def test_the_answer_on_sinks_follows_their_part_of_the_output() -> None:
-    start = "2 of 4 heads attend mostly to [CLS] and [SEP]"
-    assert words(sink_answer(sinks([[0.1, 0.2, 0.1, 0.1]]))) == (
-        f"{start}, yet mostly only a small part of their output comes from there: 10.0\u202f% to "
-        "20.0\u202f%."
-    )
-    # Below the attention, but not below its half, in both heads; then only in one of them.
-    assert words(sink_answer(sinks([[0.6, 0.4, 0.1, 0.1]]))) == (
-        f"{start}, yet a smaller part of their output comes from there."
-    )
-    assert words(sink_answer(sinks([[0.1, 0.6, 0.1, 0.1]]))) == (
-        f"{start}, and no smaller part of their output comes from there."
-    )
-    assert words(sink_answer(sinks())) == f"{start}."
+@pytest.mark.parametrize(
+    ("output", "part", "values"),
+    [
+        ([[0.1, 0.2, 0.1, 0.1]], "yet mostly only a small part", [0.1, 0.2]),
+        # Below the attention, but not below its half, in both heads; then only in one of them.
+        ([[0.6, 0.4, 0.1, 0.1]], "yet a smaller part", []),
+        ([[0.1, 0.6, 0.1, 0.1]], "and no smaller part", []),
+        (None, "attend mostly to [CLS] and [SEP].", []),
+    ],
+)
+def test_the_answer_on_sinks_follows_their_part_of_the_output(
+    output: Any, part: str, values: list[float]
+) -> None:
+    fact = sink_answer(sinks(output))
+    assert fact.holds
+    assert [(head.layer, head.head) for head in fact.heads] == [(0, 0), (0, 1)]
+    assert part in fact.text.text
+    assert [number.value for number in numbers(fact)] == pytest.approx(values)
 
 
-def test_one_sink_head_and_none_have_answers_of_their_own() -> None:
-    one = words(sink_answer(sinks(share=[[0.8, 0.3, 0.1, 0.2]])))
-    assert one == "1 of 4 heads attends mostly to [CLS] and [SEP]."
+def test_without_sink_heads_the_largest_share_is_named_with_its_row() -> None:
+    assert len(sink_answer(sinks(share=[[0.8, 0.3, 0.1, 0.2]])).heads) == 1
     # A share of 0.54 is more than half, but not halfway from 0.1 to 1.
-    none = sink_answer(sinks(share=[[0.2, 0.54, 0.1, math.nan]]))
-    assert words(none) == (
-        "No head is a sink head: the largest share of attention on [CLS] and [SEP] is "
-        "54.0\u202f%, in L0·H1."
-    )
-    assert [part for part in none if isinstance(part, LinkedNumber)] == [
-        LinkedNumber(
-            "54.0\u202f%", "heads",
-            (("stack", "self"), ("layer", 0), ("head", 1), ("metric", "sink_share"),
-             ("view", "raw"), ("label", "")),
-        )
-    ]  # fmt: skip
-    tied = words(sink_answer(sinks(share=[[0.2, 0.2, 0.1, 0.1]])))
-    assert tied.endswith("is 20.0\u202f%, in L0·H0 (tied with L0·H1).")
+    fact = sink_answer(sinks(share=[[0.2, 0.54, 0.1, math.nan]]))
+    assert not fact.holds
+    assert not fact.heads
+    (largest,) = numbers(fact)
+    assert largest.value == pytest.approx(0.54)
+    assert largest.row.table == "heads"
+    assert dict(largest.row.key) == {
+        "stack": "self", "layer": 0, "head": 1, "metric": "sink_share", "view": "raw", "label": "",
+    }  # fmt: skip
+    tied = sink_answer(sinks(share=[[0.2, 0.2, 0.1, 0.1]])).text.text
+    assert "tied with L0·H1" in tied
 
 
 def test_the_answer_names_the_sink_of_the_model() -> None:
-    assert words(sink_answer(sinks(causal=True, tokens=""))).endswith("to the first token.")
+    assert "to the first token." in sink_answer(sinks(causal=True, tokens="")).text.text
     long = sinks([[0.1, 0.2, 0.1, 0.1]], causal=True, tokens="<s> … </s>")
-    assert "attend mostly to the first token, <s> and </s>, yet" in words(sink_answer(long))
+    assert "the first token, <s> and </s>" in sink_answer(long).text.text
 
 
 def test_sink_heads_are_those_halfway_above_uniform_attention() -> None:
@@ -159,49 +163,45 @@ def effects(*means: float) -> AblationResults:
 
 
 @pytest.mark.parametrize(
-    ("groups", "wanted"),
+    ("groups", "verdict", "changed"),
     [
-        (together("changes", "no_change"),
-         "No: without all sink heads together, 54 of 60 sentences change."),
-        (together("changes", "changes"),
-         "No: without all sink heads together, 54 of 60 sentences change."),
-        (together("changes", "undecided"),
-         "No: without all sink heads together, 54 of 60 sentences change."),
+        (together("changes", "no_change"), "No: ", 54),
+        (together("changes", "changes"), "No: ", 54),
+        (together("changes", "undecided"), "No: ", 54),
         (together("no_change", "no_change", "no_change", random_low=0.5, random_high=1.5),
-         "Yes: without all sink heads together, only 3 of 60 sentences change."),
+         "Yes: ", 3),
         (together("no_change", "no_change", "changes", random_low=0.1, random_high=0.5),
-         "Only their mean matters: with it in place of all sink heads together, 3 of 60 sentences "
-         "change; with zero, more do."),
+         "Only their mean matters: ", 3),
     ],
 )  # fmt: skip
 def test_all_sink_heads_together_decide(
-    groups: pd.DataFrame, wanted: str, monkeypatch: pytest.MonkeyPatch
+    groups: pd.DataFrame, verdict: str, changed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = replaced(effects(0.05, 0.0, 0.0, 0.0), groups, monkeypatch)
-    assert words(dead_answer(found)) == wanted
+    fact = dead(replaced(effects(0.05, 0.0, 0.0, 0.0), groups, monkeypatch))
+    assert fact.text.text.startswith(verdict)
+    (number,) = numbers(fact)
+    assert number.as_text() == f"{changed} of 60 sentences"
+    assert (number.row.table, dict(number.row.key)["replacement"]) == ("head_groups", "mean")
 
 
 @pytest.mark.parametrize(
-    ("means", "groups", "wanted"),
+    ("means", "groups", "parts"),
     [
-        ((0.05, 0.0), None, "No: one of 2 sink heads replaced one at a time changes the output."),
-        ((0.05, 0.05), None, "No: two of 2 sink heads replaced one at a time change the output."),
-        ((0.0, 0.0, 0.05), None,
-         "Not known: two of 2 sink heads replaced one at a time can go alone, but all together "
-         "were not replaced."),
+        ((0.05, 0.0), None, ("No: one of 2 sink heads", " changes ")),
+        ((0.05, 0.05), None, ("No: two of 2 sink heads", " change ")),
+        ((0.0, 0.0, 0.05), None, ("Not known: two of 2", "all together were not replaced.")),
         ((0.0, 0.0), together("undecided", "no_change"),
-         "Not known: two of 2 sink heads replaced one at a time can go alone, but all together "
-         "have no verdict."),
-        ((0.0075, 0.0075), together("no_change", "no_change"),
-         "Not known: of 2 sink heads replaced one at a time, none has a verdict."),
+         ("Not known: two of 2", "all together have no verdict.")),
+        ((0.0075, 0.0075), together("no_change", "no_change"), ("Not known: of 2", "none has")),
     ],
 )  # fmt: skip
 def test_without_a_verdict_on_all_single_heads_answer(
-    means: tuple[float, ...], groups: pd.DataFrame | None, wanted: str,
+    means: tuple[float, ...], groups: pd.DataFrame | None, parts: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    found = replaced(effects(*means), groups, monkeypatch)
-    assert words(dead_answer(found)) == wanted
+    fact = dead(replaced(effects(*means), groups, monkeypatch))
+    assert numbers(fact) == []
+    assert all(part in fact.text.text for part in parts)
 
 
 def test_too_few_sentences_for_a_verdict_have_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ def test_too_few_sentences_for_a_verdict_have_no_share(monkeypatch: pytest.Monke
         verdict="", share_changed=math.nan, rank=math.nan
     )
     found = replaced(effects(0.0, 0.0), groups, monkeypatch)
-    assert words(dead_answer(found)).endswith("but all together have no verdict.")
+    assert "all together have no verdict" in dead(found).text.text
     assert not masked_note(found)
     assert not random_sets_note(found)
 
@@ -223,48 +223,44 @@ def test_the_sink_is_named_if_its_estimates_are_small(monkeypatch: pytest.Monkey
             ablation_results(around(0.05, 0.0, spread=0.003), guess=np.array([guess, 0.0])),
             columns=(key._replace(replacement="without_sink"),),
         )
-        text = words(dead_answer(replaced(masked, None, monkeypatch)))
-        assert text.endswith("output, but hardly through [CLS] and [SEP].") == small
+        text = dead(replaced(masked, None, monkeypatch)).text.text
+        assert ("hardly through [CLS] and [SEP]" in text) == small
 
 
 def test_no_question_without_ablation_or_sink_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     found = replaced(None, None, monkeypatch)
-    assert dead_answer(found) is None
-    assert "Whether sink heads are dead: --importance fast measures it." in [*not_measured(found)]
     none = sinks(share=[[0.2, 0.1, 0.1, 0.1]])
-    assert dead_answer(none) is None
-    assert not any("dead" in text for text in not_measured(none))
+    for each, is_open in ((found, True), (none, False)):
+        assert not dead(each).holds
+        assert not dead(each).text
+        assert any("--importance fast" in text for text in not_measured(each)) == is_open
 
 
 @pytest.mark.parametrize(
-    ("rank", "sets", "answer", "note"),
+    ("rank", "sets", "parts", "p"),
     [
-        (21, 20, "No: without all sink heads together, 54 of 60 sentences change, but the output "
-                 "less than without any of 20 random sets.",
-         "by rank, two-sided p = 0.10, too few sets for a clear difference."),
-        (101, 100, "No, but they matter less than others: without all sink heads together, 54 of "
-                   "60 sentences change, but the output less than without any of 100 random sets.",
-         "by rank, two-sided p = 0.02."),
-        (1, 100, "No, and they matter more than others: without all sink heads together, 54 of 60 "
-                 "sentences change, and the output more than without any of 100 random sets.",
-         "by rank, two-sided p = 0.02."),
-        (4, 20, "No: without all sink heads together, 54 of 60 sentences change.",
-         "is the 4th largest, beside 20 random sets of as many heads in the same layers."),
+        (21, 20, ("No: ", "less than without any of 20 random sets."), "0.10"),
+        (101, 100, ("No, but they matter less", "without any of 100 random sets."), "0.02"),
+        (1, 100, ("No, and they matter more", "without any of 100 random sets."), "0.02"),
+        (4, 20, ("No: ", "54 of 60 sentences change."), "4th"),
     ],
-)  # fmt: skip
+)
 def test_random_sets_are_compared_by_rank(
-    rank: int, sets: int, answer: str, note: str, monkeypatch: pytest.MonkeyPatch
+    rank: int, sets: int, parts: tuple[str, str], p: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That sink heads matter less than others is said only if enough sets lie above them."""
     groups = together("changes", "no_change", rank=rank).assign(random_sets=sets)
     found = replaced(effects(0.0, 0.0), groups, monkeypatch)
-    assert words(dead_answer(found)) == answer
-    assert plain_text(random_sets_note(found)).endswith(note)
-    assert plain_text(masked_note(found)) == (
-        "With only [CLS] and [SEP] masked in them, 3 of 60 sentences change."
-    )
+    text = dead(found).text.text
+    assert text.startswith(parts[0])
+    assert text.endswith(parts[1])
+    note = random_sets_note(found)
+    assert [number.as_text() for number in numbers(note)] == [p]
+    assert ("too few sets" in note.text) == (p == "0.10")
+    assert [n.as_text() for n in numbers(masked_note(found))] == ["3 of 60 sentences"]
     without = replaced(effects(0.0, 0.0), None, monkeypatch)
-    assert random_sets_note(without) == masked_note(without) == ()
+    assert not random_sets_note(without)
+    assert not masked_note(without)
 
 
 # Key-driven heads.
@@ -287,21 +283,26 @@ def striped(columns: Any, verdicts: AblationResults | None = None) -> StackResul
     return StackResults(replace(found.study, corpus_sums=sums), found.stack)
 
 
+def plain(parts: Parts | None) -> str:
+    assert parts is not None
+    return plain_text(parts)
+
+
 def test_key_driven_heads_are_counted_by_layer() -> None:
     all_in_one = striped([[0.5, 0.5], [0.05, 0.1]])
-    assert words(stripes_answer(all_in_one)) == (
+    assert plain(stripes_answer(all_in_one)) == (
         "Of 4 heads, 2 are key-driven: every query attends to the same few words. All are in layer "
         "1."
     )
     assert main_stripes(all_in_one) == [(1, 0), (1, 1)]
     spread = striped([[0.05, 0.5, 0.5], [0.05, 0.1, 0.5]])
-    assert words(stripes_answer(spread)).endswith(" Two are in layer 1.")
+    assert plain(stripes_answer(spread)).endswith(" Two are in layer 1.")
     one = striped([[0.05, 0.5]])
-    assert words(stripes_answer(one)) == (
+    assert plain(stripes_answer(one)) == (
         "Of 2 heads, 1 is key-driven: every query attends to the same few words. It is in layer 0."
     )
     none = striped([[0.5, 0.5]])
-    assert words(stripes_answer(none)).startswith("From [CLS] and [SEP]: with them masked, no head")
+    assert plain(stripes_answer(none)).startswith("From [CLS] and [SEP]: with them masked, no head")
     assert main_stripes(none) == []
     assert stripes_matter(none) == ()
     assert stripes_answer(sinks()) is None
@@ -376,47 +377,39 @@ def test_a_change_of_nothing_is_drawn_at_the_lower_edge(monkeypatch: pytest.Monk
 # The diagonal, outputs, own sentences.
 
 
-def test_the_diagonal_by_the_largest_share_of_the_token_itself() -> None:
-    few = results_of({SELF: Fake([[0.1, 0.15, 0.02]])})
-    assert words(diagonal_answer(few)) == (
-        "No head lets a token attend mostly to itself: the largest share is 15.0\u202f%, in L0·H1."
-    )
-    many = results_of({SELF: Fake([[0.5, 0.8, 0.02]])})
-    assert words(diagonal_answer(many)) == (
-        "2 of 3 heads let a token attend mostly to itself; the largest share is 80.0\u202f%, in "
-        "L0·H1."
-    )
-    assert diagonal_answer(results_of({SINK: Fake(SINKS)})) is None
+@pytest.mark.parametrize(("share", "holds"), [(0.15, False), (0.8, True)])
+def test_the_diagonal_by_the_largest_share_of_the_token_itself(share: float, holds: bool) -> None:
+    fact = diagonal(results_of({SELF: Fake([[0.1, share, 0.02]])}))
+    assert fact.holds == holds
+    (number,) = numbers(fact)
+    assert number.value == pytest.approx(share)
+    assert (number.place("layer"), number.place("head")) == (0, 1)
+    assert not diagonal(results_of({SINK: Fake(SINKS)})).text
 
 
 @pytest.mark.parametrize(
     ("first", "last", "start"),
-    [
-        (0.4, 0.6, "More so in the last layer than in the first"),
-        (0.6, 0.4, "Less so in the last layer than in the first"),
-        (0.5, 0.5001, "No more in the last layer than in the first"),
-    ],
+    [(0.4, 0.6, "More so"), (0.6, 0.4, "Less so"), (0.5, 0.5001, "No more")],
 )
 def test_outputs_grow_alike_only_if_intervals_are_apart(
     first: float, last: float, start: str
 ) -> None:
-    found = results_of({OUTPUTS: Fake([[first] * 2, [0.9] * 2, [last] * 2])})
-    text = words(alike_answer(found))
-    assert text == (
-        f"{start}: in layer 2, outputs of a head for two tokens of a sentence have a mean cosine "
-        f"of {last:.2f}."
-    )
-    one = results_of({OUTPUTS: Fake([[math.nan] * 2, [0.9] * 2])})
-    assert words(alike_answer(one)).startswith("Only one layer was measured: in layer 1, ")
+    fact = alike(results_of({OUTPUTS: Fake([[first] * 2, [0.9] * 2, [last] * 2])}))
+    assert fact.holds == (start == "More so")
+    assert fact.text.text.startswith(start)
+    (number,) = numbers(fact)
+    assert (number.value, number.place("layer")) == (pytest.approx(last), 2)
+    one = alike(results_of({OUTPUTS: Fake([[math.nan] * 2, [0.9] * 2])}))
+    assert not one.holds
+    assert numbers(one)[0].place("layer") == 1
 
 
 def test_the_sink_is_masked_in_a_number_of_its_own() -> None:
     masked = OUTPUTS._replace(view=SinkView.NOSINK)
     found = results_of({OUTPUTS: Fake([[0.9, 0.9]]), masked: Fake([[0.3, 0.5]])})
-    assert plain_text(sink_masked_note(found)) == (
-        "With [CLS] and [SEP] masked, the mean cosine of outputs in layer 0 is 0.40."
-    )
-    assert sink_masked_note(results_of({OUTPUTS: Fake([[0.9, 0.9]])})) == ()
+    (number,) = numbers(sink_masked_note(found))
+    assert number.value == pytest.approx(0.4)
+    assert not sink_masked_note(results_of({OUTPUTS: Fake([[0.9, 0.9]])}))
 
 
 def test_heads_with_other_outputs_than_rows_have_intervals_apart() -> None:
@@ -429,11 +422,8 @@ def test_heads_with_other_outputs_than_rows_have_intervals_apart() -> None:
 def test_sentences_of_passages_are_counted_by_layers_above_even_odds() -> None:
     """By both halves of the passages, because the odds have no interval."""
     odds, second = [[2.0, 2.0], [2.0, 1.0], [3.0, 1.5]], [[2.0, 2.0], [0.5, 0.5], [1.5, 1.5]]
-    found = results_of({ODDS: Fake(odds, second=second)})
-    assert words(own_sentence_answer(found)) == (
-        "Yes, in 2 of 3 layers on both halves of the passages: tokens with nearly the same output "
-        "share a sentence more often than other pairs at equal distance."
-    )
-    even = results_of({ODDS: Fake([[0.9, 1.0], [0.5, 0.5]])})
-    assert words(own_sentence_answer(even)).startswith("Not clearly in any of 2 layers: tokens")
-    assert own_sentence_answer(results_of({SINK: Fake(SINKS)})) is None
+    fact = own_sentence(results_of({ODDS: Fake(odds, second=second)}))
+    assert fact.holds
+    assert "in 2 of 3 layers" in fact.text.text
+    assert not own_sentence(results_of({ODDS: Fake([[0.9, 1.0], [0.5, 0.5]])})).holds
+    assert not own_sentence(results_of({SINK: Fake(SINKS)})).text
