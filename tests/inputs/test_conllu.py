@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from block_parts import every
 from headbook import Study, collect
+from headbook.charts import Plot
 from headbook.errors import InputError, StudyError
 from headbook.inputs import NO_HEAD, Selection, TextRecord, conllu, open_corpus
 from headbook.inputs.conllu import MAX_HIDDEN
@@ -16,8 +18,9 @@ from headbook.pages.head_parts.sections import found_relations
 from headbook.pages.parts.page import gap_texts
 from headbook.pages.speech import speech_page
 from headbook.pages.syntax import syntax_page
+from headbook.report.facts import words
 from headbook.report.results import StackResults
-from headbook.schema import MAX_OWN_NAMES, OTHER, RELATIONS, UPOS, AnnotationScheme, HeadName
+from headbook.schema import MAX_OWN_NAMES, OTHER, RELATIONS, UPOS, AnnotationScheme, HeadName, Side
 from headbook.study.study import merge
 
 
@@ -399,14 +402,14 @@ def test_tags_and_relations_of_its_own_stand_on_the_pages(own: Study) -> None:
     assert results.labels("pos_received") == (*UPOS, ATOM)
     (syntax,) = syntax_page({"self": results}).stacks
     assert {row.relation for row in (*syntax.claimed, *syntax.rows)} == {"obj", ARROW}
-    (speech,) = speech_page({"self": results}).stacks
-    for rows in (speech.received, speech.given):
-        assert {row.name: row.words for row in rows} == {
-            f"words tagged {ATOM}": "120",
-            "nouns": "60",
-        }
-    assert speech.plot is not None
-    assert {row.kind for row in speech.received} == {"other", "content"}
+    counts = {tag: words.n_words(results, Side.SOURCE, tag) for tag in words.frequent(results)}
+    assert counts == {ATOM: 120, "NOUN": 60}
+    given = {tested.label for tested in words.given_by_words(results).evidence}
+    assert {*counts} <= given
+    assert [words.word_class(tag) for tag in counts] == ["other", "content"]
+    assert words.tag_name(ATOM) == f"words tagged {ATOM}"
+    (plot,) = every(Plot, speech_page({"self": results}))
+    assert {*plot.rows["series"]} == {*map(words.tag_name, counts)}
     found = found_relations(results, HeadName("self", 0, 0))
     assert any(ARROW in measured.text for measured in found)
 

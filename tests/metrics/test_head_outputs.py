@@ -17,13 +17,16 @@ import naive_head_outputs as naive
 import tiny
 import treebank
 from bare_model import Bare, Given, Word, given
+from block_parts import every
 from headbook.attention.head_outputs import HeadOutputs
+from headbook.charts import Plot
 from headbook.metrics import all_metrics
 from headbook.pages.metrics.anchors import anchor_sections
+from headbook.pages.parts.blocks import Table
 from headbook.pages.patterns import patterns_page
 from headbook.report.findings.states import anchor_layers
 from headbook.report.results import stack_results
-from headbook.report.wording import percent
+from headbook.results.number import Number
 from headbook.run.collect import collect
 from headbook.schema import SIMILARITY_LABELS, TOP_PAIR_SHARES, SinkView
 from headbook.study.manifest import MissingPart
@@ -419,23 +422,19 @@ def test_the_page_shows_the_studys_numbers(packed: Callable[[str], Study]) -> No
     results = stack_results(packed("bert"))
     own = results["self"]
     page = patterns_page(results)
-    figures = {question.id: question.figure for question in page.questions}
+    figures = {question.id: every(Plot, question) for question in page.questions}
     assert {"alike", "own-sentence"} <= figures.keys()
     for name, metric, series in (
         ("alike", "context_similarity", "head outputs"),
         ("own-sentence", "same_sentence_preference", "similar tokens"),
     ):
         label = "all" if name == "alike" else "top 1 %"
-        figure = figures[name]
-        assert figure is not None
+        (figure,) = figures[name]
         drawn = figure.rows.query(f"series == '{series}'")["value"]
         np.testing.assert_allclose(drawn, own.layers(metric, SinkView.RAW, label).value)
-    (part,) = page.details
-    assert part.ends is not None
-    assert len(part.ends.rows) == 2
-    assert [getattr(cell, "text", "") for cell in part.ends.rows[0].cells] == [
-        percent(value) for value in own.layers("segmentation", SinkView.RAW, "f1:similarity").value
-    ]
+    rows = {row[0]: every(Number, row) for table in every(Table, page) for row in table.rows}
+    values = own.layers("segmentation", SinkView.RAW, "f1:similarity").value
+    assert [number.value for number in rows["dips of similarity"]] == [*values]
 
 
 def test_anchors_are_counted_by_layer_and_named_by_head(packed: Callable[[str], Study]) -> None:

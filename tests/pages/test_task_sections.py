@@ -14,10 +14,12 @@ import pytest
 import classifier
 import hand_model
 import headbook
+from block_parts import every, parts_of
 from headbook.analysis.accumulators import HELD_OUT
 from headbook.pages.importance import importance_page
+from headbook.pages.parts.blocks import Page, Question
 from headbook.pages.parts.page import Sentence, plain_text
-from headbook.pages.parts.table import NumberCell
+from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.report.answers.ablation.tasks import (
     of_layers,
     patching_answer,
@@ -84,6 +86,16 @@ def plain(parts: Sentence) -> str:
     return plain_text(parts).replace("\u202f", " ").replace("\xa0", " ")
 
 
+def page_of(study: Study) -> Page:
+    return importance_page(stack_results(study))
+
+
+def tables_of(study: Study) -> dict[str, list[PageTable]]:
+    """Return the tables of each task, by its id."""
+    asked = every(Question, page_of(study))
+    return {q.id: every(PageTable, q) for q in asked if q.id.startswith("task-")}
+
+
 def label_task(study: Study) -> AblationResults:
     return study.corpus_sums.tasks[AblationTarget.LABEL]
 
@@ -137,9 +149,8 @@ def test_a_model_at_chance_has_no_heads_of_a_task(classified: Callable[..., Stud
     )
     assert rests_answer(task) == ()
     assert claims(study) == []
-    (section,) = importance_page(stack_results(study)).tasks
-    assert "Verdict" not in section.heads.columns
-    assert section.rests == ()
+    ((heads, *_),) = tables_of(study).values()
+    assert "Verdict" not in heads.columns
 
 
 def test_a_task_that_surely_rests_on_more_heads(classified: Callable[..., Study]) -> None:
@@ -191,8 +202,8 @@ def test_without_growing_sets_nothing_is_said(classified: Callable[..., Study]) 
     study = with_task(classified(), fewer)
     assert rests_answer(fewer) == ()
     assert claims(study) == []
-    (section,) = importance_page(stack_results(study)).tasks
-    assert section.growing is None
+    (tables,) = tables_of(study).values()
+    assert "Without several heads" not in [table.caption for table in tables]
 
 
 def test_patching_names_the_head_that_restores_the_answer(prompted: Study) -> None:
@@ -219,24 +230,22 @@ def test_patching_that_restores_nothing_names_no_head(prompted: Study) -> None:
 def test_sections_hold_tables_notes_and_gaps(
     classified: Callable[..., Study], prompted: Study
 ) -> None:
-    (section,) = importance_page(stack_results(classified())).tasks
-    first = section.heads.rows[0].cells[0]
+    (tables,) = tables_of(classified()).values()
+    first = tables[0].rows[0].cells[0]
     assert isinstance(first, NumberCell)
     assert float(first.text) > 0.5  # nats
-    assert [facet.caption for facet in section.facets] == ["By where"]
-    assert len(section.heads.rows) + (len(section.more.rows) if section.more else 0) == 8
-    page = importance_page(stack_results(prompted))
-    assert [each.id for each in page.tasks] == ["task-answer", "task-patching"]
-    assert page.tasks[1].growing is None
-    assert [group for group, _ in page.tasks[1].heads.groups] == ["Restored", "Destroyed"]
+    captions = [table.caption for table in tables]
+    assert captions == ["Without one head", "Without several heads", "By where"]
+    assert len(tables[0].rows) == 8
+    by_task = tables_of(prompted)
+    assert [*by_task] == ["task-answer", "task-patching"]
+    (patched,) = by_task["task-patching"]
+    assert [group for group, _ in patched.groups] == ["Restored", "Destroyed"]
     noted = replace(prompted.corpus_sums.tasks["answer"], notes=("Two texts were left out.",))
-    (with_note,) = importance_page(stack_results(with_task(prompted, noted))).tasks
-    assert with_note.notes == ("Two texts were left out.",)
+    assert "Two texts were left out." in [*parts_of(page_of(with_task(prompted, noted)))]
     gap = headbook.study.manifest.NotAvailable("task preference", "", "no pair is complete")
     lacking = replace(prompted, manifest=replace(prompted.manifest, gaps=(gap,)))
-    absent = [plain(text) if not isinstance(text, str) else text
-              for text in importance_page(stack_results(lacking)).absent]  # fmt: skip
-    assert "Preference: no pair is complete" in absent
+    assert any("no pair is complete" in text for text in page_of(lacking).absent)
 
 
 @pytest.mark.parametrize("name", ["classified", "prompted"])
