@@ -176,18 +176,6 @@ def test_targets_of_removals_keep_their_order(a: Study, tuned: Study) -> None:
     assert [*dict.fromkeys(targets[0])] == [*dict.fromkeys(targets[1])][::-1]
 
 
-def test_studies_without_sums_of_tokens_are_compared_by_heads(a: Study, tuned: Study) -> None:
-    """Such as earlier versions have written."""
-    earlier = replace(a, corpus_sums=replace(a.corpus_sums, token_buckets={}))
-    found = compare(earlier, tuned)
-    assert found.heads
-    assert not found.layers
-    of_layers = found.differences[found.differences["head"].isna()]
-    assert {*of_layers["metric"]} == {PATTERN_DRIFT}
-    assert any(text.startswith("differences of token states: ") for text in found.missing)
-    assert not compare(a, tuned).missing
-
-
 def test_intervals_are_paired(found: Comparison) -> None:
     """As by hand, sentence by sentence: each has a bucket of its own."""
     studies = found.sides.a, found.sides.b
