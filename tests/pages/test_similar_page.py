@@ -21,8 +21,8 @@ from block_parts import every, group_of
 from headbook.metrics import all_metrics
 from headbook.metrics.attention import head_distance
 from headbook.pages.head import head_pages
-from headbook.pages.parts.blocks import Cards, HeadMap, Heat, Page
 from headbook.pages.head_parts.nearest_heads import nats_text
+from headbook.pages.parts.blocks import Cards, HeadMap, Heat, Page
 from headbook.pages.similar import has_similar, similar_page
 from headbook.passes import head_pairs
 from headbook.report.facts import alike as facts

@@ -27,7 +27,7 @@ from headbook.pages.checkpoints.checkpoints import checkpoints_page
 from headbook.pages.checkpoints.parts import DrawnCheckpoints
 from headbook.pages.head import head_pages
 from headbook.pages.index import overview_page
-from headbook.pages.metric import metric_pages, study_metrics
+from headbook.pages.metric import has_page, metric_pages, study_metrics
 from headbook.pages.parts.atlas import map_sheets, one_map_sheet
 from headbook.pages.parts.page import Sentence, SiteFacts
 from headbook.pages.parts.sentence_maps import sheet_picture
@@ -177,7 +177,8 @@ def plot(study: Study, name: str, stack: str | None, label: str, view: str) -> A
 
 def figure_names(study: Study) -> list[str]:
     """Return the names of all charts of a study; see `Study.figures`."""
-    metrics = [metric.id for metric in study_metrics(_results(study))]
+    results = _results(study)
+    metrics = [metric.id for metric in study_metrics(results) if has_page(results, metric)]
     return [*metrics, *(figure.name for figure in study_figures(study))]
 
 

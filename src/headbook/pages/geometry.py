@@ -8,8 +8,11 @@ import numpy as np
 
 from headbook.charts.panels import PanelPlot
 from headbook.charts.theme import amount_class
+from headbook.metrics import all_metrics
+from headbook.metrics.base import LayerMetric, LayerPairMetric, Metric
 from headbook.pages.geometry_parts import state_space
 from headbook.pages.geometry_parts.travel_curves import mixing_plot, path_plot
+from headbook.pages.parts.blocks import Definitions
 from headbook.pages.parts.page import (
     AnalysisPage,
     Sentence,
@@ -91,12 +94,14 @@ class GeometryPage(AnalysisPage):
     Attributes:
         sections: by stack; the first answers the question.
         example: a worked example of a share; empty without one.
+        definitions: metrics of states, which have no page of their own.
     """
 
     template: ClassVar[str] = "geometry.html"
     styles = (*AnalysisPage.styles, "geometry")
     sections: tuple[TravelSection, ...]
     example: Sentence
+    definitions: Definitions
 
 
 def has_geometry(results: Mapping[str, StackResults]) -> bool:
@@ -145,6 +150,17 @@ def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage:
         absent=tuple(dict.fromkeys(text for r in results.values() for text in _absent(r))),
         sections=tuple(map(_section, stacks)),
         example=_example(first),
+        definitions=Definitions(tuple(_definitions(results))),
+    )
+
+
+def _definitions(results: Mapping[str, StackResults]) -> Iterator[Metric]:
+    """Yield the metrics of states that a study has."""
+    known = {*study_of(results).geometry["metric"]}
+    return (
+        metric
+        for metric in all_metrics().values()
+        if isinstance(metric, LayerMetric | LayerPairMetric) and metric.id in known
     )
 
 

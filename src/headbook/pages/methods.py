@@ -67,6 +67,7 @@ class MethodsPage(TemplatePage):
         views: the three treatments of the sink, as names and explanations.
         metrics: all metrics with formula and source.
         unmeasured: number of these metrics that have no numbers in this study.
+        with_page: ids of those that have.
         published: figures of papers beside values of the study; empty if the study has none.
         versions: versions of libraries.
         causal: whether some stack is causal.
@@ -90,6 +91,7 @@ class MethodsPage(TemplatePage):
     views: tuple[tuple[str, str], ...]
     metrics: tuple[Metric, ...]
     unmeasured: int
+    with_page: frozenset[str]
     published: tuple[PublishedFigures, ...]
     versions: tuple[tuple[str, str], ...]
     causal: bool
@@ -119,6 +121,7 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
     """
     manifest = study_of(results).manifest
     amounts = [len(s.attention_layers) * s.n_heads for s in manifest.stacks]
+    measured = frozenset(metric.id for metric in metrics if is_measured(results, metric))
     return MethodsPage(
         path="methods.html",
         title="Methods",
@@ -147,7 +150,8 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
         views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
         metrics=tuple(metrics),
-        unmeasured=sum(not is_measured(results, metric) for metric in metrics),
+        unmeasured=len(metrics) - len(measured),
+        with_page=measured,
         published=tuple(published_figures(results)),
         versions=tuple(sorted(manifest.versions.items())),
         causal=any(stack.causal for stack in manifest.stacks),

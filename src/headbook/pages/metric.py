@@ -16,20 +16,15 @@ from headbook.metrics.base import (
     PairMetric,
     Source,
 )
-from headbook.pages.geometry_parts.state_space import layer_similarity
 from headbook.pages.metrics.anchors import AnchorSection, anchor_sections
 from headbook.pages.metrics.figures import figure_name, heat_caption
 from headbook.pages.metrics.heads import HeadSection, head_section
-from headbook.pages.metrics.states import StateSection, layer_section, token_section
-from headbook.pages.parts.blocks import Table
+from headbook.pages.metrics.states import StateSection, token_section
 from headbook.pages.parts.page import AnalysisPage, Sentence, TemplatePage, gap_text
-from headbook.pages.parts.table import PageTable
-from headbook.pages.similar import nearest_pairs
 from headbook.report.answers.metric import (
     NOT_MEASURED,
     head_metric_answer,
     head_metric_scope,
-    pair_metric_answer,
     token_metric_answer,
     token_metric_scope,
     token_series,
@@ -37,7 +32,7 @@ from headbook.report.answers.metric import (
 from headbook.report.findings.finding import sample_size
 from headbook.report.findings.head_numbers import drawn_numbers
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import STACKS, capital, count_text, is_share
+from headbook.report.wording import capital, count_text, is_share
 from headbook.results.formats import metric_page
 from headbook.schema import TokenKey
 from headbook.study.corpus_sums import PairColumn
@@ -45,8 +40,8 @@ from headbook.study.sums.state_geometry import CKA
 
 Results = Mapping[str, StackResults]
 Section = HeadSection | StateSection
-# Pages that show numbers of two heads, of two layers, or tokens, which a metric's page does not.
-ON_OTHER_PAGES = (AnchorMetric, LayerMetric, LayerPairMetric, PairMetric)
+# Metrics of two heads and of states are shown on the pages about them.
+ON_OTHER_PAGES = (LayerMetric, LayerPairMetric, PairMetric)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +56,6 @@ class MetricPage(AnalysisPage):
         file: name of the table that holds its numbers.
         anchors: tokens of heads by stack, if the metric is a token for each head.
         sections: results by stack.
-        tables: tables of numbers of two heads, or of two layers, each with its title.
         remarks: missing numbers with their reasons.
     """
 
@@ -75,7 +69,6 @@ class MetricPage(AnalysisPage):
     file: str
     anchors: tuple[AnchorSection, ...]
     sections: tuple[Section, ...]
-    tables: tuple[tuple[str, PageTable | Table], ...]
     remarks: tuple[str, ...]
 
     @property
@@ -83,18 +76,10 @@ class MetricPage(AnalysisPage):
         """Whether the values are shares, printed in per cent."""
         return is_share(self.metric)
 
-    @property
-    def elsewhere(self) -> tuple[str, str]:
-        """Address and name of the page that shows the numbers; empty if this page does."""
-        if isinstance(self.metric, PairMetric):
-            return "similar.html", "Similar heads"
-        if isinstance(self.metric, LayerMetric | LayerPairMetric):
-            return "geometry.html", "How words travel"
-        return "", ""
-
 
 def metric_pages(results: Results, metrics: Sequence[Metric]) -> Iterator[MetricPage]:
-    """Yield a page for each metric of the study with its variants."""
+    """Yield a page for each measured metric with its variants, unless another page shows it."""
+    metrics = [metric for metric in metrics if has_page(results, metric)]
     by_page: dict[str, list[Metric]] = {}
     for metric in sorted(metrics, key=lambda metric: bool(metric.variant_of)):
         by_page.setdefault(metric.variant_of or metric.id, []).append(metric)
@@ -102,6 +87,11 @@ def metric_pages(results: Results, metrics: Sequence[Metric]) -> Iterator[Metric
         first, *variants = by_page[metric.variant_of or metric.id]
         if metric is first:
             yield _page(results, metric, variants)
+
+
+def has_page(results: Results, metric: Metric) -> bool:
+    """Return whether a metric has a page of its own, or a part of that of its metric."""
+    return not isinstance(metric, ON_OTHER_PAGES) and is_measured(results, metric)
 
 
 def _page(results: Results, metric: Metric, variants: Sequence[Metric]) -> MetricPage:
@@ -122,12 +112,11 @@ def _page(results: Results, metric: Metric, variants: Sequence[Metric]) -> Metri
         file=_file(metric),
         anchors=tuple(anchor_sections(results)) if isinstance(metric, AnchorMetric) else (),
         sections=tuple(section for section in made.values() if section),
-        tables=tuple(_pair_tables(results, metric)),
         remarks=tuple(
             gap_text(gap)
             for name, result in results.items()
             for gap in result.study.manifest.gaps
-            if gap.stack == name and made[name] is None and not isinstance(metric, ON_OTHER_PAGES)
+            if gap.stack == name and made[name] is None
         ),
     )
 
@@ -139,34 +128,13 @@ def _section(results: StackResults, metric: Metric, variants: Sequence[Metric]) 
         return head_section(results, metric, heads)
     if isinstance(metric, LayerwiseMetric):
         return token_section(results, metric, variants)
-    return layer_section(results, metric) if isinstance(metric, LayerMetric) else None
-
-
-def _pair_tables(results: Results, metric: Metric) -> Iterator[tuple[str, PageTable | Table]]:
-    """Yield the nearest pairs of heads, or the similarity of every two layers, by stack."""
-    for name, result in results.items():
-        where = f", {STACKS[name]}" if len(results) > 1 else ""
-        sums = result.study.corpus_sums.geometry.get(name)
-        if isinstance(metric, PairMetric):
-            if (pairs := nearest_pairs(result)) is not None:
-                yield f"Nearest pairs of heads{where}", pairs
-        elif (
-            isinstance(metric, LayerPairMetric)
-            and sums is not None
-            and (similarity := layer_similarity(result, sums)) is not None
-        ):
-            yield f"Every two layers{where}", similarity
+    return None
 
 
 def _answer(results: Results, first: StackResults | None, metric: Metric) -> Sentence:
     """Return the answer of a page, from the first stack that has numbers."""
-    if isinstance(metric, PairMetric):
-        answers = (pair_metric_answer(result) for result in results.values())
-        return next((each for each in answers if each != NOT_MEASURED), NOT_MEASURED)
     if isinstance(metric, AnchorMetric):
         return ("Each head has a token instead of a number; they are listed below.",)
-    if isinstance(metric, LayerMetric | LayerPairMetric):
-        return ("Each number is of the states of a layer; they have a page of their own.",)
     if first is None:
         return NOT_MEASURED
     if isinstance(metric, HeadMetric):
@@ -185,10 +153,6 @@ def _scope(results: StackResults | None, metric: Metric) -> tuple[tuple[str, str
 
 def _file(metric: Metric) -> str:
     """Return the name of the table that holds the numbers of a metric."""
-    if isinstance(metric, PairMetric):
-        return "pairs"
-    if isinstance(metric, LayerMetric | LayerPairMetric):
-        return "geometry"
     return "heads" if isinstance(metric, HeadMetric | AnchorMetric) else "words"
 
 

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from headbook.charts.theme import amount_class
-from headbook.metrics import ids
+from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.blocks import (
     Block,
     Cards,
     Columns,
+    Definitions,
     Group,
     HeadMap,
     Heat,
@@ -216,7 +217,7 @@ def _closer(results: StackResults) -> Iterator[Block]:
         )
 
 
-def _pairs(results: StackResults, pairs: Sequence[tuple[int, int]], style: str = "") -> Table:
+def _pairs(results: StackResults, pairs: Sequence[tuple[int, int]]) -> Table:
     """Return pairs of heads with their distance in each view."""
     heads, views = _matrix(results).heads, _views(results)
     rows = []
@@ -229,14 +230,7 @@ def _pairs(results: StackResults, pairs: Sequence[tuple[int, int]], style: str =
         rows.append(row(title, *(_heat(_distance(results, view, one, other)) for view in views)))
     grey = frozenset(n for n, pair in enumerate(pairs) if _all_even(results, pair))
     columns = row("Pair", *(VIEWS[view] for view in views))
-    return Table(columns, tuple(rows), style=f"heat tall {style}", grey=grey, label="Nearest pairs")
-
-
-def nearest_pairs(results: StackResults) -> Table | None:
-    """Return the nearest pairs of heads of a stack in all views; None if none were compared."""
-    if not results.cached(head_distances):
-        return None
-    return _pairs(results, _matrix(results).closest(NEAREST_PAIRS), "pairs-of-heads")
+    return Table(columns, tuple(rows), style="heat tall", grey=grey, label="Nearest pairs")
 
 
 def _alone(results: StackResults) -> Iterator[HeadMap]:
@@ -299,4 +293,4 @@ def _measured(results: StackResults) -> tuple[Block, ...]:
         ), "eg")
         for pair in matrix.closest(1)
     ]  # fmt: skip
-    return (symbols, *worked)
+    return (symbols, *worked, Definitions((all_metrics()[ids.HEAD_DISTANCE],)))

@@ -3,6 +3,7 @@
 import math
 
 from headbook.metrics import all_metrics
+from headbook.metrics.base import LayerMetric, LayerPairMetric, PairMetric
 from headbook.schema import HeadName
 
 MISSING = "–"
@@ -87,5 +88,10 @@ def signed(value: float) -> str:
 
 def metric_page(name: str) -> str:
     """Return the address of the page that shows a metric, and of a variant's place on it."""
-    variant_of = all_metrics()[name].variant_of
+    metric = all_metrics()[name]
+    if isinstance(metric, PairMetric):
+        return "similar.html"
+    if isinstance(metric, LayerMetric | LayerPairMetric):
+        return "geometry.html"
+    variant_of = metric.variant_of
     return f"metrics/{variant_of}.html#{name}" if variant_of else f"metrics/{name}.html"

@@ -11,7 +11,7 @@ from typing import Any
 from headbook.author import OVERVIEW, plain_words
 from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_figures
-from headbook.pages.metric import MetricPage
+from headbook.pages.metric import ON_OTHER_PAGES, MetricPage, study_metrics
 from headbook.pages.metrics.heads import HeadSection
 from headbook.pages.parts.blocks import Page, Words
 from headbook.pages.parts.page import AnalysisPage, TemplatePage, plain_text
@@ -23,6 +23,7 @@ from headbook.report.families import kinds_of
 from headbook.report.head_types import NOT_MEASURED, head_types
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import sentence_page, visible
+from headbook.results.formats import metric_page
 from headbook.results.sentence import Sentence
 from headbook.schema import heads_of
 from headbook.site.registry import PAGES, POSITION, SINK, USELESS
@@ -58,7 +59,6 @@ KEYWORDS = MappingProxyType({
     "metrics/relative_entropy.html": ENTROPY,
     "metrics/confidence.html": "mean maximum weight important heads pruning",
     "metrics/duplicate_score.html": f"duplicate-token head {INDUCTION} {COREFERENCE}",
-    "metrics/head_distance.html": "jensen-shannon divergence redundant heads pruning",
     "metrics/induction_score.html": INDUCTION,
     "metrics/positional_argmax.html": f"previous-token next-token head {POSITION}",
     "metrics/offset_profile.html": f"previous-token next-token head {POSITION}",
@@ -183,7 +183,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[TemplatePage]
     manifest, published = study.manifest, any(published_figures(results))
     return {
         "questions": [*_answered(pages), *_questions(pages)],
-        "metrics": [*_all_metric_lines(pages, manifest)],
+        "metrics": [*_all_metric_lines(pages, manifest), *_metrics_on_other_pages(results)],
         "pages": [_line(page, manifest) for page in pages if not isinstance(page, MetricPage)]
         + [
             _words(
@@ -233,6 +233,13 @@ def _all_metric_lines(pages: Sequence[TemplatePage], manifest: Manifest) -> Iter
     for page in pages:
         if isinstance(page, MetricPage):
             yield from _metric_lines(page, manifest)
+
+
+def _metrics_on_other_pages(results: Mapping[str, StackResults]) -> Iterator[list[str]]:
+    """Yield metrics of two heads and of states, which have no page of their own."""
+    for metric in study_metrics(results):
+        if isinstance(metric, ON_OTHER_PAGES):
+            yield [metric.title, metric_page(metric.id), metric.summary, metric.question]
 
 
 def _metric_lines(page: MetricPage, manifest: Manifest) -> Iterator[list[str]]:

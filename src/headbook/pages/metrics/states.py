@@ -7,11 +7,10 @@ from headbook.analysis.accumulators import Estimates
 from headbook.charts import Plot
 from headbook.charts.plots import Series
 from headbook.metrics import all_metrics
-from headbook.metrics.base import LayerMetric, LayerwiseMetric, Metric, TokenMetric
+from headbook.metrics.base import LayerwiseMetric, Metric, TokenMetric
 from headbook.pages.metrics.figures import curves
 from headbook.pages.parts.table import NumberCell, PageTable, Row
 from headbook.report.answers.metric import token_series
-from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     SPACES,
@@ -20,7 +19,6 @@ from headbook.report.wording import (
     TOKEN_CLASSES,
     capital,
     is_share,
-    label_name,
     number,
 )
 from headbook.schema import EmbeddingSpace, ResidualPoint
@@ -159,45 +157,3 @@ def _table(
     ]
     titles = ("layer", *(name for name, *_ in lines))
     return PageTable(titles, tuple(rows), capital(_where(state, space)))
-
-
-def layer_section(results: StackResults, metric: LayerMetric) -> StateSection | None:
-    """Return a metric of states in one stack, as the table of geometry has it; None without."""
-    table = results.study.geometry
-    rows = table[(table["metric"] == metric.id) & (table["stack"] == results.stack.name)]
-    rows = rows[rows["value"].notna()]
-    if rows.empty:
-        return None
-    states = [str(state) for state in (ResidualPoint.POST, ResidualPoint.MID, ResidualPoint.PRE)]
-    state = next(each for each in states if each in {*rows["state"]})
-    rows = rows[rows["state"] == state].sort_values("layer", kind="stable")
-    layers = [*dict.fromkeys(rows["layer"])]
-    series = []
-    for index, label in enumerate(dict.fromkeys(rows["label"])):
-        of_label = rows[rows["label"] == label].set_index("layer").reindex(layers)
-        value, low, high = (of_label[name].to_numpy(float) for name in ("value", "low", "high"))
-        hrefs = [_geometry_row(results, metric, state, label, layer).href for layer in layers]
-        texts = [number(each, share=is_share(metric)) for each in value]
-        kind = "model" if not index else "baseline" if index == 1 else "other"
-        name = label_name(label) if label else metric.title.lower()
-        series.append(Series(name, kind, value, low, high, texts, hrefs))
-    caption = f"{metric.title} by layer, {STATES[ResidualPoint(state)]}, with 95 % intervals."
-    name = f"{metric.id}-{results.stack.name}-layers"
-    points = [str(layer) for layer in layers]
-    return StateSection(
-        stack=results.stack.name,
-        title=capital(STACKS[results.stack.name]),
-        plots=(curves(name, caption, series, points, metric, root=ROOT),),
-        tables=(),
-    )
-
-
-def _geometry_row(
-    results: StackResults, metric: LayerMetric, state: str, label: str, layer: int
-) -> LinkedNumber:
-    """Return the row of a number of states, without text."""
-    row = (
-        ("stack", results.stack.name), ("layer", layer), ("state", state), ("metric", metric.id),
-        ("label", label),
-    )  # fmt: skip
-    return LinkedNumber("", "geometry", row)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from headbook.charts import Drawing, Figure, Plot
+from headbook.metrics.base import Metric
 from headbook.pages.parts.page import TemplatePage
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
@@ -172,6 +173,13 @@ class Symbols(Block):
     """Terms with their meaning."""
 
     pairs: tuple[tuple[Words, Words], ...]
+
+
+@dataclass(frozen=True)
+class Definitions(Block):
+    """Metrics with definition, formula, source and id."""
+
+    metrics: tuple[Metric, ...]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from headbook.analysis.accumulators import Estimates
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric, LayerwiseMetric, Source
-from headbook.report.findings.finding import Parts, head_link, sample_size, sentence_start
+from headbook.report.findings.finding import Parts, sample_size, sentence_start
 from headbook.report.findings.head_numbers import (
     COSINE,
     HeadMetricNumbers,
@@ -19,7 +19,6 @@ from headbook.report.linked_rows import LinkedNumber, relation_number, uniform_r
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import relation_words
 from headbook.report.results import StackResults
-from headbook.report.similar_heads import compared_view, head_distances
 from headbook.report.wording import (
     DIRECTIONS,
     SPACES,
@@ -138,33 +137,6 @@ def apart(numbers: Estimates, layers: Sequence[int]) -> tuple[int, int] | None:
     low = min(layers, key=lambda layer: float(numbers.value[layer]))
     high = max(layers, key=lambda layer: float(numbers.value[layer]))
     return (low, high) if numbers.low[high] > numbers.high[low] else None
-
-
-def pair_metric_answer(results: StackResults) -> Parts:
-    """Return the two heads of a stack that are nearest to each other."""
-    matrices = results.cached(head_distances)
-    if not matrices:
-        return NOT_MEASURED
-    view = compared_view(matrices)
-    matrix = matrices[view]
-    ((one, other),) = matrix.closest(1)
-    first, second = sorted((matrix.heads[one], matrix.heads[other]))
-    row = (
-        ("stack", first.stack), ("layer", first.layer), ("head", first.head),
-        ("other_layer", second.layer), ("other_head", second.head),
-        ("metric", ids.HEAD_DISTANCE), ("view", str(view)),
-    )  # fmt: skip
-    linked = LinkedNumber(f"{float(matrix.value[one, other]):.3f}", "pairs", row)
-    start = sentence_start(results, "Least in ")
-    return (
-        start,
-        head_link(first),
-        " and ",
-        head_link(second),
-        ": ",
-        linked,
-        " nats, of at most 0.69.",
-    )
 
 
 def head_metric_scope(results: StackResults, metric: HeadMetric) -> tuple[tuple[str, str], ...]:
