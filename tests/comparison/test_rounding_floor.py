@@ -110,11 +110,11 @@ def test_a_real_difference_is_still_counted(
         float(heads.floors[heads.column("attention_distance", str(both.pair.a.default_view))]),
         precision=2, fractional=False, trim="-",
     )  # fmt: skip
-    assert f"beyond the rounding floor {floor})" in said(found, "attention_distance")
-    assert "may be rounding)" in said(of(given, floor=False), "attention_distance")
+    assert f"beyond the rounding floor {floor})" in words_of(found, "attention_distance")
+    assert "may be rounding)" in words_of(of(given, floor=False), "attention_distance")
 
 
-def said(found: Comparison, metric: str) -> str:
+def words_of(found: Comparison, metric: str) -> str:
     """Return what the page of a metric says first, and the captions of its charts."""
     pages = (each.page for each in metric_pairs(both_stacks(found)) if each.metric.id == metric)
     page = next(pages)

@@ -11,10 +11,11 @@ import pytest
 from block_parts import Rows, every
 from comparisons import Compared
 from headbook.charts import Plot
+from headbook.comparison.comparison import COMPARISON_TABLES
 from headbook.pages.comparison.metricpair import metric_pairs
 from headbook.pages.comparison.parts import both_stacks
 from headbook.pages.importance import has_importance, importance_page
-from headbook.pages.parts.blocks import Group, Page, Question, Table
+from headbook.pages.parts.blocks import Group, Page, Table
 from headbook.pages.patterns import has_patterns, patterns_page
 from headbook.pages.similar import has_similar, similar_page
 from headbook.pages.speech import speech_page
@@ -22,7 +23,6 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.tables import STUDY_TABLES
 from headbook.results.number import Number
 from headbook.site.rows import SiteRows
-from headbook.site.sites import COMPARISON_TABLES
 from sites import Site
 
 pytest_plugins = ["comparisons"]
@@ -90,8 +90,8 @@ def test_a_page_is_whole(name: str, any_site: Site) -> None:
     for answer in (page.answer, *(question.answer for question in page.questions)):
         text = answer if isinstance(answer, str) else answer.text
         assert 3 < len(text.split()) <= 30, text
-    ids = Counter(part.id for part in (*every(Group, page), *every(Question, page)) if part.id)
-    assert {*ids.values()} <= {1}
+    ids = [part.id for part in every(Group, page)] + [part.id for part in page.questions]
+    assert {*Counter(filter(None, ids)).values()} <= {1}
     for table in every(Table, page):
         assert {len(row) for row in table.rows} <= {len(table.columns)}
         assert table.rows

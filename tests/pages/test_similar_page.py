@@ -311,8 +311,9 @@ def heads_of_pair(row: Mapping[Any, Any]) -> list[str]:
 
 def test_pages_have_the_nearest_pairs_of_the_study(study: Study) -> None:
     """By the view with the sink masked; beside it the distance with all keys."""
-    cells = [heat.number for heat in every(Heat, group_of(page_of(study), "pairs-self"))]
-    masked, all_keys = ([n.number for n in cells[start::2]] for start in (0, 1))
+    cells = every(Heat, group_of(page_of(study), "pairs-self"))
+    numbers = [number for cell in cells for number in every(Number, cell)]
+    masked, all_keys = numbers[::2], numbers[1::2]
     table = study.pairs[study.pairs["view"] == "renorm"].sort_values("value", kind="stable")
     assert len(masked) == min(24, len(table))
     expected = table["value"][: len(masked)]

@@ -258,7 +258,9 @@ def test_halves_of_the_sentences_make_the_whole(results: StackResults) -> None:
 def amounts(page: Page, stack: str) -> list[Mapping[str, Any]]:
     """Return the numbers of words of each table by layer: attention received, and given."""
     tables = every(Table, group_of(page, f"tables-{stack}"))
-    return [{TAG_OF_NAME[row[0].text]: row[1] for row in table.rows} for table in tables]
+    return [
+        {TAG_OF_NAME[getattr(row[0], "text", "")]: row[1] for row in table.rows} for table in tables
+    ]
 
 
 def test_cross_attention_goes_from_the_target_to_the_source(pairs: Callable[..., Study]) -> None:

@@ -18,7 +18,7 @@ from headbook.study.tables import TableSpec
 
 ROWS = pd.DataFrame({"layer": [0, 1], "value": [0.25, 0.5]})
 TABLE: TableSpec[pd.DataFrame] = TableSpec(
-    "small", "", dict.fromkeys(ROWS, ""), lambda frame: frame
+    "small", "", dict.fromkeys(("layer", "value"), ""), lambda frame: frame
 )
 HALF = Number(0.5, SHARE, RowAddress("small", (("layer", 1),)), 0.4, 0.6, 9, 90, 99)
 HEAD = HeadName("self", 2, 3)
@@ -38,11 +38,11 @@ class Facts:
     title, model, provenance, source = "Site", "model", "made", "model"
 
 
-def html(tmp_path: Path, *parts: b.Block, **more: object) -> str:
+def html(tmp_path: Path, *parts: b.Block, closer: tuple[b.Block, ...] = ()) -> str:
     page = b.Page(
         path="metrics/x.html", title="Title?", description="About.", topic="Topic",
-        answer=say("Answer {n}.", n=HALF), blocks=parts, **more,
-    )  # type: ignore[arg-type]  # fmt: skip
+        answer=say("Answer {n}.", n=HALF), blocks=parts, closer=closer,
+    )  # fmt: skip
     frame = {
         "site": Facts(), "manifest": Manifest(), "across": (), "preview": "", "base": "",
         "menu": Menu((), (), (), (), search=False),

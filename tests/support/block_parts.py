@@ -51,5 +51,5 @@ class Rows:
         name, key = number.row if isinstance(number, Number) else number.place
         table = self._rows.table(name)
         frame = self._frames.setdefault(name, table.built())
-        row: dict[str, Any] = frame.iloc[table.find(key).number].to_dict()
-        return row
+        row = frame.iloc[table.find(key).number]
+        return {str(column): value for column, value in row.items()}
