@@ -88,7 +88,7 @@ def _absent(results: StackResults) -> Iterator[str]:
     """Yield the parts that a stack lacks: tags, or metrics that were not chosen."""
     stack = results.stack
     sides = ((RECEIVED, stack.keys, words.received_tags(results)),
-             (GIVEN, stack.queries, _given(results)))  # fmt: skip
+             (GIVEN, stack.queries, results.cached(words.given_by_words).evidence))  # fmt: skip
     for name, side, found in sides:
         lacking = [metric for metric in METRICS[name] if metric not in results.by_id]
         gaps = [
@@ -238,7 +238,11 @@ def _heads(
     more = say("{n} more kinds: {link}.", n=left_out, link=link) if left_out else None
     yield Group(
         blocks(
-            Table(("words", "head", "multiple of uniform attention"), rows),
+            Table(
+                ("words", "head", "multiple of uniform attention"),
+                rows,
+                label="Heads that attend most to a kind of words",
+            ),
             Caption((CHOICE,)),
             Details(
                 "All heads, for each kind of words",

@@ -224,8 +224,7 @@ class PageWriter:
         printer = blocks.Printer(self.environment, root, rows, self.frame, joins_units=of_blocks)
         html = self.render(page.template, page=page, root=root, printer=printer)
         if rows is not None:
-            if not of_blocks:
-                html = rows.with_lines(html)
+            html = rows.with_lines(html)
             if rows.found:
                 self.write_text(rows.file, rows.script())
         html, parts = take_out_folded(html, root, page.path)

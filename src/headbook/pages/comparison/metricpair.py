@@ -28,6 +28,7 @@ from headbook.pages.comparison.metricpair_heads import (
 )
 from headbook.pages.comparison.parts import StackComparison
 from headbook.pages.parts.blocks import (
+    STYLES,
     Block,
     Cell,
     Charts,
@@ -242,6 +243,7 @@ def _pair(
         answer=metric.about,
         blocks=tuple(of_page),
         measured=(_source(metric),),
+        styles=tuple(name for name in STYLES if name != "maps"),  # there are no maps of one model
     )
     figures = [f for of_stack in depths.values() for b in of_stack if isinstance(b, Charts)
                for f in b.figures]  # fmt: skip

@@ -302,6 +302,9 @@ class Cards(Block):
     size: int = 60
 
 
+STYLES = ("plots", "maps", "analysis", "blocks", "importance")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Page(TemplatePage):
     """A page that answers a question, which is its title.
@@ -314,17 +317,10 @@ class Page(TemplatePage):
         closer: groups below "Look closer"; those with a link are listed there.
         measured: how the numbers are made.
         absent: a sentence for each number that was not measured, with the option that measures it.
-        scripts: names of the scripts that the page loads.
+        scripts, styles: names of the scripts and style sheets that the page loads.
     """
 
     template: ClassVar[str] = "page.html"
-    styles: ClassVar[tuple[str, ...]] = (
-        "plots",
-        "maps",
-        "analysis",
-        "blocks",
-        "importance",
-    )
     contents: ClassVar[bool] = False
     topic: Words
     answer: Words
@@ -334,6 +330,7 @@ class Page(TemplatePage):
     measured: tuple[Block, ...] = ()
     absent: tuple[str, ...] = ()
     scripts: tuple[str, ...] = field(default=())  # type: ignore[misc]
+    styles: tuple[str, ...] = field(default=STYLES)  # type: ignore[misc]
 
     @property
     def questions(self) -> Iterator[Question]:

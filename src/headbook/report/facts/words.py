@@ -74,7 +74,8 @@ def given_by_words(results: StackResults) -> Fact:
     The share is divided by that under uniform attention. The two vary together from sentence to
     sentence, so that the interval, which takes the latter as given, is rather too wide.
     """
-    return Fact("given_by_words", evidence=tuple(_given(results)))
+    evidence = tuple(_given(results))
+    return Fact("given_by_words", evidence=evidence, holds=bool(evidence))
 
 
 def _given(results: StackResults) -> Iterator[Tested]:
@@ -105,10 +106,13 @@ def most_received(results: StackResults) -> Fact:
     sentences lies above uniform attention is named with its number of all sentences.
     """
     if not received_tags(results):
-        return Fact("words", say("Not measured here: the texts have no parts of speech."))
+        measured = ids.POS_RECEIVED_RATIO in results.by_id
+        why = "the texts have no parts of speech" if measured else "metrics of parts of speech"
+        return Fact("words", say("Not measured here: {why}.", why=why), holds=False)
     ranked = _ranked(results)
     if not ranked:
-        return Fact("words", say(f"Not known: no part of speech has {FEW_WORDS} words."))
+        text = say(f"Not known: no part of speech has {FEW_WORDS} words.")
+        return Fact("words", text, holds=False)
     clear = [(tag, n) for tag, n in ranked if n.low > 1 and n.effective >= MIN_EFFECTIVE]
     tag, times = (clear or ranked)[0]
     where = _place(results, times.place("layer"))
