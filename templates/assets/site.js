@@ -336,6 +336,6 @@
     all("details[data-drop]").forEach(startDrop);
     all("[data-finder]").forEach(startFinder);
     all(".contents").forEach(startContents);
-    all(".thumbs, .near").forEach(startTiles);
+    all(".head-maps, .near").forEach(startTiles);
   });
 })();

@@ -85,7 +85,7 @@ def test_contents_stay_in_sight_and_mark_what_is_read(encoder_site: Site, open_p
 
 
 TILES = {
-    "patterns.html": ".thumbs:not(.striped)",
+    "patterns.html": ".head-maps:not(.s96)",
     "sentences/0001.html": ".over",
     "heads/L00-H01.html": ".near",
 }

@@ -60,12 +60,6 @@ def figure_files(page: Page) -> None:
         summary.click()
 
 
-def atlas(page: Page) -> None:
-    """Open the map of all heads at the foot."""
-    page.locator(".atlas summary").click()
-    page.locator(".atlas table").first.wait_for()
-
-
 def row(page: Page) -> None:
     """Open the row behind a number."""
     page.locator(".answer a.n").click()
@@ -107,7 +101,6 @@ PAGES: dict[str, dict[str, Callable[[Page], None]]] = {
         "similar.html": as_opened,
         "geometry.html": as_opened,
         "tokens.html": as_opened,
-        "methods.html": atlas,
         "data.html": row,
         "about.html": as_opened,
         "404.html": as_opened,
@@ -118,7 +111,6 @@ PAGES: dict[str, dict[str, Callable[[Page], None]]] = {
         "index.html": overview,
         "alignment.html": as_opened,
         "heads/cross-L00-H01.html": as_opened,
-        "methods.html": atlas,
         "sentences/0001.html": sentence,
     },
     "tuned": {

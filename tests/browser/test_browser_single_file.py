@@ -260,14 +260,9 @@ def test_numbers_and_rows_are_those_of_the_folder(encoder_site: Site, open_page:
     assert page.get_by_role("link", name="PDF").count() == 0
 
 
-def test_addresses_of_old_and_of_no_pages_and_listeners_that_end(
-    encoder_site: Site, open_page: Open
-) -> None:
-    """An old address leads to the new page; a page that is come back to answers once."""
+def test_addresses_of_no_pages_and_listeners_that_end(encoder_site: Site, open_page: Open) -> None:
+    """A page that is come back to answers once."""
     page = open_page(encoder_site.folder / "index.html")
-    page.evaluate("location.hash = '#/flow.html'")
-    expect(page.locator("h1")).to_have_text("Do words keep their identity through the layers?")
-    assert page.url.endswith("#/geometry.html")
     missing = plain(encoder_site.folder / "404.html").one("h1").text
     go(page, "heads/L99-H99.html")
     expect(page.locator("h1")).to_have_text(missing)

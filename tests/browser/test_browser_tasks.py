@@ -141,7 +141,7 @@ def test_heads_that_are_nearly_the_same_and_the_most_similar_pairs(reader: Reade
     reader = again(reader)
     reader.search("near-duplicate", "Which heads attend alike")
     reader.click(reader.page.locator(".eyebrow").get_by_role("link", name="nearest pairs"))
-    pairs = reader.page.locator("table.pairs")
+    pairs = reader.page.locator("#pairs-self table")
     expect(pairs.first).to_be_in_viewport()
     reader.respond(pairs.first, re.compile(r"L\d·H\d and L\d·H\d"))
 

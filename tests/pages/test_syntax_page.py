@@ -19,6 +19,7 @@ from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.attention.word_pairs import LABELS
 from headbook.charts.theme import points_class
 from headbook.metrics import all_metrics
+from headbook.metrics.base import HeadMetric
 from headbook.pages import syntax
 from headbook.pages.head import head_pages
 from headbook.pages.head_parts.sections import found_relations
@@ -622,15 +623,19 @@ def test_a_stored_sentence_keeps_its_tree(study: Study, tmp_path: Path) -> None:
 
 def test_charts_of_a_metric_offer_the_labels_with_most_observations(encoder_site: Site) -> None:
     from headbook.pages.metric import metric_pages
-    from headbook.pages.metrics.figures import MOST_DRAWN
+    from headbook.pages.metrics.figures import MOST_DRAWN, map_data
     from headbook.pages.metrics.heads import HeadSection
+    from headbook.report.findings.head_numbers import drawn_numbers
 
     found = encoder_site.results
     metric = all_metrics()["relation_accuracy"]
+    assert isinstance(metric, HeadMetric)
     (made,) = metric_pages(found, [metric])
     (section,) = made.sections
     assert isinstance(section, HeadSection)
-    (cells,) = section.figure.spec["datasets"].values()
+    numbers = drawn_numbers(found["self"], metric)
+    assert numbers is not None
+    drawn = {*map_data(numbers)["label"]}
     labels = [x for x in LABELS if found["self"].has_value(metric.id, VIEW, x)]
-    assert len({cell["label"] for cell in cells}) == min(len(labels), MOST_DRAWN)
-    assert {name for _, name, _ in section.labels} == {cell["label"] for cell in cells}
+    assert len(drawn) == min(len(labels), MOST_DRAWN)
+    assert {name for _, name, _ in section.labels} == drawn
