@@ -59,8 +59,8 @@ def expected_pages(site: Site) -> set[str]:
         prefix = "" if stack.name == "self" else f"{stack.name}-"
         heads = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
         pages |= {f"heads/{prefix}L{layer:02}-H{head:02}.html" for layer, head in heads}
-    metrics = {*study.heads["metric"], *study.layers["metric"], *study.pairs["metric"]}
-    metrics |= {*study.geometry["metric"]}
+    tables = (study.heads, study.layers, study.pairs, study.geometry)
+    metrics = {metric for table in tables for metric in table["metric"][table["value"].notna()]}
     states = {*study.words["metric"]} & {
         "cosine_to_input", "vocabulary_rank", "neighbour_overlap", "mixing_ratio", "rollout_self",
         "rollout_self_measured",
