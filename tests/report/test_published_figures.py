@@ -1,59 +1,37 @@
-"""Published figures: what is computed for each, on the methods page, and in their document."""
+"""Published numbers: what is computed for each, on pages, and in their document."""
 
 import math
 import re
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import pytest
-from scipy import stats
 
 import headbook
 import tiny
 import treebank
-from ablation_results import ablation_results, around
 from bare_model import Bare, given
 from chosen_results import Fake, fake_results
-from code_blocks import ROOT, blocks, commands, read
+from code_blocks import ROOT, read
 from headbook.metrics import all_metrics
 from headbook.metrics.base import CircuitMetric
-from headbook.pages.methods import computed_from, methods_page
-from headbook.pages.parts.table import words_cell
+from headbook.pages.head import head_pages
+from headbook.pages.methods import published_tables
 from headbook.report.published import (
-    BERT,
-    CLARK,
-    GPT2,
-    GROUPS,
-    NAME_MOVERS,
-    RELATIONS,
-    VIG,
-    PaperFigures,
-    PublishedFigure,
-)
-from headbook.report.quantities import (
-    AblationQuantity,
-    AtHead,
-    AtOffset,
-    AtReplaced,
-    Correlation,
-    HeadsAbove,
-    MeanOver,
-    RankReplaced,
-    RemovableShare,
-    TagsAbove,
+    PublishedNumber,
+    all_published,
+    published_numbers,
+    published_of_head,
 )
 from headbook.report.results import StackResults, stack_results
-from headbook.report.wording import MISSING
-from headbook.schema import HeadKey, SinkView
-from headbook.study.ablation_tables import HEAD_IMPORTANCE, PRUNING
+from headbook.results.number import Number
+from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.study import Study
-from html_pages import data_file, elements, html_of, lines, text_of
+from html_pages import data_file, elements, html_of, text_of
 from single_head import HeadAttention, Viewed
 from sites import Site, make_study
 from treebank import Gold
@@ -61,16 +39,6 @@ from treebank import Gold
 pytestmark = pytest.mark.slow
 
 SIZE = 12  # layers and heads of the published models
-NAMES = {GPT2: "gpt2", BERT: "bert-base-uncased"}
-FIGURES = [
-    (group, figure)
-    for group in GROUPS
-    for figure in group.figures
-    if not isinstance(figure.quantity, AblationQuantity)
-]
-# Figures of the document that no study computes, by how their last cell begins.
-ELSEWHERE = ("not computed", "what the command prints")
-DOCUMENT = read(ROOT / "docs" / "published-results.md")
 GARDEN = tuple(
     Gold(form, tag, int(head), relation)
     for form, tag, head, relation in map(str.split, (
@@ -102,12 +70,6 @@ SIZES = {
 }  # fmt: skip
 
 
-def metrics_of(group: PaperFigures) -> set[str]:
-    """The metrics that the figures of a group are computed from, without those of circuits."""
-    found = {column.metric for figure in group.figures for column in figure.quantity.columns}
-    return {name for name in found if not isinstance(all_metrics()[name], CircuitMetric)}
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
     """Tiny models with as many layers and heads as the published ones, on a few trees."""
@@ -121,10 +83,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
             patch.setitem(tiny.ALL, family, large)
             model = tiny.write(family, folder / name, head=name == "gpt2")
         inputs = treebank.write_trees(folder / "trees.conllu", TREES)
-        metrics = ",".join(
-            {m for group in GROUPS if name in group.names for m in metrics_of(group)}
-        )
-        return Made(model, make_study(inputs, model, metrics=metrics, sentence_pages="0"))
+        metrics = {x.key.metric for x in all_published() if name in x.models.split()}
+        metrics -= {m for m in metrics if isinstance(all_metrics()[m], CircuitMetric)}
+        return Made(model, make_study(inputs, model, metrics=[*metrics], sentence_pages="0"))
 
     return of
 
@@ -141,14 +102,38 @@ def looks(model: Path, tree: tuple[Gold, ...]) -> Iterator[tuple[int, int, HeadA
             yield layer, head, HeadAttention(weights, seen, text, text, causal, crosses=False)
 
 
-@pytest.mark.parametrize(("group", "figure"), FIGURES, ids=lambda each: getattr(each, "what", ""))
-def test_every_figure_has_a_number(
-    made: Callable[[str], Made], group: PaperFigures, figure: PublishedFigure
-) -> None:
-    number = figure.quantity.number(made(NAMES[group.names]).results)
-    assert math.isfinite(number.value)
-    assert number.sentences > 1
-    assert figure.quantity.written(number.value) != MISSING
+def numbers_of(results: StackResults, name: str) -> dict[PublishedNumber, Number | str]:
+    """Published numbers of a model with this name, with those of a study."""
+    manifest = results.study.manifest
+    named = replace(manifest, model=replace(manifest.model, name=name))
+    return published_numbers(StackResults(replace(results.study, manifest=named), results.stack))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert-base-uncased"])
+def test_every_number_has_one_of_the_study(made: Callable[[str], Made], name: str) -> None:
+    numbers = numbers_of(made(name).results, name)
+    of_model = [x for x in all_published() if name in x.models.split()]
+    assert [*numbers] == of_model
+    for published, number in numbers.items():
+        assert isinstance(number, str) == published.heads.startswith("mean")
+        if isinstance(number, Number):
+            assert (number.row.table, dict(number.row.key)["metric"]) == (
+                "heads", published.key.metric,
+            )  # fmt: skip
+            if published.head:
+                assert (number.place("layer"), number.place("head")) == published.head
+
+
+def test_a_head_has_its_own_published_numbers(made: Callable[[str], Made]) -> None:
+    results = made("gpt2").results
+    manifest = results.study.manifest
+    named = replace(manifest, model=replace(manifest.model, name="gpt2"))
+    of_model = StackResults(replace(results.study, manifest=named), results.stack)
+    for place, metrics in (((5, 1), ["attention_distance", "attention_entropy"]), ((0, 0), [])):
+        numbers = [*published_of_head(of_model, HeadName("self", *place))]
+        assert [number.key.metric for number, _ in numbers] == metrics
+    page = next(p for p in head_pages(of_model) if p.title.endswith("L5·H1"))
+    assert [line.text.count("14.2 tokens") for line in page.published] == [1, 0]
 
 
 @pytest.mark.usefixtures("of_any_number")
@@ -163,24 +148,8 @@ def test_the_mean_attention_to_the_first_token_is_that_of_the_bare_model(
             weights = [row.weights[0] for row in Viewed(attention, "raw").rows]
             first.setdefault((layer, head), []).extend(weights)
     expected = np.mean([np.mean(weights) for weights in first.values()])
-    estimate = VIG.figures[0].quantity.number(study.results)
-    assert estimate.value == pytest.approx(expected, rel=1e-9)
-    assert estimate.low < estimate.value < estimate.high
-
-
-def test_correlations_are_those_of_scipy_over_the_numbers_of_the_heads(
-    made: Callable[[str], Made],
-) -> None:
-    study = made("gpt2")
-    heads = study.study.heads.set_index(["metric", "view", "label"]).sort_index()["value"]
-    distance = heads["attention_distance", "nosink", ""]
-    others = [heads["attention_entropy", "renorm", ""]]
-    others += [heads["dependency_alignment", "nosink", "either"]]
-    assert len(distance) == SIZE * SIZE
-    correlations = [f for f in VIG.figures if isinstance(f.quantity, Correlation)]
-    for figure, other in zip(correlations, others, strict=True):
-        value = figure.quantity.number(study.results).value
-        assert value == pytest.approx(stats.pearsonr(distance, other).statistic, rel=1e-9)
+    number = all_published()[0].of_study(study.results)
+    assert number == f"{100 * expected:.1f}\u202f%"
 
 
 def test_a_relation_is_found_by_the_head_of_the_paper_as_often_as_by_hand(
@@ -197,89 +166,37 @@ def test_a_relation_is_found_by_the_head_of_the_paper_as_often_as_by_hand(
                     if word.relation == "det":
                         others = {w: a for w, a in words[number].items() if w != number}
                         hits.append(max(others, key=lambda w: others[w]) == word.head)
-    (figure,) = [f for f in RELATIONS.figures if f.what == "det: accuracy, dependent → head"]
-    assert figure.quantity.number(study.results).value == pytest.approx(np.mean(hits))
+    (accuracy,) = [x for x in all_published() if x.figure.startswith("det: ")]
+    value = accuracy.of_study(study.results)
+    assert isinstance(value, Number)
+    assert value.value == pytest.approx(np.mean(hits))
 
 
-def test_an_offset_finds_as_many_words_as_stand_there(made: Callable[[str], Made]) -> None:
-    """Of the determiners, counted by hand; the best of ten offsets."""
-    away = [
-        word.head - number
-        for tree in TREES
-        for number, word in enumerate(given(tree).words)
-        if word.relation == "det" and word.head is not None
-    ]
-    shares = [away.count(o) / len(away) for o in range(-5, 6) if o]
-    quantity = AtOffset(HeadKey("relation_accuracy", SinkView.NOSINK, "det:to_head"))
-    estimate = quantity.number(made("bert-base-uncased").results)
-    assert estimate.value == pytest.approx(max(shares))
+NEXT = HeadKey("attention_to", SinkView.RAW, "next")
 
 
-def test_aggregates_over_heads_by_hand() -> None:
-    column = HeadKey("attention_to", SinkView.RAW, "next")
-    of = fake_results({column: Fake([[0.2, 0.6], [0.9, 0.51], [0.1, 0.3]])})
-    assert HeadsAbove(column, 0.5).number(of).value == 3
-    assert MeanOver(column, (0, 1)).number(of).value == pytest.approx((0.2 + 0.6 + 0.9 + 0.51) / 4)
-    assert AtHead(column, 1, 0).number(of).value == pytest.approx(0.9)
-    received = {"NOUN": [[0.1, 0.9]], "DET": [[0.4, 0.5]], "ADJ": [[0.1, 0.1]]}
-    tags = {HeadKey("pos_received", SinkView.RAW, tag): Fake(v) for tag, v in received.items()}
-    assert TagsAbove("pos_received", SinkView.RAW, 1.5).number(fake_results(tags)).value == 1
+def published(heads: str) -> PublishedNumber:
+    return PublishedNumber("gpt2", "A paper", "a figure", "1 %", "table 1", heads, NEXT)
+
+
+def test_numbers_of_heads_by_hand() -> None:
+    study = fake_results({NEXT: Fake([[0.2, 0.6], [0.9, 0.51], [0.1, math.nan]])})
+    assert published("mean").of_study(study) == "46.2\u202f%"
+    assert published("mean of layers 0–1").of_study(study) == "55.2\u202f%"
+    for heads, place, value in (("highest", (1, 0), 0.9), ("L0·H1", (0, 1), 0.6)):
+        number = published(heads).of_study(study)
+        assert isinstance(number, Number)
+        assert number.value == pytest.approx(value)
+        assert (number.place("layer"), number.place("head")) == place
 
 
 def test_what_a_study_lacks_is_missing_and_never_nothing() -> None:
-    column = HeadKey("attention_to", SinkView.RAW, "next")
-    of = fake_results({column: Fake([[0.2, 0.6]])})
-    for figure in (f for _, f in FIGURES if column not in f.quantity.columns):
-        estimate = figure.quantity.number(of)
-        assert math.isnan(estimate.value)
-        assert figure.quantity.written(estimate.value) == MISSING
-    for quantity in (AtHead(column, 1, 0), AtHead(column, 0, 2), MeanOver(column, (0, 1))):
-        assert math.isnan(quantity.number(of).value)
-    even = HeadKey("attention_to", SinkView.RAW, "previous")
-    flat = fake_results({column: Fake([[0.2, 0.6]]), even: Fake([[0.5, 0.5]])})
-    assert math.isnan(Correlation(column, even).number(flat).value)
-
-
-def test_figures_about_replaced_heads_are_those_of_the_tables() -> None:
-    """Of the right head, label and target; nothing where not all heads were replaced."""
-    of = fake_results({HeadKey("attention_to", SinkView.RAW, "next"): Fake([[0.2, 0.6], [0.1, 0]])})
-    rows = [
-        ("self", layer, head, metric, "mean", "logit", label, value, value - 0.1, value + 0.1,
-         40, 400, "exact", *[math.nan] * 4, "")
-        for metric, label, values in (
-            ("ablation_effect", "", (-0.1, -0.5, 0.2, 0.0)), ("direct_effect", "", (0, 0, 0, 0.3)),
-            ("self_repair", "", (0.9,) * 4), ("self_repair", "top_2_percent", (0.1, 0.2, 0.3, 0.4)),
-        )
-        for (layer, head), value in zip(((0, 0), (0, 1), (1, 0), (1, 1)), values, strict=True)
-    ]  # fmt: skip
-    table = pd.DataFrame(rows, columns=[*HEAD_IMPORTANCE.columns])
-    of.study.__dict__["importance"] = table
-    assert RankReplaced(0, 1).number(of).value == 1
-    assert RankReplaced(1, 0).number(of).value == 4
-    assert RankReplaced(1, 0).written(4.0) == "4"
-    estimate = AtReplaced("self_repair", 1, 0, "top_2_percent").number(of)
-    assert (estimate.value, estimate.sentences) == (0.3, 40)
-    assert estimate.low == pytest.approx(0.2)
-    assert AtReplaced("direct_effect", 1, 1).number(of).value == 0.3
-    of.study.__dict__["importance"] = table[table["head"] == 0]
-    assert math.isnan(RankReplaced(1, 0).number(of).value)
-    assert math.isnan(AtReplaced("direct_effect", 1, 1).number(of).value)
-
-
-def test_what_can_go_is_the_share_of_its_order() -> None:
-    of = fake_results({HeadKey("attention_to", SinkView.RAW, "next"): Fake([[0.2, 0.6]])})
-    rows = [
-        ("self", order, "mean", "loss", share, 0.0, 0.0, high)
-        for order, highs in (("gradient_importance", (0, 0.01, 0.5)), ("type", (0, 0.001, 0.001)))
-        for share, high in zip((0.0, 0.5, 1.0), highs, strict=True)
-    ]
-    of.study.__dict__["pruning"] = pd.DataFrame(rows, columns=[*PRUNING.columns])
-    assert math.isnan(RemovableShare("gradient_importance").number(of).value)
-    sums = replace(of.study.corpus_sums, ablation=ablation_results(around(0.0, 0.05)))
-    of.study.__dict__["corpus_sums"] = sums
-    assert RemovableShare("gradient_importance").number(of).value == 0.5
-    assert RemovableShare("type").number(of).value == 1
-    assert RemovableShare("type").written(1.0) == "100.0\u202f%"
+    study = fake_results({NEXT: Fake([[0.2, 0.6], [0.1, math.nan]])})
+    for heads in ("L2·H0", "L0·H2", "L1·H1", "mean of layers 1–2"):
+        assert published(heads).of_study(study) == ""
+    other = published("mean")._replace(key=NEXT._replace(label="previous"))
+    assert other.of_study(study) == ""
+    assert numbers_of(study, "my/gpt2") == {}
 
 
 def plain(text: str) -> str:
@@ -287,58 +204,21 @@ def plain(text: str) -> str:
     return " ".join(re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", text).split())
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=lambda group: str(group.title))
-def test_the_document_has_the_figures_of_the_program(group: PaperFigures) -> None:
-    """Source, figures and differences word by word; a command that measures what they need."""
-    section = DOCUMENT.partition(f"\n## {group.title}\n")[2].partition("\n## ")[0]
-    assert f"Published by {group.source}." in plain(section)
-    table = [line for line in section.splitlines() if line.startswith("| ")][1:]
-    rows = [[plain(cell) for cell in line.strip("| ").split(" | ")] for line in table]
-    assert [row for row in rows if not row[-1].startswith(ELSEWHERE)] == [
-        [
-            plain(f"{figure.what}. {figure.differs}" if figure.differs else figure.what),
-            plain(figure.value),
-            plain(figure.where),
-            plain(words_cell(*computed_from(figure, set())).text),
-        ]
-        for figure in group.figures
-    ]
-    found = section.rpartition("What differs from the paper:")[2].split("\n- ")[1:]
-    assert [*map(plain, found)] == [*map(plain, group.differs)]
-    (command,) = commands(blocks(section, "sh")[0][1])
-    given_ = shlex.split(command)
-    assert given_[given_.index("--model") + 1] in group.names
-    if needed := metrics_of(group):
-        assert set(given_[given_.index("--metrics") + 1].split(",")) == needed
-    elif any(figure.quantity.columns for figure in group.figures):
-        assert "--circuits" not in given_  # on, unless it is turned off
-    else:
-        assert given_[given_.index("--importance") + 1] == "full"
+def test_the_document_has_the_numbers_of_the_program() -> None:
+    """Figure, value and place in the paper, in the section of the source."""
+    document = plain(read(ROOT / "docs" / "published-results.md"))
+    for number in all_published():
+        assert number.source in document
+        row = f" | {number.value} | {number.place} | "
+        (following,) = {*document.split(f"| {number.figure}")[1:2]}
+        assert row in following[:400], number.figure
 
 
-def test_every_label_of_a_figure_is_one_of_its_metric() -> None:
-    columns = [c for _, figure in FIGURES for c in figure.quantity.columns]
-    assert len(columns) > 20
-    assert all(column.label in all_metrics()[column.metric].labels for column in columns)
-
-
-def published(of: StackResults, name: str) -> dict[str, list[dict[str, Any]]]:
-    """Rows of the tables on the methods page of a model with this name, by title."""
-    manifest = of.study.manifest
-    named = replace(manifest, model=replace(manifest.model, name=name))
-    found = stack_results(replace(of.study, manifest=named))
-    return {each.title: lines(each.table) for each in methods_page(found, ()).published}
-
-
-@pytest.mark.parametrize("name", sorted(CLARK.names))
-def test_only_figures_with_a_value_stand_on_the_page_of_their_model(name: str) -> None:
-    column = HeadKey("attention_to", SinkView.RAW, "next")
-    of = fake_results({column: Fake([[0.7, 0.6]])})
-    ((title, (row,)),) = published(of, name).items()
-    assert title == CLARK.title
-    assert row["Figure"].text == "Heads that give most of their attention to the next token"
-    assert (row["published"], row["this study"].text) == ("5", "2")
-    assert published(of, "my/gpt2") == published(of, "gpt2") == {}
+def test_columns_and_models_are_those_of_the_file() -> None:
+    assert len(all_published()) > 15
+    for number in all_published():
+        assert number.key.label in all_metrics()[number.key.metric].labels or not number.key.label
+        assert number.head or number.heads.startswith(("mean", "highest"))
 
 
 def test_sites_of_other_models_have_no_section(any_site: Site) -> None:
@@ -348,27 +228,19 @@ def test_sites_of_other_models_have_no_section(any_site: Site) -> None:
     assert "published" not in ids
 
 
-def test_every_figure_of_the_model_itself_has_its_number(made: Callable[[str], Made]) -> None:
-    found = published(made("gpt2").results, "gpt2")
-    for group, observed in ((VIG, "sentences"), (NAME_MOVERS, "token types")):
-        for figure, row in zip(group.figures, found[group.title], strict=True):
-            number, own = figure.quantity.number(made("gpt2").results), row["this study"]
-            assert own.text == figure.quantity.written(number.value)
-            assert bool(own.interval) == math.isfinite(number.low)
-            assert own.note == f"{number.sentences} {observed}"
-
-
-def test_a_site_of_the_model_itself_has_the_section(small_site: Site, tmp_path: Path) -> None:
-    """With a link to the paper and what differs; the search leads to it."""
+def test_a_site_of_the_model_itself_has_the_numbers(small_site: Site, tmp_path: Path) -> None:
+    """With a link to the paper; the search leads to them."""
     study = small_site.study
-    model = replace(study.manifest.model, name="bert-base-uncased")
-    headbook.render(replace(study, manifest=replace(study.manifest, model=model)), tmp_path / "s")
+    model = replace(study.manifest.model, name="gpt2")
+    named = replace(study, manifest=replace(study.manifest, model=model))
+    headbook.render(named, tmp_path / "s")
     html = html_of(tmp_path / "s" / "methods.html")
     assert "published" in {e.attributes.get("id") for e in elements(html, "h2")}
-    links = {e.attributes.get("href") for e in elements(html, "a")}
-    assert "https://arxiv.org/abs/1906.04341" in links
-    text = plain(text_of(html))
-    assert all(plain(each) in text for each in CLARK.differs)
-    assert RELATIONS.title not in text
-    found = data_file(tmp_path / "s" / "data" / "find.js")[1]["pages"]
-    assert "methods.html#published" in {address for _, address, *_ in found}
+    assert "https://arxiv.org/abs/1906.04284" in {
+        e.attributes.get("href") for e in elements(html, "a")
+    }
+    searched = data_file(tmp_path / "s" / "data" / "find.js")[1]["pages"]
+    assert "methods.html#published" in {address for _, address, *_ in searched}
+    ((source, table),) = published_tables(stack_results(named))
+    assert source in text_of(html)
+    assert all(str(row[0]) in text_of(html) for row in table.rows)

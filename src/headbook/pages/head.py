@@ -34,6 +34,7 @@ from headbook.report.families import (
 )
 from headbook.report.head_types import HeadType, head_types, share_of_head, sink_remark
 from headbook.report.linked_rows import LinkedNumber
+from headbook.report.published import published_of_head
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     STACKS,
@@ -44,6 +45,8 @@ from headbook.report.wording import (
     head_page,
     whole_percent,
 )
+from headbook.results.sentence import Sentence as PrintedSentence
+from headbook.results.sentence import say
 from headbook.schema import HeadName, SinkView, heads_of
 from headbook.study.sentence_data import Exemplar
 
@@ -109,6 +112,7 @@ class HeadPage(TemplatePage):
         alike_tokens: similarity of head outputs in that exemplar; None if values are unknown.
         data: address of the script with the whole maps of the exemplars.
         note: the author's words on the head.
+        published: numbers that papers print about the head, beside those of the study.
         absent: numbers that were not measured, with the reason or the option.
     """
 
@@ -153,6 +157,7 @@ class HeadPage(TemplatePage):
     alike_tokens: sections.ExemplarMaps | None
     data: str
     note: HeadNote
+    published: tuple[PrintedSentence, ...]
     absent: tuple[str, ...]
 
 
@@ -174,6 +179,15 @@ def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage
         page = _page(results, name, exemplars[name], before, after)
         each = alike.get(name, ())
         yield replace(page, alike=each, near=_near(results, each))
+
+
+def _published(results: StackResults, head: HeadName) -> Iterator[PrintedSentence]:
+    for published, number in published_of_head(results, head):
+        yield say(
+            "Published ({source}, {place}): {figure}: {value}; here {number}.",
+            source=published.source, place=published.place, figure=published.figure,
+            value=published.value, number=number,
+        )  # fmt: skip
 
 
 def _page(
@@ -234,6 +248,7 @@ def _page(
         alike_tokens=sections.token_similarity_maps(results, strongest) if strongest else None,
         data=f"data/heads/{head_file(head)}.js",
         note=study.manifest.note_on(head),
+        published=tuple(_published(results, head)),
         absent=tuple(_absent(results)),
     )
 

@@ -1,19 +1,20 @@
 """The page of methods: how numbers were made, what was checked, and figures of papers."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headbook.metrics import all_metrics, ids
+from headbook.metrics import all_metrics
 from headbook.metrics.base import Metric
 from headbook.pages.metric import is_measured
+from headbook.pages.parts.blocks import Row as BlockRow
+from headbook.pages.parts.blocks import Table, row
 from headbook.pages.parts.page import TemplatePage, gap_texts
-from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Part, Row, words_cell
+from headbook.pages.parts.table import PageTable, Row, words_cell
 from headbook.report.answers.circuit_rules import why_no_circuits
 from headbook.report.answers.text_notes import text_notes
 from headbook.report.findings.finding import metric_link
-from headbook.report.published import GROUPS, PaperFigures, PublishedFigure
+from headbook.report.published import published_numbers
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import (
     MISSING,
@@ -22,32 +23,14 @@ from headbook.report.wording import (
     VIEWS,
     capital,
     count_text,
-    interval_text,
     label_name,
     percent,
-    unbroken,
 )
+from headbook.results.sentence import say
 from headbook.schema import UNICODE_WORDS, EmbeddingSpace, Side, SinkView
 from headbook.study.corpus_sums import MAX_HEADS_ALL_PAIRS
 from headbook.study.manifest import Check, Manifest, Rounding
 from headbook.study.merging import merge_gaps, repeated_text
-
-
-@dataclass(frozen=True)
-class PublishedFigures:
-    """Figures that one paper prints about the model of the study.
-
-    Attributes:
-        title: what the figures are about.
-        source: the paper with its identifier.
-        differs: what differs between the setting of the paper and that of the study.
-        table: the figures for which the study has a value, with that value.
-    """
-
-    title: str
-    source: str
-    differs: tuple[str, ...]
-    table: PageTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +75,7 @@ class MethodsPage(TemplatePage):
     metrics: tuple[Metric, ...]
     unmeasured: int
     with_page: frozenset[str]
-    published: tuple[PublishedFigures, ...]
+    published: tuple[tuple[str, Table], ...]
     versions: tuple[tuple[str, str], ...]
     causal: bool
     all_pairs: bool
@@ -106,7 +89,6 @@ KEYS = {
     "to 1",
 }
 CHECKED = ("Identity", "where", "largest difference", "tolerance", "holds")
-OF_TYPES = {ids.COPY_RATE, ids.COPY_RATE_NEGATIVE}  # metrics whose observations are token types
 LISTED = 8  # sentences that are listed by number
 DIFFERENCE = "Largest absolute difference, relative to the largest value compared."
 PUBLISHED = ("Figure", "published", "this study", "computed from", "in the source")
@@ -152,7 +134,7 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         metrics=tuple(metrics),
         unmeasured=len(metrics) - len(measured),
         with_page=measured,
-        published=tuple(published_figures(results)),
+        published=tuple(published_tables(results)),
         versions=tuple(sorted(manifest.versions.items())),
         causal=any(stack.causal for stack in manifest.stacks),
         all_pairs=min(amounts) <= MAX_HEADS_ALL_PAIRS,
@@ -260,60 +242,20 @@ def _check(check: Check) -> Row:
     )
 
 
-def published_figures(results: Mapping[str, StackResults]) -> Iterator[PublishedFigures]:
-    """Yield the papers with figures about the study's model for which the study has a value."""
-    name = study_of(results).manifest.model.name
-    for group in GROUPS:
-        if name not in group.names or "self" not in results:
-            continue
-        if rows := tuple(_rows(group, results["self"])):
-            table = PageTable(PUBLISHED, rows, style="numbers published")
-            yield PublishedFigures(group.title, group.source, group.differs, table)
-
-
-def _rows(group: PaperFigures, results: StackResults) -> Iterator[Row]:
-    measured = {metric.id for metric in results.metrics}
-    for figure in group.figures:
-        estimate, quantity = figure.quantity.number(results), figure.quantity
-        if math.isnan(estimate.value):
-            continue
-        of_types = any(column.metric in OF_TYPES for column in quantity.columns)
-        own = NumberCell(
-            quantity.written(estimate.value),
-            interval_text(estimate.low, estimate.high, share=quantity.share),
-            count_text(estimate.sentences, "token type" if of_types else "sentence"),
-            too_few=False,
-        )
-        row = quantity.row(results)
-        differs = unbroken(figure.differs)
-        yield Row(
-            words_cell(figure.what, differs and " ", MarkedText(differs, "small")),
-            (
-                figure.value,
-                own.with_row(*row) if row else own,
-                words_cell(*computed_from(figure, measured)),
-                words_cell(figure.where),
-            ),
-        )
-
-
-def computed_from(figure: PublishedFigure, measured: set[str]) -> Iterator[Part]:
-    """Yield the metrics of a published figure, each with view and label, then the computation.
-
-    Args:
-        measured: metrics that have a page to link.
-    """
-    labels: dict[tuple[str, str], list[str]] = {}
-    for column in figure.quantity.columns:
-        labels.setdefault((column.metric, column.view), []).append(column.label)
-    for n, ((metric, view), names) in enumerate(labels.items()):
-        written = label_name(names[0]) if len(names) == 1 else "every tag"
-        about = VIEWS[SinkView(view)] + (f", {written}" if written else "")
-        title = all_metrics()[metric].title
-        yield " and " if n else ""
-        yield metric_link(metric, title) if metric in measured else title
-        yield " "
-        yield MarkedText(f"({about})", "small")
-    if labels:
-        yield ": "
-    yield figure.quantity.how
+def published_tables(results: Mapping[str, StackResults]) -> Iterator[tuple[str, Table]]:
+    """Yield each paper with numbers about the study's model, and a table of them."""
+    by_source: dict[str, list[BlockRow]] = {}
+    for of_stack in results.values():
+        for published, number in of_stack.cached(published_numbers).items():
+            metric, view, label = published.key
+            about = f"{VIEWS[SinkView(view)]}{f', {label_name(label)}' if label else ''}"
+            by_source.setdefault(published.source, []).append(row(
+                published.figure, published.value, number,
+                say(
+                    "{metric} ({about}): {heads}", about=about, heads=published.heads,
+                    metric=metric_link(metric, all_metrics()[metric].title),
+                ),
+                published.place,
+            ))  # fmt: skip
+    for source, rows in by_source.items():
+        yield source, Table(PUBLISHED, tuple(rows), label="Published numbers", style="published")

@@ -10,7 +10,7 @@ from typing import Any
 
 from headbook.author import OVERVIEW, plain_words
 from headbook.pages.heads import HeadsPage
-from headbook.pages.methods import published_figures
+from headbook.pages.methods import published_tables
 from headbook.pages.metric import ON_OTHER_PAGES, MetricPage, study_metrics
 from headbook.pages.metrics.heads import HeadSection
 from headbook.pages.parts.blocks import Page, Words
@@ -180,7 +180,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[TemplatePage]
     study = study_of(results)
     paged = study.sentence_data.paged
     searched = paged[:MAX_SEARCHED_SENTENCES]
-    manifest, published = study.manifest, any(published_figures(results))
+    manifest, published = study.manifest, any(published_tables(results))
     return {
         "questions": [*_answered(pages), *_questions(pages)],
         "metrics": [*_all_metric_lines(pages, manifest), *_metrics_on_other_pages(results)],
