@@ -273,11 +273,12 @@ def _blocks(each: Compared, command: str) -> tuple[Block, ...]:
     table = _places(each)
     many = len(table.rows) > len(each.found.value)
     title = f"The {len(table.rows)} largest differences, by size"
+    labels = {column.label for column in each.columns}
     return blocks(
         Text(each.summary, "evidence"),
         Text(about, "hint"),
         Charts(figures, command),
-        [Title("Labels"), _by_label(each)] if len(each.columns) > 1 and each.differs else None,
+        [Title("Labels"), _by_label(each)] if len(labels) > 1 and each.differs else None,
         Title(capital(f"{each.what}s")),
         Details(title, (table,), "differences.csv") if many else table,
     )

@@ -51,42 +51,33 @@ KINDS = {
 
 @dataclass(frozen=True)
 class TopTokens:
-    """The tokens and pairs that a head favours.
+    """The tokens and pairs that a head clearly favours.
 
     Attributes:
         tables: tables of queries, keys and pairs, without the empty ones.
         about: sentences behind the tables, in words.
-        nothing: reason for having no table; empty if there is one.
     """
 
     tables: tuple[PageTable, ...]
     about: str
-    nothing: str
 
 
 def top_tokens(results: StackResults, head: HeadName) -> TopTokens | None:
-    """Return the tokens and pairs that a head favours; None if the study has no sums of them."""
+    """Return the tokens and pairs whose interval lies above both baselines; None without any."""
     sums = results.study.corpus_sums.affinities.get(results.stack.name)
     if sums is None:
         return None
     layers = results.cached(_of_layers)
-    tables, occurring = [], 0
+    tables = []
     for what, (title, about) in KINDS.items():
         favoured = layers[head.layer][what]
-        occurring += favoured.item.size
-        more = (favoured.ratio[head.head] > 1) & (favoured.mean_head_ratio[head.head] > 1)
-        above = np.flatnonzero(more)[:MOST_ROWS]
-        rows = tuple(_token_row(sums, favoured, head.head, int(place)) for place in above)
+        clear = np.flatnonzero(favoured.clear[head.head])[:MOST_ROWS]
+        rows = tuple(_token_row(sums, favoured, head.head, int(place)) for place in clear)
         if rows:
             columns = ("Pair" if what == PAIR else "Token", *COLUMNS)
             caption = f"{title}: {about}."
             tables.append(PageTable(columns, rows, caption, "numbers top-tokens"))
-    nothing = (
-        f"No token and no pair of tokens occurs in {MIN_SENTENCES} different sentences."
-        if not occurring
-        else "No token or pair receives more than under uniform attention and from the mean head."
-    )
-    return TopTokens(tuple(tables), _about(results, sums), "" if tables else nothing)
+    return TopTokens(tuple(tables), _about(results, sums)) if tables else None
 
 
 def _of_layers(results: StackResults) -> dict[int, dict[str, FavouredTokens]]:
@@ -96,7 +87,7 @@ def _of_layers(results: StackResults) -> dict[int, dict[str, FavouredTokens]]:
 
 
 def _token_row(sums: Affinities, favoured: FavouredTokens, head: int, place: int) -> Row:
-    """Return the row of a token or a pair; grey if the interval reaches a baseline."""
+    """Return the row of a token or a pair."""
     at = head, place
     item = favoured.item[at]
     query, key = (str(sums.named(np.array(each[item]))) for each in (sums.query, sums.key))
@@ -112,7 +103,6 @@ def _token_row(sums: Affinities, favoured: FavouredTokens, head: int, place: int
             f"{int(favoured.count[at]):,}",
             f"{int(favoured.n_sentences[at]):,}",
         ),
-        "" if favoured.clear[at] else "thin",
     )
 
 
