@@ -30,8 +30,7 @@ def test_last_states_in_words() -> None:
         text("[CLS]", "cat", "cat", special=(0,)),
     )
     assert found is not None
-    (mixture,) = found.mixtures
-    assert mixture.sentences == (
+    assert found.mixture.sentences == (
         "Lowest share of own input: “cat” (token 1), 30\u202f% (50\u202f% “[CLS]”, 20\u202f% “cat” "
         "(token 2)).",
         "Highest share of own input: “cat” (token 2), 90\u202f% (10\u202f% “cat” (token 1)).",
@@ -40,18 +39,18 @@ def test_last_states_in_words() -> None:
     assert [*map(text_of_cell, found.table.rows[0].cells)] == ["100\u202f%", ""]
 
 
-def test_measured_ratios_come_first_and_pictures_run_to_their_largest_share() -> None:
+def test_measured_ratios_are_drawn_and_run_to_their_largest_share() -> None:
     half, measured = steps([51, 0], [102, 51]), steps([204, 51], [0, 255])
-    found = sources({"half": half, "measured": measured}, text("a", "b"))
-    assert found is not None
-    assert [each.title for each in found.mixtures] == [
-        "measured context-mixing ratios",
-        "one half in each layer",
-    ]
-    for mixture, shares, most in zip(found.mixtures, (measured, half), (255, 102), strict=True):
-        drawn = ink_steps(mixture.image, rgba_ramp(COLOURS))
-        np.testing.assert_array_equal(drawn, np.rint(shares / most * (COLOURS - 1)))
-        assert f"{round(100 * most / 255)}\u202f%, the largest share here" in mixture.note
+    for shares, drawn, title, most in (
+        ({"half": half, "measured": measured}, measured, "measured context-mixing ratios", 255),
+        ({"half": half}, half, "one half in each layer", 102),
+    ):
+        found = sources(shares, text("a", "b"))
+        assert found is not None
+        assert found.mixture.title == title
+        inks = ink_steps(found.mixture.image, rgba_ramp(COLOURS))
+        np.testing.assert_array_equal(inks, np.rint(drawn / most * (COLOURS - 1)))
+        assert f"{round(100 * most / 255)}\u202f%, the largest share here" in found.mixture.note
 
 
 def test_long_sentences_show_their_first_tokens() -> None:
@@ -59,23 +58,23 @@ def test_long_sentences_show_their_first_tokens() -> None:
     found = sources({"half": np.eye(n, dtype=np.uint8) * 255}, text(*"x" * n))
     assert found is not None
     assert (len(found.table.rows), found.cut) == (MOST_TOKENS, 5)
-    assert len(found.mixtures[0].rows) == MOST_TOKENS
+    assert len(found.mixture.rows) == MOST_TOKENS
 
 
 def test_a_sentence_of_special_tokens_says_nothing_in_words() -> None:
     found = sources({"half": steps([255])}, text("</s>", special=(0,)))
     assert found is not None
-    assert found.mixtures[0].sentences == ()
+    assert found.mixture.sentences == ()
 
 
 def test_nothing_measured_nothing_shown() -> None:
     assert sources({}, text("a")) is None
 
 
-def test_sentence_pages_show_both_kinds_and_norms(encoder_site: Site) -> None:
+def test_sentence_pages_show_a_rollout_and_norms(encoder_site: Site) -> None:
     sentence = html_of(encoder_site.folder / "sentences" / "0001.html")
     pictures = [e for e in elements(sentence, "image") if e.attributes["href"].startswith("data:")]
-    assert len(pictures) == 2
+    assert len(pictures) == 1
     assert any("data-carried" in e.attributes for e in elements(sentence, "p"))
     _, data = data_file(encoder_site.folder / "data" / "sentences" / "0001.js")
     assert "norms" in data["self"]

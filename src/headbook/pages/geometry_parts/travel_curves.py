@@ -17,7 +17,8 @@ from headbook.schema import EmbeddingSpace
 HEIGHT, SMALL_HEIGHT = 340, 250  # pixels of the plots that answer, and of those below
 MAX_MARKED, MAX_MARKED_WIDE = 11, 20  # layers with a mark in panels of a third and a half
 QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
-ROLLOUTS = ((answers.MEASURED, "measured", "model"), (answers.HALF, "half kept", "baseline"))
+# Kinds of rollout, the one that is drawn if it is known first, with its assumption.
+ROLLOUTS = ((answers.MEASURED, "measured mixing"), (answers.HALF, "half kept in each layer"))
 Written = Callable[[float], str]
 
 
@@ -142,20 +143,13 @@ def mixing_plot(results: StackResults) -> PanelPlot | None:
         )  # fmt: skip
         measure = "their share of the attention block’s output, residual included"
         panels.append(PlotPanel("Each layer mixes in other tokens", measure, plot))
-    lines = [
-        _series("all", n, whole_percent, 1.0)._replace(name=name, kind=role)
-        for metric, name, role in ROLLOUTS
-        if (n := answers.token_numbers(results, metric, "all"))
-    ]
-    if lines:
-        plot = draw(lines, points=["input", *layers])
-        panels.append(
-            PlotPanel(
-                answers.rollout_title(results),
-                "attention rollout, with measured mixing and with half kept in each layer",
-                plot,
-            )
-        )
+    for metric, assumption in ROLLOUTS:
+        if rollout := answers.token_numbers(results, metric, "all"):
+            line = _series("all", rollout, whole_percent, 1.0)._replace(name="own input")
+            plot = draw([line], points=["input", *layers])
+            about = f"attention rollout, {assumption}"
+            panels.append(PlotPanel(answers.rollout_title(results), about, plot))
+            break
     behind = max((int(n.estimates.sentences.max()) for n in found.values()), default=0)
     caption = (
         f"Means over tokens{results.sample_note(behind, ' of') if behind else ''}; bands: 95 % "

@@ -67,35 +67,37 @@ class Sources:
     """The composition of the last states of a sentence in one stack.
 
     Attributes:
-        mixtures: pictures, the one by measured ratios first.
-        table: for each picture, the own share of each token and its largest other sources.
+        mixture: the picture.
+        table: the own share of each token and its largest other sources.
         cut: tokens that pictures and table leave out.
     """
 
-    mixtures: tuple[RolloutMixture, ...]
+    mixture: RolloutMixture
     table: PageTable
     cut: int
 
 
 def sources(shares: Mapping[str, Steps], text: StoredText) -> Sources | None:
-    """Return the pictures and the table of one sentence; None if rollout was not measured.
+    """Return picture and table of one sentence; None if rollout was not measured.
+
+    With measured mixing ratios if they are known; tables have both kinds.
 
     Args:
         shares: shares by kind of rollout, in steps; see `SentenceData.rollouts`.
     """
-    kinds = [kind for kind in NAMES if kind in shares]
-    if not kinds:
+    kind = next((kind for kind in NAMES if kind in shares), None)
+    if kind is None:
         return None
     names = [visible(piece) for piece in distinct_tokens(text.pieces)]
     quoted = _quoted(text)
     return Sources(
-        mixtures=tuple(_mixture(kind, shares[kind], names, text) for kind in kinds),
+        mixture=_mixture(kind, shares[kind], names, text),
         table=PageTable(
-            ("Last state", *(t for kind in kinds for t in (f"itself, {NAMES[kind]}", "others"))),
+            ("Last state", "itself", "others"),
             tuple(
                 Row(
                     words_cell(name, foreign=True),
-                    tuple(c for kind in kinds for c in _cells(shares[kind][index], index, quoted)),
+                    tuple(_cells(shares[kind][index], index, quoted)),
                 )
                 for index, name in enumerate(names[:MOST_TOKENS])
             ),
