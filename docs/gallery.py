@@ -18,7 +18,7 @@ import pandas as pd
 from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
-from headbook.report.wording import head_name, head_page
+from headbook.results.formats import head_name, head_page
 from headbook.schema import HeadName
 
 Theme = Literal["light", "dark"]

@@ -11,7 +11,7 @@ import naive_sentences as naive
 from browser import Open, each
 from browser_views import cells, strength, switch, tokens
 from headbook.report.wording import VIEWS as NAMED
-from headbook.report.wording import head_page
+from headbook.results.formats import head_page
 from headbook.schema import HeadName
 from headbook.study.sentence_data import Ranking
 from naive_sentences import Map, written

@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from browser import Open, each
 from browser_plain import plain
 from headbook.report.answers.overview.live_sentence import LiveSentence, live_sentences
-from headbook.report.wording import head_name
+from headbook.results.formats import head_name
 from sites import Site
 
 pytest_plugins = ["browser_windows"]

@@ -17,7 +17,7 @@ from browser_plain import plain
 from browser_views import cells, choose, map_of, pair, picture, ranked, ready, switch, tile, word
 from headbook.charts.theme import coarse, ink_steps, rgba_ramp
 from headbook.pages.parts import sentence_maps
-from headbook.report.wording import head_name
+from headbook.results.formats import head_name
 from headbook.schema import HeadName, heads_of
 from naive_sentences import written
 from sites import Site, make_study

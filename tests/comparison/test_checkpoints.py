@@ -29,7 +29,7 @@ from headbook.pages.checkpoints.parts import DrawnCheckpoints
 from headbook.pages.parts.page import plain_text
 from headbook.progress import NoProgress
 from headbook.report.linked_rows import LinkedNumber
-from headbook.report.wording import head_name
+from headbook.results.formats import head_name
 from headbook.run import models
 from headbook.run.arguments import list_checkpoints
 from headbook.run.models import study_of_checkpoint

@@ -18,7 +18,8 @@ from bare_model import Bare
 from headbook.analysis.accumulators import Estimate
 from headbook.report.alignment import alignment_table, alignments, f1, kendall, on_diagonal
 from headbook.report.results import stack_results
-from headbook.report.wording import number, stored_weight
+from headbook.report.wording import stored_weight
+from headbook.results.formats import number
 from headbook.schema import Side
 from headbook.study.study import Study
 from html_pages import html_of

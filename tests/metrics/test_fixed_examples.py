@@ -20,8 +20,8 @@ from headbook.analysis.arrays import Floats
 from headbook.attention import map_sums
 from headbook.attention.masks import BatchMask, ViewMask
 from headbook.pages.parts.sentence_maps import text_data
-from headbook.report import wording
 from headbook.report.word_attention import word_attention
+from headbook.results import formats
 from headbook.schema import SinkView
 from headbook.site.attention_figures import MapAxis, StoredMap, Weighting
 from headbook.study.sentence_data import UINT8_STEPS, StoredText
@@ -117,14 +117,14 @@ def given(value: float | None) -> float:
 @pytest.mark.parametrize("case", GIVEN["numbers"], ids=lambda case: case["text"])
 def test_numbers_are_written_in_python(case: dict[str, Any]) -> None:
     like = {"like": given(case["like"])} if "like" in case else {}
-    text = wording.number(given(case["value"]), share=case.get("share", False), **like)
+    text = formats.number(given(case["value"]), share=case.get("share", False), **like)
     assert text == case["text"]
 
 
 @pytest.mark.parametrize("case", GIVEN["intervals"], ids=lambda case: case["text"])
 def test_intervals_are_written_in_python(case: dict[str, Any]) -> None:
     ends = given(case["low"]), given(case["high"])
-    assert wording.interval_text(*ends, share=case.get("share", False)) == case["text"]
+    assert formats.interval_text(*ends, share=case.get("share", False)) == case["text"]
 
 
 @BOTH

@@ -26,7 +26,7 @@ from headbook.model.tokenizer import SentenceTokenizer, probe_texts
 from headbook.pages.parts.run_facts import learned_sink
 from headbook.passes.model_checks import eager_attention, verify_attention
 from headbook.passes.self_checks import learned_share
-from headbook.report.wording import percent
+from headbook.results.formats import percent
 from headbook.run.collect import collect
 from headbook.schema import Side
 from headbook.study.study import Study, merge

@@ -38,7 +38,7 @@ from headbook.pages.parts import atlas
 from headbook.pages.parts.page import plain_text
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import heads_by_value
-from headbook.report.wording import head_name, head_page, percent
+from headbook.results.formats import head_name, head_page, percent
 from headbook.results.number import Number
 from headbook.schema import HeadName, ResidualPoint, Side, SinkView
 from headbook.site.archive import pack

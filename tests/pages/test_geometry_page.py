@@ -24,7 +24,8 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import stack_results
 from headbook.report.token_neighbours import class_of_tag
-from headbook.report.wording import interval_text, is_share, number, percent, whole_percent
+from headbook.report.wording import is_share
+from headbook.results.formats import interval_text, number, percent, whole_percent
 from headbook.schema import UPOS
 from headbook.site.page_writer import figures_of
 from headbook.study.manifest import MissingPart

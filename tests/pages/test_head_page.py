@@ -15,7 +15,8 @@ from headbook.pages.head_parts.tokens import KINDS
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import stack_results
-from headbook.report.wording import interval_text, number, number_word, ordinal, percent
+from headbook.report.wording import number_word, ordinal
+from headbook.results.formats import interval_text, number, percent
 from headbook.schema import HeadName, Side
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import Ranking

@@ -13,7 +13,7 @@ from headbook.comparison.comparison import compare
 from headbook.comparison.drift import PATTERN_DRIFT, divergence_text
 from headbook.comparison.head_pairs import listed_sentences, paired_stacks
 from headbook.pages.comparison.sentencepair import sentencepair_pages, sentencepairs_page
-from headbook.report.wording import head_file, head_page
+from headbook.results.formats import head_file, head_page
 from headbook.schema import HeadName, SinkView, heads_of
 from headbook.study.sentence_data import MappedSentence, MapSample
 from headbook.study.study import Study

@@ -31,8 +31,7 @@ from headbook.report.answers.metric import (
 from headbook.report.findings.finding import choose_head
 from headbook.report.findings.head_numbers import HeadMetricNumbers, cell_number, drawn_numbers
 from headbook.report.results import StackResults
-from headbook.report.wording import percent
-from headbook.results.formats import metric_page
+from headbook.results.formats import metric_page, percent
 from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey
 from headbook.site import latex
 from html_pages import elements, html_of, text_of

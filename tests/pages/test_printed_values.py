@@ -39,19 +39,8 @@ from headbook.pages.parts.text import running_text
 from headbook.pages.sentence import sentence_pages
 from headbook.report.findings import Link
 from headbook.report.results import stack_results
-from headbook.report.wording import (
-    MISSING,
-    count_text,
-    head_file,
-    head_name,
-    interval_text,
-    label_name,
-    number,
-    percent,
-    unbroken,
-    visible,
-    with_unit,
-)
+from headbook.report.wording import count_text, label_name, unbroken, visible, with_unit
+from headbook.results.formats import MISSING, head_file, head_name, interval_text, number, percent
 from headbook.schema import HeadName, SinkView
 from headbook.study.manifest import NotAvailable
 from headbook.study.sentence_data import StoredText

@@ -17,7 +17,8 @@ from headbook.report.answers.functions import head_functions
 from headbook.report.findings.attention import variability
 from headbook.report.findings.finding import choose_head
 from headbook.report.results import StackResults
-from headbook.report.wording import percent, tie_note, tied_places
+from headbook.report.wording import tie_note, tied_places
+from headbook.results.formats import percent
 from headbook.schema import HeadKey, HeadName, SinkView
 from sites import Site
 

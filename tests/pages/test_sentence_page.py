@@ -17,7 +17,7 @@ from headbook.pages.sentence import ENTRIES, SentencePage, sentence_pages
 from headbook.pages.sentences import sentences_page
 from headbook.report.families import families
 from headbook.report.results import stack_results
-from headbook.report.wording import head_name, number
+from headbook.results.formats import head_name, number
 from headbook.schema import HeadName
 from headbook.study.exemplars import ExemplarChoice, most_cited
 from headbook.study.sentence_data import UINT8_STEPS, Ranking

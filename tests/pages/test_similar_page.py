@@ -33,7 +33,7 @@ from headbook.report.similar_heads import (
     HeadDistanceMatrix,
     head_distances,
 )
-from headbook.report.wording import head_name
+from headbook.results.formats import head_name
 from headbook.results.number import NATS, Number
 from headbook.run.collect import collect
 from headbook.schema import HeadName, SinkView

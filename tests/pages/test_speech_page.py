@@ -27,7 +27,8 @@ from headbook.pages.speech import speech_page
 from headbook.report.facts import words
 from headbook.report.head_types import sink_remark
 from headbook.report.results import StackResults, stack_results
-from headbook.report.wording import FEW_WORDS, number
+from headbook.report.wording import FEW_WORDS
+from headbook.results.formats import number
 from headbook.results.number import TIMES
 from headbook.schema import UPOS, HeadKey, HeadName, Side, SinkView, heads_of
 from headbook.study.study import Study

@@ -35,16 +35,9 @@ from headbook.report.head_facts import head_facts
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import arrow_words, points_text, relation_words
 from headbook.report.results import stack_results
-from headbook.report.wording import (
-    DIRECTIONS,
-    count_text,
-    number,
-    percent,
-    rule_phrase,
-    whole_percent,
-    whole_points,
-)
+from headbook.report.wording import DIRECTIONS, count_text, rule_phrase, whole_points
 from headbook.report.wording import number_word as in_words
+from headbook.results.formats import number, percent, whole_percent
 from headbook.schema import SinkView, relation_of
 from headbook.study.sentence_data import UINT8_STEPS
 from headbook.study.study import Study

@@ -17,11 +17,11 @@ from headbook.pages.parts.page import plain_text
 from headbook.pages.parts.recurring_words import compared_words, levels, word_edge
 from headbook.pages.parts.table import HeatCell
 from headbook.pages.tokens import nearest_texts, token_marks, types_data, types_page
-from headbook.report import wording
 from headbook.report.answers.tokens import short
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, stack_results
 from headbook.report.token_neighbours import SharedNeighbours, shared_neighbours, whole_words
+from headbook.results import formats
 from headbook.run.collect import collect
 from headbook.site.page_writer import figures_of
 from headbook.study.study import Study
@@ -267,7 +267,7 @@ def test_numbers_lead_to_rows_with_their_values(any_site: Site) -> None:
         for column, value in linked.row:
             table = table[table[column] == value]
         (value,) = table["value"]
-        assert linked.text in {wording.number(value), short(value)}
+        assert linked.text in {formats.number(value), short(value)}
 
 
 def test_words_as_written_stand_beside_their_curves(any_site: Site) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from chosen_results import SENTENCES, Fake, fake_results, finding_texts, half_of, up_and_down
 from headbook.report.findings import HELD_OUT, SELECTION, attention
-from headbook.report.wording import interval_text, number
+from headbook.results.formats import interval_text, number
 from headbook.schema import Baseline, BaselineRun, HeadKey, SinkView
 from naive_ratios import Part, ratio
 

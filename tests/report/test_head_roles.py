@@ -19,7 +19,7 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.next_word_tests import TARGETS, NextWordTest
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
-from headbook.report.wording import whole_percent
+from headbook.results.formats import whole_percent
 from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.sums.word_samples import FLOW_CELLS, FlowEstimates
 

@@ -32,7 +32,7 @@ from headbook.report.claims.ablation import layer_ratio_rows
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.next_word_tests import TARGETS, NextWordTest
 from headbook.report.results import StackResults, stack_results
-from headbook.report.wording import whole_percent
+from headbook.results.formats import whole_percent
 from headbook.schema import AblationTarget, Baseline, BaselineRun, HeadKey, HeadName, SinkView
 from headbook.study.ablation.results import AblationResults, HeadSet, HeadSetKind
 from headbook.study.study import Study

@@ -42,7 +42,7 @@ from headbook.report.facts.sinks import (
 )
 from headbook.report.findings.finding import Parts
 from headbook.report.results import StackResults
-from headbook.report.wording import interval_text
+from headbook.results.formats import interval_text
 from headbook.results.number import Number
 from headbook.results.sentence import Sentence
 from headbook.schema import HeadKey, SinkView

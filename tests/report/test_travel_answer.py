@@ -30,7 +30,7 @@ from headbook.report.answers.geometry import (
 )
 from headbook.report.results import StackResults, stack_results
 from headbook.report.token_neighbours import OwnTokens, own_tokens
-from headbook.report.wording import whole_percent
+from headbook.results.formats import whole_percent
 from headbook.schema import EmbeddingSpace, ResidualPoint, Side, TokenKey
 from headbook.study.sentence_data import SentenceData, StoredSentence, StoredText
 from sites import Site

@@ -6,15 +6,8 @@ import pytest
 
 from headbook.metrics import all_metrics, head_metrics
 from headbook.pages import sentence
-from headbook.report.wording import (
-    THIN,
-    interval_text,
-    label_name,
-    number,
-    percent,
-    stored_weight,
-    unbroken,
-)
+from headbook.report.wording import label_name, stored_weight, unbroken
+from headbook.results.formats import THIN, interval_text, number, percent
 from headbook.study.sentence_data import UINT8_STEPS
 from html_pages import html_of, text_of
 from sites import Site

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import headbook
 from headbook.cli.main import app
 from headbook.metrics import all_metrics
-from headbook.report.wording import SPACES, STATES, VIEWS, option_name
+from headbook.report.wording import SPACES, STATES, VIEWS
 from headbook.resources import folder
 from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView
 from html_pages import html_of
@@ -90,13 +90,9 @@ def test_keys_states_and_references_have_one_name_each() -> None:
         ("state", STATES, ResidualPoint),
         ("space", SPACES, EmbeddingSpace),
     )
-    for field, names, codes in named:
+    for _, names, codes in named:
         assert [*names] == [*codes]
         assert len({*names.values()}) == len(names)
-        for code in codes:
-            assert option_name(field, str(code)) == names[code]
-    assert option_name("label", "previous") == "previous"
-    assert option_name("view", "") == ""
 
 
 def test_names_of_keys_come_from_one_place() -> None:

@@ -26,7 +26,8 @@ from headbook.charts.plots import (
     text,
     value_axis,
 )
-from headbook.report.wording import number, visible
+from headbook.report.wording import visible
+from headbook.results.formats import number
 from headbook.results.number import Number
 from headbook.results.number import RowAddress as TableRow
 

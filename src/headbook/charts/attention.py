@@ -13,7 +13,8 @@ from headbook.analysis.arrays import Floats
 from headbook.charts.drawing import Drawing, drawing, guessed_width, svg_text
 from headbook.charts.paper import PIXELS, WIDTHS
 from headbook.charts.theme import BLUE, GREY, INK, colours
-from headbook.report.wording import interval_text, number, shortened
+from headbook.report.wording import shortened
+from headbook.results.formats import interval_text, number
 from headbook.study.sentence_data import UINT8_STEPS
 
 # Font size; widths of a Latin and of an East Asian letter.

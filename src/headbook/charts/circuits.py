@@ -22,7 +22,8 @@ from headbook.charts.plots import (
     text,
     value_axis,
 )
-from headbook.report.wording import number, visible
+from headbook.report.wording import visible
+from headbook.results.formats import number
 
 # Pixels of the picture of heads that feed others.
 BOX_WIDTH, BOX_HEIGHT, BOX_DISTANCE = 106.0, 24.0, 29.0

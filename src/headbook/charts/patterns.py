@@ -24,8 +24,8 @@ from headbook.charts.plots import (
 from headbook.metrics import ids
 from headbook.report.facts.patterns import ODDS, OUTPUTS, ROWS
 from headbook.report.results import StackResults
-from headbook.report.wording import head_name, number, signed
-from headbook.report.wording import percent as share_text
+from headbook.results.formats import head_name, number, signed
+from headbook.results.formats import percent as share_text
 from headbook.schema import HeadKey, HeadName, SinkView
 
 OFFSET_HEIGHT, LAYER_HEIGHT = 330, 300  # pixels

@@ -32,8 +32,8 @@ from headbook.report.facts.sinks import (
 )
 from headbook.report.families import sink_tokens
 from headbook.report.results import StackResults
-from headbook.report.wording import head_name, interval_text, number
-from headbook.report.wording import percent as share_text
+from headbook.results.formats import head_name, interval_text, number
+from headbook.results.formats import percent as share_text
 from headbook.results.number import RowAddress
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation import effect_tests

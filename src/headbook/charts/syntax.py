@@ -24,7 +24,8 @@ from headbook.charts.plots import (
     value_axis,
 )
 from headbook.report.linked_rows import address_of
-from headbook.report.wording import visible, whole_percent, whole_points
+from headbook.report.wording import visible, whole_points
+from headbook.results.formats import whole_percent
 
 ROW_HEIGHT, PRINTED_HEIGHT = 26.0, 44.0  # pixels of a relation on pages and in papers
 FIRST, WIDTH = 1.0, 97.0  # per cent of the plot at which shares of 0 begin, and that they span

@@ -27,20 +27,13 @@ from headbook.comparison.claims import SizedClaim
 from headbook.comparison.drift import MAX_EQUAL_DRIFT
 from headbook.metrics import all_metrics, ids
 from headbook.report.answers.overview.claim_parts import OF_STACK, OverviewClaim, places_of
-from headbook.report.findings.finding import Link, Parts
+from headbook.report.findings.finding import Parts
 from headbook.report.head_types import Place
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.roles import signed_points
-from headbook.report.wording import (
-    capital,
-    count_text,
-    head_file,
-    head_name,
-    in_hundred,
-    is_share,
-    number_word,
-    percent,
-)
+from headbook.report.wording import capital, count_text, is_share, number_word
+from headbook.results.formats import head_file, head_name, in_hundred, percent
+from headbook.results.sentence import Link
 from headbook.schema import AttentionStack, HeadName
 
 MIN_CHANGE = 0.1  # of a share, for a claim

@@ -21,7 +21,7 @@ from headbook.analysis.paired import ClusterSums
 from headbook.comparison.differences import ComparedColumn, HeadDifferences, LayerDifferences
 from headbook.comparison.matching import token_rows
 from headbook.comparison.study_pair import StackPair, StudyPair, same_ids
-from headbook.report.wording import MISSING, THIN
+from headbook.results.formats import MISSING, THIN
 from headbook.schema import SinkView
 from headbook.study.sentence_data import MappedSentence
 

@@ -23,18 +23,10 @@ from headbook.comparison.matching import MatchedHeads
 from headbook.comparison.study_pair import StackPair
 from headbook.metrics import all_metrics, ids
 from headbook.report.answers.overview.claim_parts import OverviewClaim, short_link
-from headbook.report.findings.finding import Link
 from headbook.report.linked_rows import LinkedNumber
-from headbook.report.wording import (
-    count_text,
-    head_name,
-    interval_text,
-    is_share,
-    number,
-    number_word,
-    percent,
-    tied_places,
-)
+from headbook.report.wording import count_text, is_share, number_word, tied_places
+from headbook.results.formats import head_name, interval_text, number, percent
+from headbook.results.sentence import Link
 from headbook.schema import SinkView, heads_of
 
 MEDIANS = (  # metric, view and label, whose median it is, and how a difference is read

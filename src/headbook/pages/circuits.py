@@ -35,10 +35,11 @@ from headbook.pages.parts.written_tokens import exemplar_cell, rank_cell, tokens
 from headbook.report.answers import circuit_rules as report
 from headbook.report.answers import circuits as answers
 from headbook.report.answers.circuit_rules import Feed, Written
-from headbook.report.findings.finding import head_link
 from headbook.report.linked_rows import head_row
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import STACKS, capital, count_text, head_name, number
+from headbook.report.wording import STACKS, capital, count_text
+from headbook.results.formats import head_name, number
+from headbook.results.sentence import head_link
 from headbook.schema import HeadName
 
 TITLE = "What do heads write, and which heads read it?"

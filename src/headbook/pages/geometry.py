@@ -26,17 +26,8 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import StackResults, study_of
 from headbook.report.token_neighbours import WORD_CLASS_NAMES, class_of_tag, own_tokens
-from headbook.report.wording import (
-    FEW_WORDS,
-    MISSING,
-    STACKS,
-    THIN,
-    count_text,
-    interval_text,
-    number,
-    percent,
-    whole_percent,
-)
+from headbook.report.wording import FEW_WORDS, STACKS, count_text
+from headbook.results.formats import MISSING, THIN, interval_text, number, percent, whole_percent
 from headbook.schema import UPOS, ResidualPoint
 from headbook.study.manifest import MissingPart
 

@@ -30,9 +30,9 @@ from headbook.pages.parts.table import (
     layer_frame,
     words_cell,
 )
-from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, VIEWS, count_text, is_share, label_name, p_text, visible
+from headbook.results.sentence import head_link
 from headbook.schema import HeadName
 from headbook.study.contrasts import PairDifferences, contrast
 from headbook.study.groups import GroupSums

@@ -36,15 +36,8 @@ from headbook.report.head_types import HeadType, head_types, share_of_head, sink
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.published import published_of_head
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    STACKS,
-    VIEWS,
-    count_text,
-    head_file,
-    head_name,
-    head_page,
-    whole_percent,
-)
+from headbook.report.wording import STACKS, VIEWS, count_text
+from headbook.results.formats import head_file, head_name, head_page, whole_percent
 from headbook.results.sentence import Sentence as PrintedSentence
 from headbook.results.sentence import say
 from headbook.schema import HeadName, SinkView, heads_of

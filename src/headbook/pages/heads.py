@@ -34,15 +34,8 @@ from headbook.report.head_types import MIN_PART_SHARE, MIN_UNIFORM_ENTROPY, NOT_
 from headbook.report.linked_rows import LinkedNumber, head_number
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import (
-    MISSING,
-    capital,
-    count_text,
-    head_file,
-    interval_text,
-    is_share,
-    number,
-)
+from headbook.report.wording import capital, count_text, is_share
+from headbook.results.formats import MISSING, head_file, interval_text, number
 from headbook.schema import HeadKey, HeadName, Replacement
 from headbook.study.ablation.effect_tests import ATTRIBUTION
 from headbook.study.ablation_tables import EFFECT

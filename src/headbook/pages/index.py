@@ -27,10 +27,11 @@ from headbook.report.answers.received_attention import most_received
 from headbook.report.families import Family, family_names, sink_tokens
 from headbook.report.findings import Finding, findings_of
 from headbook.report.findings.ablation import ablation_summary
-from headbook.report.findings.finding import Link
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
+from headbook.results import formats
+from headbook.results.sentence import Link
 from headbook.schema import HeadName, Side
 from headbook.study.manifest import Manifest
 
@@ -319,9 +320,9 @@ def live_figure(results: StackResults, live: sentences.LiveSentence) -> LiveFigu
         rtl=sentences.is_right_to_left(live.keys.text),
         strongest=found
         and (
-            wording.head_name(found[0]),
+            formats.head_name(found[0]),
             wording.visible(live.queries.pieces[found[1]]),
-            wording.number(found[2]),
+            formats.number(found[2]),
         ),
         once=_falls_to_itself(live, names),
     )
@@ -353,7 +354,7 @@ def live_data(results: Mapping[str, StackResults]) -> dict[str, Any]:
                 [int(special) for special in text.special[:n]]
                 for text, n in zip((live.queries, live.keys), live.sizes, strict=True)
             ],
-            "heads": [wording.head_name(head) for head in live.heads],
+            "heads": [formats.head_name(head) for head in live.heads],
             "families": {
                 str(each.family): {
                     "mean": np.rint(255 * each.mean).astype(np.uint8).tobytes(),
@@ -370,8 +371,8 @@ def live_data(results: Mapping[str, StackResults]) -> dict[str, Any]:
 def _family(results: Mapping[str, StackResults], family: FamilyHeads) -> FamilySection:
     def tile(head: HeadName) -> tuple[str, str, str]:
         return (
-            wording.head_name(head),
-            wording.head_page(head),
+            formats.head_name(head),
+            formats.head_page(head),
             tile_style(results[head.stack], head),
         )
 
@@ -389,8 +390,8 @@ def _family(results: Mapping[str, StackResults], family: FamilyHeads) -> FamilyS
         tiles=tuple(map(tile, family.heads[:MAX_FAMILY_TILES])),
         more=max(0, len(family.heads) - MAX_FAMILY_TILES),
         style=tile_style(results[clearest.stack], clearest),
-        href=wording.head_page(clearest),
-        example=wording.head_name(clearest),
+        href=formats.head_page(clearest),
+        example=formats.head_name(clearest),
         picture=picture,
         pair=pair,
         weight=weight,
@@ -407,7 +408,7 @@ def _family_exemplar(
         return (
             received_picture(results, received),
             received_pair(results, received),
-            Link(wording.number(received.mean), wording.head_page(head)),
+            Link(formats.number(received.mean), formats.head_page(head)),
             tuple(received_text(results, received)),
         )
     text = card(results, head).text
@@ -416,7 +417,7 @@ def _family_exemplar(
     texts = results.study.sentence_data.sentences[exemplar.index].texts
     query = texts[results.stack.queries].pieces[exemplar.query]
     key = texts[results.stack.keys].pieces[exemplar.key]
-    weight = Link(wording.number(exemplar.score), wording.head_page(head))
+    weight = Link(formats.number(exemplar.score), formats.head_page(head))
     return "", wording.visible(f"{query} → {key}"), weight, text
 
 
@@ -425,9 +426,9 @@ def _function_row(function: HeadFunction) -> FunctionRow:
     dot = interval_dot(
         share.value, share.low, share.high, function.baseline, supported=function.supported
     )
-    name = wording.head_name(function.head)
+    name = formats.head_name(function.head)
     picture = Drawing(f"dot-{name}-{function.text}", function.text, dot)
-    return FunctionRow(function, wording.head_page(function.head), name, picture)
+    return FunctionRow(function, formats.head_page(function.head), name, picture)
 
 
 def _finding_groups(results: Mapping[str, StackResults]) -> Iterator[FindingGroup]:

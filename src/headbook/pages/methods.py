@@ -16,16 +16,8 @@ from headbook.report.answers.text_notes import text_notes
 from headbook.report.findings.finding import metric_link
 from headbook.report.published import published_numbers
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import (
-    MISSING,
-    SPACES,
-    STACKS,
-    VIEWS,
-    capital,
-    count_text,
-    label_name,
-    percent,
-)
+from headbook.report.wording import SPACES, STACKS, VIEWS, capital, count_text, label_name
+from headbook.results.formats import MISSING, percent
 from headbook.results.sentence import say
 from headbook.schema import UNICODE_WORDS, EmbeddingSpace, Side, SinkView
 from headbook.study.corpus_sums import MAX_HEADS_ALL_PAIRS

@@ -45,16 +45,8 @@ from headbook.report.facts import sinks
 from headbook.report.facts.sinks import SINK, SINK_OUTPUT
 from headbook.report.families import sink_tokens
 from headbook.report.results import StackResults, heads_by_value, study_of
-from headbook.report.wording import (
-    MISSING,
-    STACKS,
-    capital,
-    count_text,
-    head_page,
-    number,
-    number_word,
-    visible,
-)
+from headbook.report.wording import STACKS, capital, count_text, number_word, visible
+from headbook.results.formats import MISSING, head_page, number
 from headbook.results.number import PLAIN, Number
 from headbook.results.sentence import Link, Marked, Sentence, listed, say
 from headbook.schema import HEAD_RULES, HeadKey, HeadName, SinkView

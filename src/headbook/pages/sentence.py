@@ -31,20 +31,16 @@ from headbook.report.families import present_families
 from headbook.report.results import StackResults, study_of
 from headbook.report.word_attention import n_words, word_names
 from headbook.report.wording import (
-    MISSING,
     SPACES,
     STACKS,
     STATES,
     count_text,
-    head_name,
-    head_page,
-    number,
     ordinal,
-    percent,
     sentence_file,
     sentence_page,
     visible,
 )
+from headbook.results.formats import MISSING, head_name, head_page, number, percent
 from headbook.schema import (
     AttentionStack,
     EmbeddingSpace,

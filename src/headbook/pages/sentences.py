@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from headbook.pages.parts.page import TemplatePage
 from headbook.report.families import Family, families, family_names
-from headbook.report.findings.finding import Link, head_link
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import count_text, sentence_page
+from headbook.results.sentence import Link, head_link
 from headbook.schema import HeadName, Side
 from headbook.study.sentence_data import Ranking
 

@@ -33,8 +33,8 @@ from headbook.pages.parts.page import gap_text
 from headbook.report.facts import words
 from headbook.report.facts.fact import Chosen
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import FEW_WORDS, MISSING, count_text
-from headbook.results.formats import metric_page
+from headbook.report.wording import FEW_WORDS, count_text
+from headbook.results.formats import MISSING, metric_page
 from headbook.results.number import TIMES, Number
 from headbook.results.sentence import Link, Marked, Sentence, say
 from headbook.schema import HeadKey, HeadName, Side, heads_of

@@ -31,7 +31,6 @@ from headbook.report.answers import syntax as answers
 from headbook.report.claims.heads import BEST_TREE, JOINT_TREE
 from headbook.report.claims.relations import BEST_OF_LAYER
 from headbook.report.findings import HELD_OUT
-from headbook.report.findings.finding import Link, head_link
 from headbook.report.linked_rows import LinkedNumber, relation_number
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests, tests_of_stack
@@ -42,13 +41,12 @@ from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
 from headbook.report.wording import (
     DIRECTIONS,
     count_text,
-    head_name,
     p_family_wise_text,
-    percent,
     rule_phrase,
-    whole_percent,
     whole_points,
 )
+from headbook.results.formats import head_name, percent, whole_percent
+from headbook.results.sentence import Link, head_link
 from headbook.schema import HeadName, relation_of
 from headbook.study.manifest import Manifest, MissingPart
 

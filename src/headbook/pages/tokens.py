@@ -24,7 +24,8 @@ from headbook.report.answers.tokens import sameness_answer
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, study_of
 from headbook.report.token_neighbours import classes_by_name, shared_neighbours
-from headbook.report.wording import SPACES, STACKS, STATES, count_text, number, visible
+from headbook.report.wording import SPACES, STACKS, STATES, count_text, visible
+from headbook.results.formats import number
 from headbook.schema import ResidualPoint
 from headbook.study.sums.token_sums import PATH_STATES, TokenTypeSums
 

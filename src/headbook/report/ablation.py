@@ -15,7 +15,8 @@ from headbook.analysis.intervals import signed_ratio_interval
 from headbook.report.head_types import head_types
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
-from headbook.report.wording import count_text, interval_text, number, number_word, percent
+from headbook.report.wording import count_text, number_word
+from headbook.results.formats import interval_text, number, percent
 from headbook.schema import LAYER_RATIO, AblationTarget, HeadName, Replacement, heads_of
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION, COSINE_TARGETS, AblationVerdict

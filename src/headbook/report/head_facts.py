@@ -22,7 +22,8 @@ from headbook.report.relations import (
 )
 from headbook.report.results import StackResults
 from headbook.report.roles import Role, best_relation, roles_by_head
-from headbook.report.wording import head_name, head_page, number, rule_phrase
+from headbook.report.wording import rule_phrase
+from headbook.results.formats import head_name, head_page, number
 from headbook.schema import HELD_OUT_SPLIT, HeadKey, HeadName, heads_of
 
 

@@ -35,7 +35,7 @@ from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.metrics import ids
 from headbook.metrics.patterns.type_shares import EVEN, KEYS, OFFSETS, ONE_OFFSET, PARTS
 from headbook.report.results import StackResults
-from headbook.report.wording import percent, signed
+from headbook.results.formats import percent, signed
 from headbook.schema import SinkView
 
 METRIC = ids.TYPE_SHARES

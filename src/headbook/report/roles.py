@@ -31,16 +31,8 @@ from headbook.report.head_types import (
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import TAGS, ends_of, head_rules, relation_words
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    THIN,
-    capital,
-    count_text,
-    interval_text,
-    number,
-    p_family_wise_text,
-    percent,
-    rule_phrase,
-)
+from headbook.report.wording import capital, count_text, p_family_wise_text, rule_phrase
+from headbook.results.formats import THIN, interval_text, number, percent
 from headbook.schema import HeadKey, HeadName, SinkView, heads_of
 
 if TYPE_CHECKING:

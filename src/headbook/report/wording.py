@@ -5,29 +5,21 @@ numbers cannot tell such values apart. If a head is selected on one half of the 
 reported on the other, values of the selecting half decide ties.
 """
 
-# ruff: noqa: PLC0414 - formats of numbers have moved to results; old pages import them from here
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headbook.attention.surface_rules import LAST_NOUN, SIDES
 from headbook.metrics.base import Metric
-from headbook.results.formats import MISSING as MISSING
-from headbook.results.formats import THIN as THIN
-from headbook.results.formats import head_file as head_file
-from headbook.results.formats import head_name as head_name
-from headbook.results.formats import head_page as head_page
-from headbook.results.formats import in_hundred as in_hundred
-from headbook.results.formats import interval_text as interval_text
-from headbook.results.formats import number as number
-from headbook.results.formats import percent as percent
-from headbook.results.formats import signed as signed
-from headbook.results.formats import whole_percent as whole_percent
+from headbook.results.formats import (
+    MISSING,
+    THIN,
+    signed,
+)
 from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView, relation_of
 from headbook.study.sentence_data import UINT8_STEPS
 
@@ -193,12 +185,6 @@ def label_name(label: str) -> str:
     if rule and measure in MEASURES:
         return f"{MEASURES[measure]} by {rule}"
     return LABELS.get(label) or DIRECTIONS.get(label) or label.replace("_", " ")
-
-
-def option_name(field: str, option: str) -> str:
-    """Return the name of a column's value: ``sink masked`` for the view ``nosink``."""
-    names: dict[str, Mapping[Any, str]] = {"view": VIEWS, "state": STATES, "space": SPACES}
-    return names.get(field, {}).get(option, option)
 
 
 def shortened(text: str, most: int) -> str:

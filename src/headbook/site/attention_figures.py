@@ -14,7 +14,8 @@ from headbook.analysis.arrays import Floats
 from headbook.charts import AttentionLine, Drawing, attention_lines, attention_map
 from headbook.pages.parts.sentence_maps import text_data
 from headbook.report.results import StackResults
-from headbook.report.wording import head_file, head_name, sentence_file
+from headbook.report.wording import sentence_file
+from headbook.results.formats import head_file, head_name
 from headbook.schema import HeadName, heads_of
 from headbook.study.sentence_data import UINT8_STEPS, StoredSentence, StoredText
 

@@ -25,7 +25,8 @@ from headbook.pages.sentence import cited_maps, trajectory_data
 from headbook.pages.tokens import types_data
 from headbook.report.findings.head_numbers import drawn_numbers
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import head_file, sentence_file
+from headbook.report.wording import sentence_file
+from headbook.results.formats import head_file
 from headbook.schema import Side, heads_of
 from headbook.site.markup import script
 from headbook.site.search import find_data

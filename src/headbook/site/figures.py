@@ -38,7 +38,8 @@ from headbook.progress import Progress, reporter
 from headbook.python_options import names_arguments
 from headbook.report.results import StackResults
 from headbook.report.results import stack_results as results_of
-from headbook.report.wording import count_text, head_file, label_name
+from headbook.report.wording import count_text, label_name
+from headbook.results.formats import head_file
 from headbook.schema import SinkView, heads_of
 from headbook.site import export, latex
 from headbook.site.attention_figures import KINDS, attention_figures, single_name, stored_maps

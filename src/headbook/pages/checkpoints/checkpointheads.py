@@ -7,8 +7,8 @@ from headbook.charts import Drawing
 from headbook.comparison.checkpoint_steps import CheckpointColumn
 from headbook.pages.checkpoints.parts import HEADS, DrawnCheckpoints, measure_page
 from headbook.pages.parts.page import StackSection, TemplatePage
-from headbook.report.findings.finding import Link
-from headbook.report.wording import head_file, head_name
+from headbook.results.formats import head_file, head_name
+from headbook.results.sentence import Link
 from headbook.schema import AttentionStack, HeadName, heads_of
 
 MOST = 6_000  # small lines of the page

@@ -17,7 +17,8 @@ from headbook.pages.checkpoints.parts import DrawnCheckpoints, HalfRiseText, hea
 from headbook.pages.parts.page import StackSection, TemplatePage
 from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words_cell
 from headbook.report.results import heads_by_value
-from headbook.report.wording import VIEWS, head_name, interval_text, is_share, number
+from headbook.report.wording import VIEWS, is_share
+from headbook.results.formats import head_name, interval_text, number
 from headbook.schema import AttentionStack, HeadName, heads_of
 
 MOST_LINES = 200  # of a chart

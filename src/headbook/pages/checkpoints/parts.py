@@ -16,7 +16,8 @@ from headbook.comparison.checkpoints import BestHead, Checkpoints
 from headbook.metrics import all_metrics
 from headbook.report.head_types import Place
 from headbook.report.roles import estimate
-from headbook.report.wording import head_file, head_name, is_share, number
+from headbook.report.wording import is_share
+from headbook.results.formats import head_file, head_name, number
 from headbook.schema import HeadName
 
 HEADS = HEADS_PAGE

@@ -8,7 +8,7 @@ from headbook.comparison.comparison import Comparison
 from headbook.comparison.drift import FLOOR_LABEL, PATTERN_DRIFT, WEIGHT_DRIFT
 from headbook.comparison.matching import MIN_SHARED_WORDS
 from headbook.pages.parts.page import TemplatePage
-from headbook.report.wording import percent
+from headbook.results.formats import percent
 
 
 @dataclass(frozen=True, kw_only=True)

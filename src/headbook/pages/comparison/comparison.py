@@ -53,20 +53,12 @@ from headbook.pages.overview_parts.differences import (
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import TemplatePage
 from headbook.pages.parts.table import Content, PageTable, Row, words_cell
-from headbook.report.findings.finding import Link, Parts, head_link
+from headbook.report.findings.finding import Parts
 from headbook.report.head_types import head_types
 from headbook.report.results import heads_by_value
-from headbook.report.wording import (
-    MISSING,
-    capital,
-    count_text,
-    counted_if,
-    interval_text,
-    number,
-    number_word,
-    p_text,
-    percent,
-)
+from headbook.report.wording import capital, count_text, counted_if, number_word, p_text
+from headbook.results.formats import MISSING, interval_text, number, percent
+from headbook.results.sentence import Link, head_link
 from headbook.schema import HeadName, SinkView
 from headbook.study.ablation_tables import EFFECT
 

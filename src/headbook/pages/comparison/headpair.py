@@ -32,20 +32,16 @@ from headbook.report.families import in_page_words, style_of
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults
 from headbook.report.wording import (
-    MISSING,
     ROUNDING_NOTE,
     STACKS,
     VIEWS,
     count_text,
-    head_file,
-    head_name,
-    head_page,
     is_share,
     label_name,
-    number,
     p_text,
     unbroken,
 )
+from headbook.results.formats import MISSING, head_file, head_name, head_page, number
 from headbook.schema import HeadName, SinkView
 from headbook.study.ablation_tables import EFFECT
 

@@ -15,8 +15,10 @@ from headbook.pages.comparison.metricpair_heads import depth
 from headbook.pages.comparison.parts import StackComparison
 from headbook.pages.parts.page import TemplatePage
 from headbook.pages.parts.table import PageTable, Row
-from headbook.report.findings.finding import Parts, head_link
-from headbook.report.wording import THIN, count_text, head_name, number, number_word, percent
+from headbook.report.findings.finding import Parts
+from headbook.report.wording import count_text, number_word
+from headbook.results.formats import THIN, head_name, number, percent
+from headbook.results.sentence import head_link
 from headbook.schema import HeadName
 
 TO_THE_OTHER = 0.1  # of the depth: within it, a match counts as at the same depth

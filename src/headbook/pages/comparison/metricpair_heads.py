@@ -19,14 +19,8 @@ from headbook.metrics.base import ChartKind, HeadMetric, LayerwiseMetric, Sectio
 from headbook.pages.comparison.parts import StackComparison
 from headbook.pages.parts.table import domain
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    VIEWS,
-    choice_file,
-    counted_if,
-    head_name,
-    is_share,
-    label_name,
-)
+from headbook.report.wording import VIEWS, choice_file, counted_if, is_share, label_name
+from headbook.results.formats import head_name
 from headbook.schema import AblationTarget, AttentionStack, HeadName, SinkView
 from headbook.study.ablation_tables import EFFECT
 

@@ -13,7 +13,8 @@ from headbook.comparison.head_pairs import HeadPair, PairedStack, PairMaps
 from headbook.pages.overview_parts.differences import MapPicture, signed_picture
 from headbook.pages.parts.sentence_maps import text_data, weight_picture
 from headbook.pages.parts.text import WINDOW, Token, running_text
-from headbook.report.wording import number, sentence_page
+from headbook.report.wording import sentence_page
+from headbook.results.formats import number
 from headbook.study.sentence_data import to_uint8
 
 AT_ONCE = 3  # of the sentences that differ most

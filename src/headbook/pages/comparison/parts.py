@@ -21,9 +21,11 @@ from headbook.comparison.drift import (
 from headbook.comparison.matching import MatchedHeads
 from headbook.comparison.study_pair import StackPair
 from headbook.pages.parts.table import Content, PageTable, Row
-from headbook.report.findings.finding import Parts, head_link
+from headbook.report.findings.finding import Parts
 from headbook.report.results import StackResults, stack_results
-from headbook.report.wording import MISSING, STACKS, head_name, percent, tie_note, tied_places
+from headbook.report.wording import STACKS, tie_note, tied_places
+from headbook.results.formats import MISSING, head_name, percent
+from headbook.results.sentence import head_link
 from headbook.schema import HeadName
 
 

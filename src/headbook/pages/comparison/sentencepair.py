@@ -20,18 +20,14 @@ from headbook.pages.parts.table import DASH, Content, MarkedText, PageTable, Par
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.parts.token_paths import MOST_TOKENS, paths_data
 from headbook.report.wording import (
-    MISSING,
     SPACES,
     STACKS,
     count_text,
-    head_name,
-    head_page,
-    number,
-    percent,
     sentence_file,
     sentence_page,
     visible,
 )
+from headbook.results.formats import MISSING, head_name, head_page, number, percent
 from headbook.schema import EmbeddingSpace, ResidualPoint
 from headbook.study.sentence_data import (
     LOGIT_LENS_SPACE,

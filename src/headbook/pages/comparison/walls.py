@@ -25,11 +25,12 @@ from headbook.pages.parts.atlas import (
     mean_maps,
     no_note,
 )
-from headbook.report.findings.finding import head_link
 from headbook.report.head_types import head_types
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, heads_by_value
-from headbook.report.wording import MISSING, capital, count_text, head_page
+from headbook.report.wording import capital, count_text
+from headbook.results.formats import MISSING, head_page
+from headbook.results.sentence import head_link
 from headbook.schema import HeadName
 
 

@@ -17,7 +17,8 @@ from headbook.pages.parts.table import HeatCell, NumberCell, PageTable, Row
 from headbook.report.findings.finding import metric_link
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
-from headbook.report.wording import MISSING, count_text, interval_text, number, number_word
+from headbook.report.wording import count_text, number_word
+from headbook.results.formats import MISSING, interval_text, number
 from headbook.schema import ResidualPoint
 from headbook.study.sums.state_geometry import (
     CKA,

@@ -11,7 +11,8 @@ from headbook.charts.plots import Plot, Scale, Series, layer_plot
 from headbook.report.answers import geometry as answers
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import WORD_CLASS_NAMES, own_tokens
-from headbook.report.wording import SPACES, number, whole_percent
+from headbook.report.wording import SPACES
+from headbook.results.formats import number, whole_percent
 from headbook.schema import EmbeddingSpace
 
 HEIGHT, SMALL_HEIGHT = 340, 250  # pixels of the plots that answer, and of those below

@@ -15,17 +15,8 @@ from headbook.report import ablation as report
 from headbook.report.answers.ablation import tasks
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    THIN,
-    count_text,
-    head_file,
-    head_name,
-    interval_text,
-    number,
-    ordinal,
-    percent,
-    sentence_page,
-)
+from headbook.report.wording import count_text, ordinal, sentence_page
+from headbook.results.formats import THIN, head_file, head_name, interval_text, number, percent
 from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation.effect_tests import ATTRIBUTION, COSINE_TARGETS, token_target
 from headbook.study.ablation.results import AblationResults, MissedToken

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from headbook.pages.parts.table import NumberCell, PageTable, Row
-from headbook.report.findings.finding import head_link
 from headbook.report.results import StackResults
 from headbook.report.similar_heads import HeadDistanceMatrix, head_distances
-from headbook.report.wording import FEW_WORDS, MISSING, THIN, VIEWS
+from headbook.report.wording import FEW_WORDS, VIEWS
+from headbook.results.formats import MISSING, THIN
+from headbook.results.sentence import head_link
 from headbook.schema import HeadName, SinkView
 
 NEAREST = 5

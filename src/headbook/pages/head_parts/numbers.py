@@ -19,7 +19,8 @@ from headbook.pages.parts.table import (
 )
 from headbook.report.findings.finding import metric_link
 from headbook.report.results import StackResults
-from headbook.report.wording import MISSING, is_share, label_name, number, unbroken
+from headbook.report.wording import is_share, label_name, unbroken
+from headbook.results.formats import MISSING, number
 from headbook.schema import HeadName, SinkView
 
 ELSEWHERE = {ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN}  # in tables of tags

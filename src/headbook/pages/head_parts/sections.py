@@ -25,14 +25,11 @@ from headbook.report.wording import (
     VIEWS,
     capital,
     count_text,
-    head_file,
-    head_name,
-    number,
     number_word,
     p_family_wise_text,
-    percent,
     rule_phrase,
 )
+from headbook.results.formats import head_file, head_name, number, percent
 from headbook.schema import HeadName, SinkView
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar
 

@@ -14,8 +14,8 @@ from headbook.metrics.base import HeadMetric
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate
 from headbook.report.trees import is_ranked
-from headbook.report.wording import VIEWS, is_share, label_name, number, number_word, ordinal
-from headbook.results.formats import metric_page
+from headbook.report.wording import VIEWS, is_share, label_name, number_word, ordinal
+from headbook.results.formats import metric_page, number
 from headbook.schema import HeadName, SinkView
 
 MOST_STRIPS = 6

@@ -17,14 +17,13 @@ from headbook.report.class_flows import (
     tokens_above_mean_head,
 )
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    count_text,
+from headbook.report.wording import count_text, visible
+from headbook.results.formats import (
     head_file,
     head_name,
     interval_text,
     number,
     percent,
-    visible,
     whole_percent,
 )
 from headbook.schema import HeadName

@@ -25,7 +25,8 @@ from headbook.report.answers.circuits import change_text, output_facts
 from headbook.report.head_types import share_of_head
 from headbook.report.linked_rows import LinkedNumber, head_row
 from headbook.report.results import StackResults
-from headbook.report.wording import MISSING, count_text, number, shortened
+from headbook.report.wording import count_text, shortened
+from headbook.results.formats import MISSING, number
 from headbook.schema import HeadName
 from headbook.study.circuits import OutputSpace
 

@@ -20,10 +20,10 @@ from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.ablation import choice_text, short_verdict
 from headbook.report.answers.ablation import tasks as answers
 from headbook.report.answers.ablation.tasks import WORDS
-from headbook.report.findings.finding import head_link
 from headbook.report.linked_rows import LinkedNumber
-from headbook.report.wording import capital, count_text, head_name, interval_text, percent
-from headbook.results.sentence import Sentence, say
+from headbook.report.wording import capital, count_text
+from headbook.results.formats import head_name, interval_text, percent
+from headbook.results.sentence import Sentence, head_link, say
 from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests, tasks
 from headbook.study.ablation.results import AblationReason, AblationResults

@@ -8,10 +8,11 @@ import numpy as np
 from headbook.analysis.arrays import divide
 from headbook.pages.parts.page import StackSection
 from headbook.pages.parts.table import DASH, MarkedText, PageTable, Row, WordsCell, words_cell
-from headbook.report.findings.finding import head_link
 from headbook.report.findings.states import ANCHOR_COLUMNS, anchor_layers
 from headbook.report.results import StackResults
-from headbook.report.wording import MISSING, number, unbroken
+from headbook.report.wording import unbroken
+from headbook.results.formats import MISSING, number
+from headbook.results.sentence import head_link
 from headbook.schema import heads_of
 from headbook.study.sums.token_sums import TRUE_ORDER, Anchors, TopAnchor
 

@@ -17,7 +17,8 @@ from headbook.pages.parts.baselines import baseline_title
 from headbook.pages.parts.table import domain
 from headbook.report.findings.head_numbers import HeadMetricNumbers
 from headbook.report.results import StackResults
-from headbook.report.wording import VIEWS, choice_file, count_text, is_share, label_name, number
+from headbook.report.wording import VIEWS, choice_file, count_text, is_share, label_name
+from headbook.results.formats import number
 from headbook.schema import SinkView
 
 DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that pages offer

@@ -27,12 +27,7 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.report.answers.metric import label_phrase
-from headbook.report.findings.finding import (
-    ChosenHead,
-    choose_head,
-    head_link,
-    uniform_estimate,
-)
+from headbook.report.findings.finding import ChosenHead, choose_head, uniform_estimate
 from headbook.report.findings.head_numbers import (
     HeadMetricNumbers,
     Place,
@@ -48,11 +43,12 @@ from headbook.report.wording import (
     STACKS,
     VIEWS,
     capital,
-    head_name,
     is_share,
     label_name,
     unbroken,
 )
+from headbook.results.formats import head_name
+from headbook.results.sentence import head_link
 from headbook.schema import HELD_OUT_SPLIT, HIGHEST, HeadKey, relation_of
 from headbook.study.tables import RowKey
 

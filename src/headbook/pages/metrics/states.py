@@ -12,15 +12,8 @@ from headbook.pages.metrics.figures import curves
 from headbook.pages.parts.table import NumberCell, PageTable, Row
 from headbook.report.answers.metric import token_series
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    SPACES,
-    STACKS,
-    STATES,
-    TOKEN_CLASSES,
-    capital,
-    is_share,
-    number,
-)
+from headbook.report.wording import SPACES, STACKS, STATES, TOKEN_CLASSES, capital, is_share
+from headbook.results.formats import number
 from headbook.schema import EmbeddingSpace, ResidualPoint
 
 KINDS = {"all": "model", "content": "content", "function": "function"}  # classes of lines

@@ -10,8 +10,9 @@ from headbook.analysis.arrays import Floats
 from headbook.charts import images
 from headbook.charts.theme import DIVERGING, STEPS, ink_steps, rgba_ramp
 from headbook.pages.parts.atlas import Atlas, TileNote, atlas_of
-from headbook.report.findings.finding import Link, Parts
-from headbook.report.wording import number
+from headbook.report.findings.finding import Parts
+from headbook.results.formats import number
+from headbook.results.sentence import Link
 from headbook.schema import AttentionStack, HeadName
 from headbook.study.sentence_data import to_uint8
 

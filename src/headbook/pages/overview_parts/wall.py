@@ -12,7 +12,7 @@ from headbook.report.answers.overview.head_losses import LOST, HeadLosses, Layer
 from headbook.report.families import families, family_names, in_page_words
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults
-from headbook.report.wording import head_name, head_page
+from headbook.results.formats import head_name, head_page
 from headbook.schema import HeadName
 from headbook.study.corpus_sums import MANY_HEADS, kept_positions
 

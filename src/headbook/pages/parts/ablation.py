@@ -18,7 +18,8 @@ from headbook.report.ablation import (
 )
 from headbook.report.facts.importance import change, head_change, random_rank
 from headbook.report.head_types import OffSinkType
-from headbook.report.wording import MISSING, STACKS, count_text, head_name, number
+from headbook.report.wording import STACKS, count_text
+from headbook.results.formats import MISSING, head_name, number
 from headbook.results.number import RowAddress
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation import effect_tests

@@ -10,8 +10,7 @@ import numpy as np
 
 from headbook.charts import ratio_grid
 from headbook.pages.parts.blocks import Heat, Picture, Table, Words, row
-from headbook.report.wording import MISSING
-from headbook.results.formats import head_name
+from headbook.results.formats import MISSING, head_name
 from headbook.results.number import Number
 from headbook.results.sentence import Sentence
 from headbook.schema import AttentionStack, HeadName, heads_of

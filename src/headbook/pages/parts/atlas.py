@@ -11,7 +11,8 @@ from headbook.pages.parts.page import StackSection
 from headbook.report.families import in_page_words, kinds_of, letters_of, style_of
 from headbook.report.head_types import HeadType, Place
 from headbook.report.results import StackResults
-from headbook.report.wording import count_text, head_name, head_page
+from headbook.report.wording import count_text
+from headbook.results.formats import head_name, head_page
 from headbook.schema import AttentionStack, HeadName
 
 MANY_HEADS = 400  # heads of all stacks beyond which the picture is a file and cells are no links

@@ -8,10 +8,11 @@ from headbook.analysis.accumulators import Estimate
 from headbook.charts import Drawing
 from headbook.charts.drawing import interval_dot
 from headbook.metrics.base import HeadMetric
-from headbook.report.findings.finding import Link, head_link
 from headbook.report.results import StackResults
 from headbook.report.roles import value_and_interval
-from headbook.report.wording import in_hundred, is_share, number
+from headbook.report.wording import is_share
+from headbook.results.formats import in_hundred, number
+from headbook.results.sentence import Link, head_link
 from headbook.schema import Baseline, HeadName
 
 

@@ -19,16 +19,8 @@ from headbook.report.answers.received_attention import (
 )
 from headbook.report.answers.role_exemplars import strongest_that_fits
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    MISSING,
-    count_text,
-    head_file,
-    head_name,
-    number,
-    percent,
-    sentence_page,
-    visible,
-)
+from headbook.report.wording import count_text, sentence_page, visible
+from headbook.results.formats import MISSING, head_file, head_name, number, percent
 from headbook.schema import HeadName
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar, Ranking, StoredSentence

@@ -15,7 +15,8 @@ from headbook.report.families import in_page_words, style_of
 from headbook.report.head_types import share_of_head
 from headbook.report.results import StackResults
 from headbook.report.roles import roles_by_head, sink_words
-from headbook.report.wording import head_name, head_page, number, visible
+from headbook.report.wording import visible
+from headbook.results.formats import head_name, head_page, number
 from headbook.schema import HeadName, SinkView, heads_of
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar, Ranking, StoredText
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from headbook.pages.parts.text import Token, running_text
 from headbook.report.findings.states import best_layer
 from headbook.report.results import StackResults
-from headbook.report.wording import percent
+from headbook.results.formats import percent
 from headbook.schema import HEAD_RULES, SEGMENTATION_RULES
 from headbook.study.sentence_data import StoredText
 

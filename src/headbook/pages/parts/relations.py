@@ -14,7 +14,6 @@ from headbook.metrics import all_metrics
 from headbook.pages.parts.sentence_maps import text_data
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.findings import HELD_OUT
-from headbook.report.findings.finding import Link, head_link
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import FAR, arrow_words, best_head_of_relation, points_text
@@ -23,14 +22,13 @@ from headbook.report.word_attention import WordLink, n_words, word_attention, wo
 from headbook.report.wording import (
     DIRECTIONS,
     count_text,
-    head_name,
-    number,
     number_word,
     p_text,
     rule_phrase,
     sentence_page,
 )
-from headbook.results.formats import metric_page
+from headbook.results.formats import head_name, metric_page, number
+from headbook.results.sentence import Link, head_link
 from headbook.schema import HeadName, relation_of, universal_relation
 from headbook.study.sentence_data import StoredSentence, StoredText
 

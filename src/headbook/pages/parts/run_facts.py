@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from headbook.pages.parts.page import input_rows
-from headbook.report.wording import STACKS, count_text, number_word, percent
+from headbook.report.wording import STACKS, count_text, number_word
+from headbook.results.formats import percent
 from headbook.schema import AttentionStack, Side
 from headbook.study.manifest import Manifest
 

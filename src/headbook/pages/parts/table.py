@@ -15,9 +15,10 @@ from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Drawing
 from headbook.metrics.base import Metric
-from headbook.report.findings.finding import Link
 from headbook.report.linked_rows import LinkedNumber
-from headbook.report.wording import MISSING, interval_text, is_share, number
+from headbook.report.wording import is_share
+from headbook.results.formats import MISSING, interval_text, number
+from headbook.results.sentence import Link
 from headbook.study.tables import RowKey
 
 COLOUR_STEPS = 21

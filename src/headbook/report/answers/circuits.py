@@ -35,19 +35,13 @@ from headbook.report.answers.circuit_rules import (
     values_of,
     written_tokens,
 )
-from headbook.report.findings.finding import Part, Parts, head_link
+from headbook.report.findings.finding import Part, Parts
 from headbook.report.head_types import share_of_head
 from headbook.report.linked_rows import LinkedNumber, head_row
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    capital,
-    count_text,
-    interval_text,
-    number,
-    number_word,
-    percent,
-    shortened,
-)
+from headbook.report.wording import capital, count_text, number_word, shortened
+from headbook.results.formats import interval_text, number, percent
+from headbook.results.sentence import head_link
 from headbook.schema import HeadName
 
 CLEAR_LOSS = 0.3  # loss of an induction score from which on the answer names a head

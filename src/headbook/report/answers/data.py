@@ -11,7 +11,8 @@ from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
-from headbook.report.wording import head_name, is_share, number, with_unit
+from headbook.report.wording import is_share, with_unit
+from headbook.results.formats import head_name, number
 from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.tables import TableSpec, row_of_head
 

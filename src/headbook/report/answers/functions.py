@@ -17,7 +17,8 @@ from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import best_head_of_relation, relation_words
 from headbook.report.results import StackResults
-from headbook.report.wording import interval_text, p_family_wise_text, percent, rule_phrase
+from headbook.report.wording import p_family_wise_text, rule_phrase
+from headbook.results.formats import interval_text, percent
 from headbook.schema import HELD_OUT_SPLIT, HeadName
 
 # Words, metric and label; the name of the sink is put in.

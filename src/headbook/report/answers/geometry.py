@@ -14,15 +14,8 @@ from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import WORD_CLASS_NAMES, WORD_CLASSES, own_tokens
-from headbook.report.wording import (
-    THIN,
-    capital,
-    count_text,
-    number,
-    number_word,
-    percent,
-    whole_percent,
-)
+from headbook.report.wording import capital, count_text, number_word
+from headbook.results.formats import THIN, number, percent, whole_percent
 from headbook.schema import EmbeddingSpace, ResidualPoint
 
 COSINE, KEPT, RANK = ids.COSINE_TO_INPUT, ids.NEIGHBOUR_OVERLAP, ids.VOCABULARY_RANK

@@ -12,7 +12,8 @@ from headbook.report.head_types import HeadType, share_of_head
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate, point_estimate
-from headbook.report.wording import count_text, number, percent, whole_percent
+from headbook.report.wording import count_text
+from headbook.results.formats import number, percent, whole_percent
 from headbook.schema import HeadKey, HeadName
 
 CLAIM = "role of a head"  # claim of its rows in the table ``tests``

@@ -37,13 +37,8 @@ from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import ends_of
 from headbook.report.results import StackResults
 from headbook.report.roles import best_relation, estimate
-from headbook.report.wording import (
-    count_text,
-    number_word,
-    p_family_wise_text,
-    percent,
-    rule_phrase,
-)
+from headbook.report.wording import count_text, number_word, p_family_wise_text, rule_phrase
+from headbook.results.formats import percent
 from headbook.schema import HeadKey, HeadName, SinkView, heads_of
 
 MIN_SENTENCES = 20  # sentences below which no role is told

@@ -23,9 +23,11 @@ from headbook.report.answers.head_numbers import (
     RoleSentence,
     evidence_number,
 )
-from headbook.report.findings.finding import Parts, head_link
+from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
-from headbook.report.wording import capital, count_text, number
+from headbook.report.wording import capital, count_text
+from headbook.results.formats import number
+from headbook.results.sentence import head_link
 
 MAX_WORDS = 20  # of one sentence
 MAX_NUMBERS = 3  # of an evidence line

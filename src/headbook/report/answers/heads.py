@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from headbook.metrics import ids
 from headbook.report.families import Family, family_names, sink_tokens
-from headbook.report.findings.finding import Link, choose_head, head_link, uniform_estimate
+from headbook.report.findings.finding import choose_head, uniform_estimate
 from headbook.report.head_facts import HeadFacts
 from headbook.report.linked_rows import LinkedNumber, claim_number
 from headbook.report.relation_counts import VIEW
@@ -16,14 +16,9 @@ from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import best_head_of_relation, relation_words
 from headbook.report.results import StackResults
 from headbook.report.roles import sink_words, value_and_interval
-from headbook.report.wording import (
-    capital,
-    is_share,
-    number_word,
-    p_family_wise_text,
-    percent,
-    rule_phrase,
-)
+from headbook.report.wording import capital, is_share, number_word, p_family_wise_text, rule_phrase
+from headbook.results.formats import percent
+from headbook.results.sentence import Link, head_link
 from headbook.schema import HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, HeadName, SinkView
 
 # What most heads of a family do, after "most others".

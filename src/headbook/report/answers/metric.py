@@ -28,10 +28,9 @@ from headbook.report.wording import (
     count_text,
     is_share,
     label_name,
-    number,
-    percent,
     with_unit,
 )
+from headbook.results.formats import number, percent
 from headbook.schema import EmbeddingSpace, HeadKey, ResidualPoint, relation_of
 
 NOT_MEASURED: Parts = ("Not measured in this model.",)

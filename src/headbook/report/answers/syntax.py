@@ -7,13 +7,7 @@ import numpy as np
 
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
-from headbook.report.findings.finding import (
-    Link,
-    Parts,
-    choose_head,
-    head_link,
-    metric_link,
-)
+from headbook.report.findings.finding import Parts, choose_head, metric_link
 from headbook.report.linked_rows import relation_number
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
@@ -24,13 +18,12 @@ from headbook.report.wording import (
     NUMBER_WORDS,
     capital,
     count_text,
-    head_name,
     number_word,
     p_family_wise_text,
-    percent,
     rule_phrase,
 )
-from headbook.results.formats import metric_page
+from headbook.results.formats import head_name, metric_page, percent
+from headbook.results.sentence import Link, head_link
 from headbook.schema import HeadName, relation_of
 
 MAX_WORDS = 30  # of an answer

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from headbook.report.wording import count_text, percent, shortened
+from headbook.report.wording import count_text, shortened
+from headbook.results.formats import percent
 from headbook.schema import DOUBLED, UNKNOWN, UNREADABLE, Side
 from headbook.study.manifest import Manifest
 

@@ -7,7 +7,7 @@ from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import WORD_CLASS_NAMES, SharedNeighbours, shared_neighbours
-from headbook.report.wording import number
+from headbook.results.formats import number
 
 SHARED = "shared nearest vocabulary tokens"  # claim in the table of tests
 DIFFERENT = "two different words"  # baseline in the table of tests

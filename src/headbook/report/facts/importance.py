@@ -27,14 +27,8 @@ from headbook.report.ablation import (
 from headbook.report.answers.layers import layer_sentence
 from headbook.report.facts.fact import Fact
 from headbook.report.findings.ablation import zero_is_dead
-from headbook.report.wording import (
-    STACKS,
-    capital,
-    count_text,
-    number,
-    number_word,
-    percent,
-)
+from headbook.report.wording import STACKS, capital, count_text, number_word
+from headbook.results.formats import number, percent
 from headbook.results.number import PLAIN, SHARE, Number, RowAddress, Unit
 from headbook.results.sentence import NOTHING, Link, Sentence, listed, say
 from headbook.schema import ABLATION, HELD_OUT_SPLIT, AblationTarget, HeadName, Replacement

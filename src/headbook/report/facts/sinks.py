@@ -12,15 +12,8 @@ from headbook.report.families import sink_tokens
 from headbook.report.findings.ablation import group_rows, zero_is_dead
 from headbook.report.head_types import MIN_OFF_UNIFORM, MIN_SINK_SHARE, Place, head_types
 from headbook.report.results import StackResults, heads_by_value
-from headbook.report.wording import (
-    count_text,
-    head_name,
-    number_word,
-    ordinal,
-    percent,
-    tie_note,
-    tied_places,
-)
+from headbook.report.wording import count_text, number_word, ordinal, tie_note, tied_places
+from headbook.results.formats import head_name, percent
 from headbook.results.number import PLAIN, Number, RowAddress, Unit
 from headbook.results.sentence import NOTHING, Link, Sentence, say
 from headbook.schema import HeadKey, HeadName, Replacement, SinkView

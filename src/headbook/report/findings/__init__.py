@@ -20,7 +20,7 @@ from headbook.report.findings.attention import (
     sink_layers,
     variability,
 )
-from headbook.report.findings.finding import Finding, Link, highest
+from headbook.report.findings.finding import Finding, highest
 from headbook.report.findings.language import (
     beyond_distance,
     dependencies,
@@ -32,6 +32,7 @@ from headbook.report.findings.language import (
 )
 from headbook.report.findings.states import drift_from_input, own_word
 from headbook.report.results import StackResults
+from headbook.results.sentence import Link
 
 if TYPE_CHECKING:
     from headbook.report.relation_tests import RelationTests

@@ -21,8 +21,10 @@ from headbook.report.ablation import (
     verdict_target_text,
     verdict_text,
 )
-from headbook.report.findings.finding import Finding, Link, Part, Parts, head_link
-from headbook.report.wording import STACKS, count_text, number, number_word, percent
+from headbook.report.findings.finding import Finding, Part, Parts
+from headbook.report.wording import STACKS, count_text, number_word
+from headbook.results.formats import number, percent
+from headbook.results.sentence import Link, head_link
 from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import AblationVerdict, head_names

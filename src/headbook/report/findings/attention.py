@@ -11,7 +11,9 @@ from headbook.metrics.base import HeadMetric, Source
 from headbook.report.findings import finding
 from headbook.report.results import StackResults
 from headbook.report.roles import sink_words
-from headbook.report.wording import count_text, interval_text, is_share, number, number_word, signed
+from headbook.report.wording import count_text, is_share, number_word
+from headbook.results.formats import interval_text, number, signed
+from headbook.results.sentence import Link, head_link
 from headbook.schema import Baseline, SinkView
 
 MAX_NAMED_METRICS = 4  # in one sentence
@@ -87,7 +89,7 @@ def _apart(model: Estimates, band: Estimates) -> NDArray[np.bool_] | None:
     return ((model.low > band.high) | (model.high < band.low))[is_known] if is_known.any() else None
 
 
-def _named(results: StackResults, metric: HeadMetric) -> Iterator[str | finding.Link]:
+def _named(results: StackResults, metric: HeadMetric) -> Iterator[str | Link]:
     label = f" ({metric.headline.replace('_', ' ')})" if metric.headline else ""
     yield finding.metric_link(metric.id, metric.title.lower() + label)
     if metric.source is Source.SAMPLE:
@@ -240,7 +242,7 @@ def neighbour_heads(results: StackResults) -> Iterator[finding.Finding]:
                     finding.sentence_start(results, "Most attention to the "),
                     finding.metric_link(name, f"{label} token"),
                     ": ",
-                    finding.head_link(best.head),
+                    head_link(best.head),
                     f"{best.tied}, {finding.estimate_with_unit(best.value, name)} "
                     "(uniform attention: "
                     f"{number(uniform.value, share=True)}).",
@@ -263,9 +265,9 @@ def variability(results: StackResults) -> Iterator[finding.Finding]:
         (
             finding.metric_link(name, "Attention variability"),
             " (0: position only) is lowest in ",
-            finding.head_link(least.head),
+            head_link(least.head),
             f"{least.tied}, {finding.estimate_with_unit(least.value, name)}, and highest in ",
-            finding.head_link(most.head),
+            head_link(most.head),
             f"{most.tied}, {finding.estimate_with_unit(most.value, name)}; uniform attention: "
             f"{number(uniform.value, share=is_share(finding.head_metric(name)))}.",
         ),

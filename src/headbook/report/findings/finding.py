@@ -1,6 +1,5 @@
 """The parts of findings: sentences with links, selection on one split, and runs of layers."""
 
-# ruff: noqa: PLC0414 - links have moved to results; old pages import them from here
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,17 +17,13 @@ from headbook.report.wording import (
     NUMBER_WORDS,
     STACKS,
     count_text,
-    head_name,
-    interval_text,
     is_share,
-    number,
     number_word,
     tie_note,
     tied_places,
 )
-from headbook.results.formats import metric_page
-from headbook.results.sentence import Link as Link
-from headbook.results.sentence import head_link as head_link
+from headbook.results.formats import head_name, interval_text, metric_page, number
+from headbook.results.sentence import Link, head_link
 from headbook.schema import HeadName, SinkView
 
 MAX_LISTED_HEADS = 2  # heads that a sentence names, so that few intervals are in it

@@ -6,10 +6,12 @@ import numpy as np
 
 from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.metrics.base import HeadMetric, Metric
-from headbook.report.findings.finding import Link, head_link, highest
+from headbook.report.findings.finding import highest
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
-from headbook.report.wording import MISSING, in_hundred, interval_text, is_share, number, with_unit
+from headbook.report.wording import is_share, with_unit
+from headbook.results.formats import MISSING, in_hundred, interval_text, number
+from headbook.results.sentence import Link, head_link
 from headbook.schema import HeadName, SinkView
 from headbook.study.tables import RowKey
 

@@ -16,7 +16,6 @@ from headbook.report.findings.finding import (
     choose_head,
     estimate_with_unit,
     finding,
-    head_link,
     metric_link,
     sentence_start,
     uniform_estimate,
@@ -26,16 +25,9 @@ from headbook.report.relations import TAG_NAMES, ends_of
 from headbook.report.results import StackResults
 from headbook.report.roles import estimate, point_estimate
 from headbook.report.trees import TREES, heads_above_plain_trees, plain_trees
-from headbook.report.wording import (
-    FEW_WORDS,
-    capital,
-    interval_text,
-    number,
-    number_word,
-    p_family_wise_text,
-    percent,
-    rule_phrase,
-)
+from headbook.report.wording import FEW_WORDS, capital, number_word, p_family_wise_text, rule_phrase
+from headbook.results.formats import interval_text, number, percent
+from headbook.results.sentence import head_link
 from headbook.schema import HeadName, SinkView
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from headbook.report.findings.finding import (
     sentence_start_with_link,
 )
 from headbook.report.results import StackResults
-from headbook.report.wording import SPACES, interval_text, number
+from headbook.report.wording import SPACES
+from headbook.results.formats import interval_text, number
 from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView
 from headbook.study.sums.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn, TopAnchor
 

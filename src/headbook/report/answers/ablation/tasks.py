@@ -12,16 +12,11 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.accumulators import HELD_OUT
-from headbook.report.findings.finding import Parts, head_link
+from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
-from headbook.report.wording import (
-    in_hundred,
-    interval_text,
-    number,
-    number_word,
-    percent,
-    whole_percent,
-)
+from headbook.report.wording import number_word
+from headbook.results.formats import in_hundred, interval_text, number, percent, whole_percent
+from headbook.results.sentence import head_link
 from headbook.schema import ABLATION, HELD_OUT_SPLIT, AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests, tasks
 from headbook.study.ablation.results import HEAD_FIELDS, AblationResults

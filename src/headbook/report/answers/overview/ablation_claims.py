@@ -22,9 +22,10 @@ from headbook.report.answers.overview.claim_parts import (
     sentences_text,
 )
 from headbook.report.answers.overview.numbers import decisive_layer, sink_group_effect
-from headbook.report.findings.finding import Link
 from headbook.report.results import StackResults
-from headbook.report.wording import capital, interval_text, number_word
+from headbook.report.wording import capital, number_word
+from headbook.results.formats import interval_text
+from headbook.results.sentence import Link
 from headbook.schema import AblationTarget
 
 WRITING = " Lit: its heads that write the word they attend to into the sentence vector."

@@ -31,7 +31,8 @@ from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import Parts, metric_link
 from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
-from headbook.report.wording import capital, count_text, number, number_word, percent, whole_percent
+from headbook.report.wording import capital, count_text, number_word
+from headbook.results.formats import number, percent, whole_percent
 from headbook.schema import HeadKey, HeadName, SinkView
 
 # Claims in the table of tests.
