@@ -1,5 +1,6 @@
 """Pages of metrics: questions, answers by rule, all heads with values, labels, and variants."""
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -38,6 +39,7 @@ from html_pages import elements, html_of, text_of
 from sites import Site
 
 RAW = SinkView.RAW
+NARROW, LETTER = 228, 8.5  # pixels of a plot on a phone, and of a bold digit
 METRICS = all_metrics()
 
 
@@ -297,6 +299,9 @@ def test_many_layers_stand_in_several_panels(layers: int, n_heads: int, panels: 
     assert panels == -(-layers // MAX_LAYERS)
     assert plot.axis.count("<g ") == panels
     svg = plot.svg
+    names = re.findall(r"<text[^>]*>([^<]*)</text>", "".join(plot.behind))
+    assert names == [str(layer) for layer in range(layers)]
+    assert max(map(len, names)) * LETTER < NARROW / -(-layers // panels)
     assert svg.count("<circle") == layers * n_heads - 1
     assert svg.count("<") < 5000
     assert len(svg) < 120_000

@@ -248,7 +248,8 @@ def heads_plot(
         behind += drawn.frame([value for value, _ in ticks], means, uniform)
         for place, layer in enumerate(inside):
             marks += drawn.heads(place, layer, values[layer], href)
-        axis += f'<g transform="translate(0,{y:.0f})">{value_axis(scale, ticks, unit)}</g>'
+        sides = value_axis(scale, ticks, unit) + text("layer", "0", height - 8)
+        axis += f'<g transform="translate(0,{y:.0f})">{sides}</g>'
         if not math.isnan(uniform[inside[-1]]):
             at = y + scale(float(uniform[inside[-1]]))
             labels += text("uniform", "10", at - 3)
@@ -310,9 +311,8 @@ class _Panel:
                 line = f'x1="{percent(left)}" x2="{percent(left)}"'
                 ys = f'y1="{self.y + self.scale.top - 8:.1f}" y2="{bottom:.1f}"'
                 parts.append(f'<line class="gl" {line} {ys}/>')
-            name = f"layer {layer}" if len(self.layers) <= 6 else f"L{layer}"
             middle, foot = percent(left + width / 2), self.y + self.scale.height - 8
-            parts.append(text(name, middle, foot, "mid b"))
+            parts.append(text(str(layer), middle, foot, "mid b"))
             if not math.isnan(uniform[layer]):
                 parts.append(self._across(left, right, float(uniform[layer]), "bl"))
             if not math.isnan(means[layer]):
