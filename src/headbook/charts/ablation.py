@@ -28,8 +28,7 @@ from headbook.charts.plots import (
 )
 from headbook.report.wording import visible
 from headbook.results.formats import number
-from headbook.results.number import Number
-from headbook.results.number import RowAddress as TableRow
+from headbook.results.number import Number, RowAddress
 
 MARGIN = 2.0  # per cent of a plot's width beside the lowest and the highest value
 MARGIN_OF_TICKS = 4.0  # per cent of a plot's width within which texts of ticks run inwards
@@ -156,7 +155,7 @@ class GroupPlot(Plot):
     unit: str = ""
     ends: tuple[float, float] = (0.1, 1.0)
 
-    def html(self, address: Callable[[str | TableRow], str]) -> str:
+    def html(self, address: Callable[[str | RowAddress], str]) -> str:
         """Return the chart as rows of a page, which take two lines where the page is narrow."""
         place, ticks = _across(self.ends), effect_ticks(self.ends)
         lines = "".join(_upright(place(value), self._height) for value, _ in ticks)
@@ -205,7 +204,7 @@ class GroupPlot(Plot):
             y = PRINTED_ROW * index
             marks = _effect_marks(group, place, 18)
             parts.append(text(group.name, "0", y + 12.0, "b"))
-            parts.append(text(f"{group.change.as_text('bare short')}", "100%", y + 12.0, "end"))
+            parts.append(text(group.change.as_text("bare short"), "100%", y + 12.0, "end"))
             parts.append(f'<svg y="{y + 14}" width="{width:.0f}" height="18">{marks}</svg>')
         parts.append(_ticks_below(place, ticks, height - 8.0))
         return height, "".join(parts)
@@ -270,7 +269,7 @@ class HeadEffect(NamedTuple):
     style: str
     value: float
     exact: bool
-    href: str | TableRow
+    href: str | RowAddress
 
 
 def layers_plot(

@@ -124,7 +124,7 @@ class Plot:
         curves = "".join(_curve(curve, 10.0) for curve in self.curves)
         view = f'viewBox="0 0 1000 {self.height:.0f}" preserveAspectRatio="none"'
         marks = "".join(
-            part if isinstance(part, str) else _linked(part, address) for part in self.marks
+            part if isinstance(part, str) else linked_mark(part, address) for part in self.marks
         )
         side = f'{height} width="100%" aria-hidden="true"'
         return (
@@ -180,7 +180,7 @@ class Plot:
         """Do nothing: a plot keeps no more than its elements."""
 
 
-def _linked(mark: PlotMark, address: Callable[[str | RowAddress], str]) -> str:
+def linked_mark(mark: PlotMark, address: Callable[[str | RowAddress], str]) -> str:
     """Return a mark with its link and a circle that is easy to hit."""
     label = escape(visible(mark.label))
     if not mark.href:

@@ -11,13 +11,13 @@ import pandas as pd
 from headbook.analysis.accumulators import Estimate
 from headbook.charts.drawing import Drawing
 from headbook.charts.plots import (
-    HIT_RADIUS,
     Plot,
     PlotMark,
     Scale,
     end_labels,
     even_ticks,
     grid,
+    linked_mark,
     mark,
     percent,
     text,
@@ -124,16 +124,10 @@ def relation_row(line: RelationLine, root: str) -> str:
         root: path from the page to the site's root.
     """
     marks = "".join(
-        part if isinstance(part, str) else _linked(part, root)
+        part if isinstance(part, str) else linked_mark(part, lambda row: root + address_of(row))
         for part in _relation_marks(line, ROW_HEIGHT / 2)
     )
     return f'<svg class="pl" height="{ROW_HEIGHT:.0f}">{marks}</svg>'
-
-
-def _linked(part: PlotMark, root: str) -> str:
-    hit = f'<circle class="hit" cx="{percent(part.x)}" cy="{part.y:.1f}" r="{HIT_RADIUS:.0f}"/>'
-    href, label = escape(root + address_of(part.href)), escape(visible(part.label))
-    return f'<a class="n {part.style}" href="{href}" aria-label="{label}">{part.svg}{hit}</a>'
 
 
 def share_axis() -> Drawing:
