@@ -15,6 +15,7 @@ from headbook.pages.methods import methods_page
 from headbook.report.results import stack_results
 from headbook.schema import Side
 from headbook.study.study import Study, merge
+from sites import QUICK
 
 FILES = Path(__file__).parent / "files"
 # As published checkpoints of ESM-2 have it.
@@ -23,16 +24,7 @@ Folder = Callable[[str], Path]
 
 
 def collect(inputs: Any, model: Path, **options: Any) -> Study:
-    quick: dict[str, Any] = {
-        "metrics": "sink_share",
-        "annotator": "none",
-        "language": "none",
-        "importance": "off",
-        "circuits": "off",
-        "sentence_pages": 1,
-        "exemplars": 1,
-    }
-    return headbook.collect(inputs, model=str(model), **{**quick, **options})
+    return headbook.collect(inputs, model=str(model), **{**QUICK, **options})
 
 
 def notes(study: Study) -> list[str]:

@@ -17,17 +17,9 @@ from headbook.errors import HeadbookWarning
 from headbook.model.checkpoint import TOKENIZER_FILE, tokenizer_folder
 from headbook.model.tokens.files import differences_from_file
 from headbook.run.prepare import COMPARED_TEXTS
+from sites import QUICK
 
 TEXTS = ["in 1234 houses", "the cat", "no digits, and 56"]
-QUICK: dict[str, Any] = {
-    "metrics": "sink_share",
-    "annotator": "none",
-    "language": "none",
-    "importance": "off",
-    "circuits": "off",
-    "sentence_pages": 1,
-    "exemplars": 1,
-}
 
 
 @pytest.fixture

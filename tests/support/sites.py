@@ -83,6 +83,15 @@ class Site:
         return stack_results(Study.load(self.stored))
 
 
+QUICK: dict[str, Any] = {  # one cheap number of whole texts, for tests of inputs and tokenizers
+    "metrics": "sink_share",
+    "annotator": "none",
+    "language": "none",
+    "importance": "off",
+    "circuits": "off",
+    "sentence_pages": 1,
+    "exemplars": 1,
+}
 # Whether the current test may look at studies that others have looked at.
 SHARING = {"studies": True}
 
