@@ -18,7 +18,7 @@ from block_parts import every, parts_of
 from headbook.analysis.accumulators import HELD_OUT
 from headbook.pages.importance import importance_page
 from headbook.pages.parts.blocks import Page, Question
-from headbook.pages.parts.page import Sentence, plain_text
+from headbook.pages.parts.page import SentenceParts, plain_text
 from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.report.answers.ablation.tasks import (
     of_layers,
@@ -82,7 +82,7 @@ def prompted(path: Path) -> Study:
     return headbook.collect([file], model=str(path / "copies"), **FEW)
 
 
-def plain(parts: Sentence) -> str:
+def plain(parts: SentenceParts) -> str:
     return plain_text(parts).replace("\u202f", " ").replace("\xa0", " ")
 
 

@@ -29,7 +29,7 @@ from headbook.pages.head import head_pages
 from headbook.pages.index import overview_page
 from headbook.pages.metric import has_page, metric_pages, study_metrics
 from headbook.pages.parts.atlas import map_sheets, one_map_sheet
-from headbook.pages.parts.page import Sentence, SiteFacts
+from headbook.pages.parts.page import SentenceParts, SiteFacts
 from headbook.pages.parts.sentence_maps import sheet_picture
 from headbook.pages.sentence import sentence_pages
 from headbook.report.results import StackResults, stack_results
@@ -229,7 +229,7 @@ def _range(numbers: Any) -> str:
     return ", ".join(map(str, numbers)) if gaps else f"{numbers[0]} to {numbers[-1]}"
 
 
-def _plain(sentence: Sentence) -> str:
+def _plain(sentence: SentenceParts) -> str:
     return "".join(part if isinstance(part, str) else part.text for part in sentence)
 
 

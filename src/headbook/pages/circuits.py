@@ -19,7 +19,7 @@ from headbook.charts.circuits import (
 )
 from headbook.charts.plots import Plot
 from headbook.metrics import ids
-from headbook.pages.parts.page import AnalysisPage, Sentence, TemplateQuestion
+from headbook.pages.parts.page import AnalysisPage, SentenceParts, TemplateQuestion
 from headbook.pages.parts.table import (
     HeatCell,
     MarkedText,
@@ -90,12 +90,12 @@ class CircuitsPage(AnalysisPage):
 
     template: ClassVar[str] = "circuits.html"
     styles = (*AnalysisPage.styles, "written", "circuits")
-    evidence: Sentence
+    evidence: SentenceParts
     feeding: Plot | None
-    feeding_note: Sentence
+    feeding_note: SentenceParts
     pairs: PageTable | None
     walk: Drawing | None
-    steps: tuple[Sentence, ...]
+    steps: tuple[SentenceParts, ...]
     maps: tuple[CopyingMap, ...]
     writers: PageTable | None
     scatter: Plot | None
@@ -266,7 +266,7 @@ def _ends(feed: Feed) -> str:
 
 def _walk(
     results: StackResults, used: Sequence[Feed]
-) -> tuple[Drawing | None, tuple[Sentence, ...]]:
+) -> tuple[Drawing | None, tuple[SentenceParts, ...]]:
     """Return the picture of the circuit on one text, or on random tokens, and its steps."""
     if not used:
         return None, ()

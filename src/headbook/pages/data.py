@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from headbook.pages.parts.page import AnalysisPage, Sentence
+from headbook.pages.parts.page import AnalysisPage, SentenceParts
 from headbook.report.answers.data import NumberExample
 from headbook.report.wording import count_text, number_word, size_text
 from headbook.study.tables import TableSpec
@@ -141,9 +141,9 @@ def _records(data: Path, records: Mapping[str, DescribedFile]) -> Iterator[DataF
             yield DataFile(name, what, tuple(fields.items()), ((f"data/{name}", size),))
 
 
-def _answer(row: ExampleRow | None) -> Sentence:
+def _answer(row: ExampleRow | None) -> SentenceParts:
     """Return the answer of the page, with a number as an example if there is one."""
-    example: Sentence = (", such as ", row.example.number, ",") if row else ()
+    example: SentenceParts = (", such as ", row.example.number, ",") if row else ()
     return ("From one row of one table: click a number", *example, " and its row opens.")
 
 

@@ -15,7 +15,7 @@ from headbook.pages.geometry_parts.travel_curves import mixing_plot, path_plot
 from headbook.pages.parts.blocks import Definitions
 from headbook.pages.parts.page import (
     AnalysisPage,
-    Sentence,
+    SentenceParts,
     StackSection,
     TemplateQuestion,
     gap_text,
@@ -55,7 +55,7 @@ class TravelSection(StackSection):
     kinds: PageTable | None
     few: PageTable | None
     mixing: PanelPlot | None
-    mixing_notes: tuple[Sentence, ...]
+    mixing_notes: tuple[SentenceParts, ...]
     observed: PageTable | None
     space: PanelPlot | None
     similarity: PageTable | None
@@ -91,7 +91,7 @@ class GeometryPage(AnalysisPage):
     template: ClassVar[str] = "geometry.html"
     styles = (*AnalysisPage.styles, "geometry")
     sections: tuple[TravelSection, ...]
-    example: Sentence
+    example: SentenceParts
     definitions: Definitions
 
 
@@ -302,7 +302,7 @@ def _verdict(results: StackResults, tested: answers.Observation | None) -> Words
     )
 
 
-def _example(results: StackResults) -> Sentence:
+def _example(results: StackResults) -> SentenceParts:
     """Return how the share in the answer follows from counts."""
     own, last = own_tokens(results), results.stack.n_layers - 1
     kind = "content" if own and "content" in own.shares else "all"

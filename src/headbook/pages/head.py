@@ -19,7 +19,13 @@ from headbook.pages.parts.baselines import ShareWithBaseline, baseline_title
 from headbook.pages.parts.exemplars import Exemplars, exemplars_of
 from headbook.pages.parts.groups import group_table, pair_table
 from headbook.pages.parts.head_card import strongest_of
-from headbook.pages.parts.page import ATTENTION_SCRIPTS, EVERY, Sentence, TemplatePage, gap_texts
+from headbook.pages.parts.page import (
+    ATTENTION_SCRIPTS,
+    EVERY,
+    SentenceParts,
+    TemplatePage,
+    gap_texts,
+)
 from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.report.answers.head_numbers import RoleSentence
 from headbook.report.answers.head_roles import head_roles
@@ -38,8 +44,7 @@ from headbook.report.published import published_of_head
 from headbook.report.results import StackResults
 from headbook.report.wording import STACKS, VIEWS, count_text
 from headbook.results.formats import head_file, head_name, head_page, whole_percent
-from headbook.results.sentence import Sentence as PrintedSentence
-from headbook.results.sentence import say
+from headbook.results.sentence import Sentence, say
 from headbook.schema import HeadName, SinkView, heads_of
 from headbook.study.sentence_data import Exemplar
 
@@ -128,7 +133,7 @@ class HeadPage(TemplatePage):
     more: PageTable
     map: str
     map_over: str
-    sink: Sentence
+    sink: SentenceParts
     flow: FromTo | None
     offsets: sections.Offsets | None
     exemplars: Exemplars
@@ -150,7 +155,7 @@ class HeadPage(TemplatePage):
     alike_tokens: sections.ExemplarMaps | None
     data: str
     note: HeadNote
-    published: tuple[PrintedSentence, ...]
+    published: tuple[Sentence, ...]
     absent: tuple[str, ...]
 
 
@@ -174,7 +179,7 @@ def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage
         yield replace(page, alike=each, near=_near(results, each))
 
 
-def _published(results: StackResults, head: HeadName) -> Iterator[PrintedSentence]:
+def _published(results: StackResults, head: HeadName) -> Iterator[Sentence]:
     for published, number in published_of_head(results, head):
         yield say(
             "Published ({source}, {place}): {figure}: {value}; here {number}.",
@@ -258,7 +263,7 @@ def _type_text(head_type: HeadType) -> str:
     return in_page_words(f"Type by shares of attention: {head_type.name}{border}.")
 
 
-def _sink(results: StackResults, head: HeadName) -> Sentence:
+def _sink(results: StackResults, head: HeadName) -> SentenceParts:
     """Return what the sink receives and contributes; empty if it was not measured."""
     share, norm = (
         share_of_head(results, metric, SinkView.RAW, "", (head.layer, head.head)).value
@@ -273,7 +278,7 @@ def _sink(results: StackResults, head: HeadName) -> Sentence:
         return LinkedNumber(whole_percent(value), "heads", row)
 
     tokens = sink_tokens(results)
-    text: Sentence = (linked(share, ids.SINK_SHARE), f" of its attention goes to {tokens}")
+    text: SentenceParts = (linked(share, ids.SINK_SHARE), f" of its attention goes to {tokens}")
     if math.isnan(norm):
         return (*text, ".")
     verb = "contributes" if tokens == FIRST_TOKEN else "contribute"

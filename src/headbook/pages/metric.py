@@ -20,7 +20,7 @@ from headbook.pages.metrics.anchors import AnchorSection, anchor_sections
 from headbook.pages.metrics.figures import figure_name, heat_caption
 from headbook.pages.metrics.heads import HeadSection, head_section
 from headbook.pages.metrics.states import StateSection, token_section
-from headbook.pages.parts.page import AnalysisPage, Sentence, TemplatePage, gap_text
+from headbook.pages.parts.page import AnalysisPage, SentenceParts, TemplatePage, gap_text
 from headbook.report.answers.metric import (
     NOT_MEASURED,
     head_metric_answer,
@@ -131,7 +131,7 @@ def _section(results: StackResults, metric: Metric, variants: Sequence[Metric]) 
     return None
 
 
-def _answer(results: Results, first: StackResults | None, metric: Metric) -> Sentence:
+def _answer(results: Results, first: StackResults | None, metric: Metric) -> SentenceParts:
     """Return the answer of a page, from the first stack that has numbers."""
     if isinstance(metric, AnchorMetric):
         return ("Each head has a token instead of a number; they are listed below.",)

@@ -19,7 +19,7 @@ from headbook.charts.syntax import (
 )
 from headbook.charts.theme import fills_between, points_class
 from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.page import AnalysisPage, Sentence, StackSection, gap_text
+from headbook.pages.parts.page import AnalysisPage, SentenceParts, StackSection, gap_text
 from headbook.pages.parts.relations import (
     SyntaxExample,
     example_of,
@@ -176,7 +176,7 @@ class SyntaxStack(StackSection):
     numbers: PageTable | None
     worked: str
     seldom: str
-    aligned: Sentence = ()
+    aligned: SentenceParts = ()
     terms: str = ""
 
     @property
@@ -204,7 +204,7 @@ class SyntaxPage(AnalysisPage):
     template: ClassVar[str] = "syntax.html"
     styles = (*AnalysisPage.styles, "syntax")
     stacks: tuple[SyntaxStack, ...]
-    words: Sentence
+    words: SentenceParts
     alpha: ClassVar[float] = ALPHA
     axis: ClassVar[Drawing] = share_axis()
 

@@ -14,8 +14,7 @@ from headbook.pages.methods import published_tables
 from headbook.pages.metric import ON_OTHER_PAGES, MetricPage, study_metrics
 from headbook.pages.metrics.heads import HeadSection
 from headbook.pages.parts.blocks import Page, Words
-from headbook.pages.parts.page import AnalysisPage, TemplatePage, plain_text
-from headbook.pages.parts.page import Sentence as Parts
+from headbook.pages.parts.page import AnalysisPage, SentenceParts, TemplatePage, plain_text
 from headbook.pages.section import SectionPage
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.metric import NOT_MEASURED as METRIC_NOT_MEASURED
@@ -272,7 +271,7 @@ def _answered(pages: Iterable[TemplatePage]) -> Iterator[list[str]]:
                 yield [question.title, address, _text(question.answer), question.keywords]
 
 
-def _text(words: Words | Parts) -> str:
+def _text(words: Words | SentenceParts) -> str:
     """Return words of a page as text."""
     if isinstance(words, str):
         return words

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from headbook.pages.parts.page import Sentence
+from headbook.pages.parts.page import SentenceParts
 from headbook.pages.parts.table import (
     DASH,
     MarkedText,
@@ -56,7 +56,7 @@ class WritesSection:
     remark: str
     value: LinkedNumber | None
     what: str
-    facts: tuple[Sentence, ...]
+    facts: tuple[SentenceParts, ...]
     exemplars: PageTable | None
     listed: PageTable | None
     note: str

@@ -149,10 +149,10 @@ class TextPart(Protocol):
         """Words of the part."""
 
 
-Sentence = tuple[str | TextPart, ...]  # words and other parts in order
+SentenceParts = tuple[str | TextPart, ...]  # words and other parts in order
 
 
-def plain_text(sentence: Sentence) -> str:
+def plain_text(sentence: SentenceParts) -> str:
     """Return the words of a sentence without markup."""
     return "".join(part if isinstance(part, str) else part.text for part in sentence)
 
@@ -170,7 +170,7 @@ class TemplateQuestion:
 
     id: str
     title: str
-    answer: Sentence
+    answer: SentenceParts
     keywords: str = ""
 
 
@@ -189,7 +189,7 @@ class AnalysisPage(TemplatePage):
     styles: ClassVar[tuple[str, ...]] = ("plots", "maps", "analysis")
     contents = False
     topic: str
-    answer: Sentence
+    answer: SentenceParts
     scope: tuple[tuple[str, str], ...]
     questions: tuple[TemplateQuestion, ...] = ()
     absent: tuple[str, ...] = ()
