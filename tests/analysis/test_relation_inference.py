@@ -15,7 +15,7 @@ from headbook.analysis.multiple_testing import FLIPS, sign_flip_p
 from headbook.attention.surface_rules import OFFSETS, RULES
 from headbook.inputs import open_corpus
 from headbook.report import relation_tests as inference
-from headbook.report.relation_counts import best_offsets, best_rule
+from headbook.report.relation_counts import best_rule, count_relation
 from headbook.report.relation_tests import relation_tests
 from headbook.report.relations import MIN_RULE_AGREEMENT, rules_of
 from headbook.schema import RELATIONS
@@ -353,23 +353,27 @@ def test_without_sentences_nothing_is_tested() -> None:
     tests = relation_tests(empty, ALL)
     assert tests.labels == ()
     assert tests.p.shape == (0,)
-    assert np.isnan(best_offsets(empty)[1]).all()
+    named = empty.named()
+    assert not any(count_relation(empty, named, x).words.sum() for x in range(len(empty.labels)))
     assert rules_of(empty, ALL) == {}
 
 
 def test_the_best_offset_finds_most_words_of_all_sentences() -> None:
     sentences = drawn(3)
     found = stored(sentences)
-    offsets, shares = best_offsets(found)
-    for label, offset, share in zip(found.labels, offsets, shares, strict=True):
+    named = found.named()
+    for n, label in enumerate(found.labels):
         words = sum(len([*s.cases(label)]) for s in sentences)
+        counts = count_relation(found, named, n)
+        assert counts.words.sum() == words
         if label not in LABELS:
-            assert math.isnan(share)
+            assert words == 0
             continue
+        hits = counts.rules[:, : len(OFFSETS)].sum(0)
         at = [sum(rule_hits(s, label, f"offset:{o}") for s in sentences) for o in OFFSETS]
-        assert share == pytest.approx(max(at) / words)
+        assert hits.max() == max(at)
         ends = [o for o, count in zip(OFFSETS, at, strict=True) if count == max(at)]
-        assert offset == min(ends, key=abs)
+        assert OFFSETS[best_rule(hits)] == min(ends, key=abs)
 
 
 def test_of_equal_rules_the_simplest_counts() -> None:

@@ -178,7 +178,7 @@ OTHERS = "other heads"
 def head_steps(
     rows: pd.DataFrame, *, title: str, axis: CurveAxis, share: bool, named: Sequence[str]
 ) -> SpecAndRows:
-    """Draw a line for each head; some are coloured, and the one under the pointer is wide.
+    """Draw a line for each head; some are coloured.
 
     Args:
         rows: columns ``head, layer, step, place, value, low, high``; ``place`` is that of the step
@@ -194,9 +194,6 @@ def head_steps(
     series = [*named, *([OTHERS] if (plotted["series"] == OTHERS).any() else [])]
     colours = [*CURVES[: len(named)], GREY][: len(series)]
     number_format = ".1%" if share else ".3f"
-    pointed = alt.selection_point(
-        name="head", fields=["head"], on="pointerover", clear="pointerout", empty=False
-    )
     base = alt.Chart(plotted).encode(
         x=alt.X("place:Q", title="step", scale=alt.Scale(domain=[0, 1]), axis=_ticks(axis)),
         y=alt.Y("value:Q", title=title, axis=alt.Axis(format=".0%" if share else "~g")),
@@ -213,15 +210,14 @@ def head_steps(
         ],
     )
     is_grey = alt.datum.series == OTHERS
-    line_width = alt.when(pointed).then(alt.value(3.5)).when(is_grey).then(alt.value(1.0))
-    mark_opacity = alt.when(pointed).then(alt.value(1.0)).when(is_grey).then(alt.value(0.5))
+    opacity = alt.when(is_grey).then(alt.value(0.5)).otherwise(alt.value(1.0))
     lines = base.mark_line().encode(
         detail=["head:N", "part:N"],
-        strokeWidth=line_width.otherwise(alt.value(2.2)),
-        opacity=mark_opacity.otherwise(alt.value(1.0)),
+        strokeWidth=alt.when(is_grey).then(alt.value(1.0)).otherwise(alt.value(2.2)),
+        opacity=opacity,
     )
-    points = base.mark_circle(size=26).encode(opacity=mark_opacity.otherwise(alt.value(1.0)))
-    chart = alt.layer(lines.add_params(pointed).properties(name="lines"), points)
+    points = base.mark_circle(size=26).encode(opacity=opacity)
+    chart = alt.layer(lines.properties(name="lines"), points)
     return styled_spec(chart.properties(width=STEPS_WIDTH, height=STEPS_HEIGHT)), table
 
 

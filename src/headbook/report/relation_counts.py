@@ -214,24 +214,6 @@ def best_rule(counts: NDArray[np.generic]) -> int:
     return int(order[counts[order].argmax()])
 
 
-def best_offsets(words: StrongestWords) -> tuple[Ints, Floats]:
-    """Return the offset that finds most words of each label, and its accuracy, over all sentences.
-
-    Labels are as in `headbook.schema.AnnotationScheme.labels`.
-
-    Returns:
-        Offsets in words from the query, and shares, NaN without words. *Shape:* ``(label,)`` both.
-    """
-    offsets, shares = np.zeros(len(words.labels), np.int64), np.full(len(words.labels), np.nan)
-    named = words.named()
-    for label in words.labels_asked():
-        counts = count_relation(words, named, label)
-        hits = counts.rules[:, : len(OFFSETS)].sum(0)
-        best = best_rule(hits)
-        offsets[label], shares[label] = OFFSETS[best], hits[best] / counts.words.sum()
-    return offsets, shares
-
-
 def ratios_of(numerators: NDArray[np.generic], denominators: NDArray[np.generic]) -> RatioSums:
     """Return ratios of sums over the sentences of one split.
 

@@ -186,7 +186,6 @@ def path_to_root(base: str, page: TemplatePage) -> str:
     return urlsplit(base).path if base and page.path == MISSING else page.root
 
 
-SCRIPT_SOURCES = "script-src 'self'"  # part of a page's content security policy
 # Types that hold no `Figure`; a table holds a `Drawing` at most.
 PLAIN = {str, int, float, bool, NoneType, PageTable, Token, Table, Maps, Symbols, Sentence}
 

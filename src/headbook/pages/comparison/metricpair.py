@@ -57,7 +57,6 @@ from headbook.schema import COMPARED_CLASSES, HeadName, ResidualPoint, TokenKey
 from headbook.study.ablation_tables import EFFECT
 
 MOST_HEADS = 150  # of a table; the files have them all
-COMMAND = "headbook figures STUDY_A STUDY_B"
 VOCABULARIES = "The vocabularies differ, and with them ranks and what chance gives."
 Place = tuple[int, ...]  # layer and head, or a layer
 
@@ -218,21 +217,18 @@ def metric_pairs(stacks: Sequence[StackComparison]) -> Iterator[MetricPair]:
             both.title: of_stack for both in apart if (of_stack := _depth_blocks(both, metric))
         }
         if heads or layers or depths:
-            yield _pair(metric, [*heads, *layers], depths, stacks)
+            yield _pair(metric, [*heads, *layers], depths)
 
 
 def _pair(
     metric: ComparedMetric,
     compared: Sequence[Compared],
     depths: dict[str, tuple[Block, ...]],
-    stacks: Sequence[StackComparison],
 ) -> MetricPair:
     """Return the page of a metric: where models correspond, and over relative depth elsewhere."""
-    rounded = any(both.found is not None and both.found.floor is not None for both in stacks)
-    command = COMMAND + " --rounded STUDY_A_ROUNDED" * rounded
     of_page: list[Block] = []
     for each in compared:
-        of_page += [Title(capital(each.both.title), 2), *_blocks(each, command)]
+        of_page += [Title(capital(each.both.title), 2), *_blocks(each)]
     for title, of_stack in depths.items():
         of_page += [Title(capital(title), 2), *of_stack]
     page = Page(
@@ -257,7 +253,7 @@ def _source(metric: ComparedMetric) -> Text:
     ))  # fmt: skip
 
 
-def _blocks(each: Compared, command: str) -> tuple[Block, ...]:
+def _blocks(each: Compared) -> tuple[Block, ...]:
     """Return the differences of a metric: figures, largest difference by label, all places."""
     names = each.both.names
     about = say(
@@ -269,7 +265,7 @@ def _blocks(each: Compared, command: str) -> tuple[Block, ...]:
     if each.what == "head":
         figures = pair_figures(each.both, each.metric, each.leading.view, each.leading.label)
     else:
-        figures, command = _layer_figures(each), ""
+        figures = _layer_figures(each)
     table = _places(each)
     many = len(table.rows) > len(each.found.value)
     title = f"The {len(table.rows)} largest differences, by size"
@@ -277,7 +273,7 @@ def _blocks(each: Compared, command: str) -> tuple[Block, ...]:
     return blocks(
         Text(each.summary, "evidence"),
         Text(about, "hint"),
-        Charts(figures, command),
+        Charts(figures),
         [Title("Labels"), _by_label(each)] if len(labels) > 1 and each.differs else None,
         Title(capital(f"{each.what}s")),
         Details(title, (table,), "differences.csv") if many else table,
@@ -423,7 +419,7 @@ def _depth_blocks(both: StackComparison, metric: ComparedMetric) -> tuple[Block,
         f"these models do not correspond by number, so none is set against another here. {note}"
     )
     table = _medians(both, metric, named, cells)
-    return blocks(Text(about, "hint"), Charts((figure,), COMMAND), table)
+    return blocks(Text(about, "hint"), Charts((figure,)), table)
 
 
 def _keys_of_both(both: StackComparison, metric: ComparedMetric) -> list[TokenKey]:

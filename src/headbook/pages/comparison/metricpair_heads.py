@@ -216,24 +216,6 @@ def _known(found: HeadDifferences, column: int) -> bool:
     return not np.isnan(both).all()
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """The view and the label that the figures of a metric show, in one kind of attention."""
-
-    both: StackComparison
-    found: HeadDifferences
-    metric: ComparedMetric
-    view: str
-    label: str
-
-    @property
-    def column(self) -> int:
-        """Index of the drawn number among the differences."""
-        place = self.found.column(self.metric.id, self.view, self.label)
-        assert place is not None
-        return place
-
-
 def choice_words(metric: ComparedMetric, view: str, label: str) -> str:
     """Return label and keys of a number in words."""
     keys = VIEWS[SinkView(view)] if view else ""
@@ -248,9 +230,10 @@ def pair_figures(
     Names of figures that show another choice than the site's end with it.
     """
     assert both.found is not None
-    drawn, names = _Choice(both, both.found, metric, view, label), both.names
+    column, names = both.found.column(metric.id, view, label), both.names
+    assert column is not None
     choices = pair_choices(both, metric)
-    rows = _frame(drawn)
+    rows = _frame(both.found, column, both.pair.a.name, (view, metric.label(label)))
     usual_view, usual_label = choices[0]
     name = choice_file(
         f"{metric.id}-{both.stack}",
@@ -260,12 +243,12 @@ def pair_figures(
     words = choice_words(metric, view, label)
     about = f"{metric.title} ({words})" if words else metric.title
     sides = pd.concat([
-        rows.assign(side=side, value=rows[column])[
+        rows.assign(side=side, value=rows[part])[
             ["side", "layer", "head", "view", "label", "value"]
         ]
-        for side, column in zip(names, "ab", strict=True)
+        for side, part in zip(names, "ab", strict=True)
     ])  # fmt: skip
-    rule = counted_if(float(both.found.floors[drawn.column]), share=metric.share)
+    rule = counted_if(float(both.found.floors[column]), share=metric.share)
     end = float(rows["value"].abs().max()) or 1.0
     return (
         side_maps(
@@ -293,18 +276,19 @@ def pair_figures(
     )
 
 
-def _frame(drawn: _Choice) -> pd.DataFrame:
-    """Return the drawn numbers, a row for each head that both models have."""
-    found, at = drawn.found, drawn.column
-    known = ~np.isnan(found.value[..., at])
+def _frame(
+    found: HeadDifferences, column: int, stack: str, choice: tuple[str, str]
+) -> pd.DataFrame:
+    """Return one number of the differences, a row for each head that both models have.
+
+    Args:
+        choice: view and label of the number in words.
+    """
+    known = ~np.isnan(found.value[..., column])
     layers, heads = np.nonzero(known)
     frame = pd.DataFrame({"layer": layers, "head": heads})
-    frame["name"] = [_name(drawn, place) for place in np.argwhere(known).tolist()]
-    frame["view"], frame["label"] = drawn.view, drawn.metric.label(drawn.label)
+    frame["name"] = [head_name(HeadName(stack, *place)) for place in np.argwhere(known).tolist()]
+    frame["view"], frame["label"] = choice
     for part in ("a", "b", "value", "low", "high", "p", "supported"):
-        frame[part] = getattr(found, part)[..., at][known]
+        frame[part] = getattr(found, part)[..., column][known]
     return frame
-
-
-def _name(drawn: _Choice, place: Sequence[int]) -> str:
-    return head_name(HeadName(drawn.both.pair.a.name, *place))

@@ -193,16 +193,9 @@ class Picture(Block):
 
 @dataclass(frozen=True)
 class Charts(Block):
-    """Charts side by side with their files.
-
-    Attributes:
-        figures: the charts.
-        command: beginning of the command that draws one under another label or view; empty
-            without one.
-    """
+    """Charts side by side with their files."""
 
     figures: tuple[Figure, ...]
-    command: str = ""
 
 
 @dataclass(frozen=True)
