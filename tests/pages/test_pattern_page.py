@@ -37,7 +37,7 @@ from single_head import Viewed
 from sites import Site, make_study
 
 METRICS = (
-    "sink_share,sink_norm_share,attention_to,offset_profile,type_shares,relative_entropy,"
+    "sink_share,sink_norm_share,attention_to,offset_profile,type_shares,attention_parts,relative_entropy,"
     "context_similarity,row_similarity,same_sentence_preference,segmentation"
 )
 Make = Callable[..., Study]
