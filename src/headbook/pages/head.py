@@ -167,7 +167,7 @@ def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage
     """
     names = heads_of(results.stack)
     exemplars: dict[HeadName, list[Exemplar]] = {name: [] for name in names}
-    for exemplar in results.study.sentence_data.exemplars:
+    for exemplar in results.study.sentence_data.by_weight:
         if exemplar.head in exemplars:
             exemplars[exemplar.head].append(exemplar)
     alike = results.cached(nearest_heads)

@@ -97,6 +97,9 @@ class Ranking(StrEnum):
     """Share of the sentence in the head's attention variability."""
 
 
+BY_WEIGHT = (Ranking.STRONGEST, Ranking.Q90, Ranking.Q75, Ranking.MEDIAN)
+
+
 @dataclass(frozen=True)
 class StoredText:
     """The text of one side of a sentence, with a value for each token in most fields.
@@ -315,9 +318,14 @@ class SentenceData:
         return [sentence for sentence in self.sentences.values() if sentence.listed]
 
     @property
+    def by_weight(self) -> list[Exemplar]:
+        """Exemplars by the largest weight, which pages show; tables have all rankings."""
+        return [exemplar for exemplar in self.exemplars if exemplar.ranking in BY_WEIGHT]
+
+    @property
     def paged(self) -> list[StoredSentence]:
-        """Sentences with a page, in order: listed sentences and those of exemplars."""
-        cited = {exemplar.index for exemplar in self.exemplars}
+        """Sentences with a page, in order: listed sentences and those of exemplars by weight."""
+        cited = {exemplar.index for exemplar in self.by_weight}
         stored = self.sentences.values()
         return [sentence for sentence in stored if sentence.listed or sentence.index in cited]
 
