@@ -42,6 +42,7 @@ from headbook.study.ablation.results import AblationResults
 from headbook.study.ablation_tables import EFFECT, ESTIMATED, EXACT
 
 SINK_HEIGHT = 380  # pixels
+MIN_BAR = 0.35  # width of the bar of a head without a link, in per cent of the plot
 MAX_NAMED_HEADS = 80  # heads of a stack up to which the chart names the first of a layer
 PAGE_WIDTH = 1240  # pixels of a plot on a wide page, by which names are placed
 MAX_NOTE_PLACE = 70  # per cent of the plot beyond which the note stands on the left of its head
@@ -167,7 +168,7 @@ def _small_pairs(heads: Sequence[HeadMark], scale: Scale, step: float) -> Iterat
         bars = [(x, scale(row["output"])) for x, row in drawn
                 if not math.isnan(row.get("output", math.nan))]  # fmt: skip
         dots = [(x, scale(row["attention"])) for x, row in drawn]
-        yield PlotCurve(tuple(bars), f"st bars {colour}", dash=0.9 * step)
+        yield PlotCurve(tuple(bars), f"st bars {colour}", dash=max(0.9 * step, MIN_BAR))
         yield PlotCurve(tuple(dots), f"st dots {colour}", dash=0)
 
 
