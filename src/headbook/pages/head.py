@@ -107,7 +107,6 @@ class HeadPage(TemplatePage):
         by_group: numbers by group of sentences; None without groups.
         in_pairs: differences within pairs of sentences; None without pairs.
         exemplar_maps: strongest exemplar in up to three views; None without exemplars.
-        alike_tokens: similarity of head outputs in that exemplar; None if values are unknown.
         data: address of the script with the whole maps of the exemplars.
         note: the author's words on the head.
         published: numbers that papers print about the head, beside those of the study.
@@ -152,7 +151,6 @@ class HeadPage(TemplatePage):
     by_group: PageTable | None
     in_pairs: PageTable | None
     exemplar_maps: sections.ExemplarMaps | None
-    alike_tokens: sections.ExemplarMaps | None
     data: str
     note: HeadNote
     published: tuple[Sentence, ...]
@@ -243,7 +241,6 @@ def _page(
         by_group=group_table(results, *place),
         in_pairs=pair_table(results, *place),
         exemplar_maps=sections.exemplar_maps(results, strongest) if strongest else None,
-        alike_tokens=sections.token_similarity_maps(results, strongest) if strongest else None,
         data=f"data/heads/{head_file(head)}.js",
         note=study.manifest.note_on(head),
         published=tuple(_published(results, head)),

@@ -208,9 +208,6 @@ class Exemplar:
         attention: weights of the head in the raw view, in steps of 1/255. *Shape:*
             ``(query, key)``.
         norms: norm of each key's value after the head's part of W_O; empty if not known.
-        written: cosines of the head outputs of every two tokens, and similarities of their
-            attention rows, in steps of 1/255 from -1 to 1; only of the strongest sentence, else
-            empty. *Shape:* ``(2, token, token)``.
     """
 
     head: HeadName
@@ -222,7 +219,6 @@ class Exemplar:
     key: int
     attention: NDArray[np.uint8]
     norms: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
-    written: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((2, 0, 0), np.uint8))
 
 
 class AttentionWeights(NamedTuple):
