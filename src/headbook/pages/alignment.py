@@ -14,7 +14,6 @@ from headbook.charts import images
 from headbook.charts.theme import rgba_ramp
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.page import TemplatePage
-from headbook.pages.parts.rollout import TokenLabel
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
 from headbook.report.alignment import (
     ALIGNMENTS,
@@ -90,8 +89,8 @@ class DrawnAlignment:
     left: int
     right: int
     height: int
-    sources: tuple[TokenLabel, ...]
-    targets: tuple[TokenLabel, ...]
+    sources: tuple[tuple[float, str], ...]
+    targets: tuple[tuple[float, str], ...]
     strokes: tuple[AlignmentLine, ...]
     image: str
     width: int
@@ -176,7 +175,7 @@ def _drawn(
     cells = maps[head.layer, head.head][np.ix_(rows, columns)]
     most = max(int(cells.max()), 1)
     labels = [tuple(_labels(names)) for names in (sources, targets)]
-    left, right = (max(WIDTH * len(label.text) for label in each) for each in labels)
+    left, right = (max(WIDTH * len(text) for _, text in each) for each in labels)
     return DrawnAlignment(
         name=head_name(head),
         href=head_page(head),
@@ -198,9 +197,9 @@ def _drawn(
     )
 
 
-def _labels(names: Sequence[str]) -> Iterator[TokenLabel]:
+def _labels(names: Sequence[str]) -> Iterator[tuple[float, str]]:
     for row, name in enumerate(names):
-        yield TokenLabel(LINE * (row + 0.5), shortened(name, MAX_TOKEN_LETTERS))
+        yield LINE * (row + 0.5), shortened(name, MAX_TOKEN_LETTERS)
 
 
 def _strokes(

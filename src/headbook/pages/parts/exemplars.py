@@ -48,15 +48,6 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class StrongLink:
-    """One attention weight, with its query and key token."""
-
-    query: str
-    key: str
-    weight: str
-
-
-@dataclass(frozen=True)
 class ExemplarFigure:
     """A sentence with the attention of one head.
 
@@ -70,8 +61,9 @@ class ExemplarFigure:
         position, looked: positions of the query and of the key.
         looking: text of the queries if it is not the text of the keys; else empty.
         tokens: the text of the keys, shaded by the attention of ``query``.
-        links: strongest weights, and ``preview``, the whole map as an image address; both empty
-            except for the first exemplars, since scripts draw the maps of the others.
+        links: queries, keys and numbers of the strongest weights, and ``preview``, the whole map as
+            an image address; both empty except for the first exemplars, since scripts draw the maps
+            of the others.
         size: numbers of queries and keys.
         place: key of the map in the page's data file.
         received: how much of the other words' attention the key receives, in words; then ``tokens``
@@ -89,7 +81,7 @@ class ExemplarFigure:
     looked: int
     looking: tuple[Token, ...]
     tokens: tuple[Token, ...]
-    links: tuple[StrongLink, ...]
+    links: tuple[tuple[str, str, str], ...]
     preview: str
     size: tuple[int, int]
     place: str
@@ -256,15 +248,12 @@ def _with_map(results: StackResults, exemplar: Exemplar, view: ExemplarFigure) -
 
 def _links(
     exemplar: Exemplar, sentence: StoredSentence, results: StackResults
-) -> Iterator[StrongLink]:
+) -> Iterator[tuple[str, str, str]]:
     queries = sentence.texts[results.stack.queries]
     keys = sentence.texts[results.stack.keys]
     flat = exemplar.attention.ravel().astype(int)
     for place in np.argsort(-flat, kind="stable")[:LINKS]:
         query, key = divmod(int(place), exemplar.attention.shape[1])
         weight = flat[place] / UINT8_STEPS
-        yield StrongLink(
-            f"{query} {queries.pieces[query]}",
-            f"{key} {keys.pieces[key]}",
-            number(weight) if weight else MISSING,
-        )
+        names = f"{query} {queries.pieces[query]}", f"{key} {keys.pieces[key]}"
+        yield *names, number(weight) if weight else MISSING
