@@ -224,15 +224,6 @@ MOST_HEADS, MOST_SENTENCES = 3, 3
 MOST_LISTED, MAX_ENTRY_LETTERS = 200, 60  # sentences in the list, letters of each
 
 
-@dataclass(frozen=True)
-class ListedAlignment:
-    """An entry in the list of all sentences: page at the first heads, and beginning of the text."""
-
-    number: int
-    href: str
-    text: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class AlignmentPage(TemplatePage):
     """The page of alignments by cross-attention.
@@ -243,7 +234,8 @@ class AlignmentPage(TemplatePage):
         table: a head that chooses every source token equally often, then heads, those with the
             fewest errors first, or else the most monotone.
         sentences: the first sentences, drawn.
-        listed: the sentences that have a page, or the first of them.
+        listed: number, address at the first heads, and beginning of the sentences that have a page,
+            or of the first of them.
         more: number of sentences that ``listed`` leaves out.
         choices: heads with which pages of sentences can open: in words, and as in addresses.
     """
@@ -255,7 +247,7 @@ class AlignmentPage(TemplatePage):
     gold: int
     table: PageTable
     sentences: tuple[AlignedSentence, ...]
-    listed: tuple[ListedAlignment, ...]
+    listed: tuple[tuple[int, str, str], ...]
     more: int
     choices: tuple[tuple[str, str], ...]
 
@@ -304,8 +296,8 @@ def _choices(order: Sequence[HeadName]) -> Iterator[tuple[str, str]]:
     yield from ((head_name(head), place) for head, place in zip(order, places, strict=False))
 
 
-def _listed(results: StackResults, sentence: StoredSentence, heads: str) -> ListedAlignment:
-    return ListedAlignment(
+def _listed(results: StackResults, sentence: StoredSentence, heads: str) -> tuple[int, str, str]:
+    return (
         sentence.number,
         f"{sentence_page(sentence.number)}#at={results.stack.name}&heads={heads}",
         shortened(sentence.texts[results.stack.keys].text, MAX_ENTRY_LETTERS),
