@@ -274,7 +274,7 @@ def test_with_many_heads_cells_are_neither_links_nor_notes(
     assert section.plot is not None
     assert all(isinstance(mark, PlotMark) for mark in section.plot.marks if "circle" in str(mark))
     assert len(section.maps) > 1
-    monkeypatch.setattr(heads, "MAX_NOTED", 1)
+    monkeypatch.setattr(heads, "MAX_LINKED_MARKS", 1)
     cell = heads._cell(numbers, (0, 0), "q1")
     assert cell.number is not None
     assert cell.note == ""
