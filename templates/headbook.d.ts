@@ -226,7 +226,7 @@ type Word = [text: string, detail: string, order: Maybe, value?: string, table?:
 type HeadRow = [
   name: string, href: string, stack: string, layer: number, label: Word,
   relation: Word, verdict: Word, role: number, beats: number, family: string, style: string,
-  rank: number,
+  rank: number, distance?: number, key?: number,
 ];
 type HeadListData = {
   heads: HeadRow[]; stacks: [name: string, title: string][]; columns: string[];
@@ -237,7 +237,7 @@ type HeadListData = {
 type WordName = "class" | "verdict" | "relation";
 type Head = {
   i: number; name: string; href: string; stack: string; layer: number; role: boolean;
-  beats: boolean; family: string; style: string; rank: number; text: string;
+  beats: boolean; family: string; style: string; rank: number; distance?: number; key?: number; text: string;
 } & Record<WordName, Word>;
 type Column = {
   key: string; metric: string; share: boolean; table: string; title: string; unit: string;
@@ -250,6 +250,7 @@ type Numbered = Column & Values;
 type ValuesByColumn = Map<string, Numbered>;
 type HeadList = Omit<HeadListData, "heads" | "columns"> & {
   heads: Head[]; columns: Map<string, Column>; facts: WordName[]; first: string[];
+  bars: boolean;
 };
 /** What a reader has chosen. */
 type ListState = {

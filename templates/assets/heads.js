@@ -140,6 +140,7 @@
     const head = () => {
       const titles = make("tr");
       titles.append(make("td"), heading("head", "Head"), heading("class", WORDS.class));
+      if (list.bars) titles.append(make("th", { scope: "col" }, "Depends on"));
       titles.append(
         ...state.columns.map((key) => heading(key, columnOf(key).title, columnOf(key).unit)),
       );

@@ -2,7 +2,7 @@
 /* The list of heads: what a reader has chosen, its form in the address, which heads that leaves and
    in which order. What an address holds and the list does not know is ignored. */
 (() => {
-  const { all, make, root, folded } = window.headbook;
+  const { all, make, root, folded, svg: draw } = window.headbook;
   const { number, interval, MISSING } = window.headbook.numbers;
   /** @type {Record<WordName, string>} */
   const WORDS = {
@@ -22,7 +22,7 @@
   const opened = (list) => {
     const heads = list.heads.map(
       ([name, href, stack, layer, label, relation, verdict, ...marks], i) => {
-        const [role, beats, family, style, rank] = marks;
+        const [role, beats, family, style, rank, distance, key] = marks;
         const words = [label, relation, verdict].flatMap((word) => word.slice(0, 2));
         return {
           i,
@@ -38,6 +38,8 @@
           family,
           style,
           rank,
+          distance,
+          key,
           text: folded([name, name.replace("·", ""), href, ...words].join(" ")),
         };
       },
@@ -45,7 +47,8 @@
     const columns = new Map(list.metrics.flatMap(({ id, share, table = "heads", labels }) => (
       labels.map(([key, title, unit]) => [key, { key, metric: id, share, table, title, unit }]))));
     const facts = LAST.filter((name) => heads.some((head) => head[name][0]));
-    return { ...list, heads, columns, facts, first: list.columns };
+    const bars = heads.some(({ distance }) => distance !== undefined);
+    return { ...list, heads, columns, facts, first: list.columns, bars };
   };
 
   /* What a reader has chosen, and its form in the address. */
@@ -188,12 +191,31 @@
   /* Links of the page's own lines by line and column: these lead to rows of the tables. */
   /** @type {List["linksOf"]} */
   const linksOf = (list, table) => {
-    const keys = ["", "", "", ...list.first, ...list.facts], links = new Map();
+    const bar = list.bars ? [""] : [], links = new Map();
+    const keys = ["", "", "", ...bar, ...list.first, ...list.facts];
     for (const link of all("tbody a.n", table)) {
       const cell = link.closest("td"), href = link.getAttribute("href");
       if (cell) links.set(`${cell.closest("tr")?.id} ${keys[cell.cellIndex]}`, href);
     }
     return links;
+  };
+  /* What distance, the key and the pair explain, as a bar. */
+  /** @type {(head: Head) => HTMLElement} */
+  const partsOf = ({ distance, key }) => {
+    const cell = make("td");
+    if (distance === undefined || key === undefined) return cell;
+    const bar = draw("svg", { class: "parts", role: "img" });
+    let x = 0;
+    for (const [fill, width] of /** @type {const} */ ([
+      ["f-position", distance], ["f-broadcast", key], ["c-control", 100 - distance - key],
+    ])) {
+      bar.append(draw("rect", { class: fill, x: `${x}%`, width: `${width}%`, height: "100%" }));
+      x += width;
+    }
+    const label = `distance ${number(distance / 100, true)}, the key ${number(key / 100, true)}`;
+    bar.setAttribute("aria-label", label);
+    cell.append(bar);
+    return cell;
   };
   /* A row as the page has it. */
   /** @type {List["rowOf"]} */
@@ -210,6 +232,7 @@
     );
     line.append(
       map, name, does,
+      ...(list.bars ? [partsOf(head)] : []),
       ...columns.map((column) => cellOf(column, head.i, links.get(`${id} ${column.key}`))),
       ...list.facts.map((each) => factOf(head, each, links.get(`${id} ${each}`))),
     );

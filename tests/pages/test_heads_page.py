@@ -133,7 +133,7 @@ def test_a_page_has_a_line_and_a_map_for_every_head(any_site: Site) -> None:
     stacks = any_site.study.manifest.stacks
     amount = sum(len(s.attention_layers) * s.n_heads for s in stacks)
     listed = list_data(any_site.results)["heads"]
-    by_rank = [row[1] for row in sorted(listed, key=lambda row: row[-1])]
+    by_rank = [row[1] for row in sorted(listed, key=lambda row: row[11])]
     assert page.total == len(page.lines) == amount
     assert [line.facts.href for line in page.lines] == by_rank
     assert all((any_site.folder / href).is_file() for href in by_rank)
@@ -152,7 +152,7 @@ def test_heads_with_a_clear_role_come_first_and_others_by_their_change(any_site:
     changes = ablation.head_changes(results).set_index(["stack", "layer", "head"])["value"]
     others = [changes[line.facts.head] for line in page.lines if not line.facts.has_role]
     assert others == sorted(others, reverse=True)
-    listed = {row[1]: row[-5:-3] for row in list_data(found)["heads"]}
+    listed = {row[1]: row[7:9] for row in list_data(found)["heads"]}
     for line in page.lines:
         assert listed[line.facts.href] == [line.facts.has_role, line.facts.beats]
 

@@ -226,7 +226,7 @@ def test_nothing_is_printed_of_missing_numbers() -> None:
 
 def test_passages_add_a_question_and_a_table(make: Make) -> None:
     page = patterns_page(stack_results(make("bert", pack=40, importance="off")))
-    assert asked(page) == ["stripes", "diagonal", "alike", "own-sentence"]
+    assert asked(page) == ["stripes", "diagonal", "parts", "alike", "own-sentence"]
     rows = {row[0]: row[1:] for table in every(Table, page) for row in table.rows}
     assert {"dips of similarity", "attention to . ! ?"} <= {*rows}
     assert not any("--pack" in text for text in page.absent)

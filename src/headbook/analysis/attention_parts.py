@@ -1,4 +1,4 @@
-"""What a head's departure from even attention owes to distance, to the key, and to the pair.
+"""Parts of a head's departure from even attention: distance, the key, and the pair.
 
 The departure of row i from even attention is ln k_i − H(A_i), with k_i its visible keys. It is
 compared with two maps:
@@ -31,7 +31,7 @@ MIN_EXPECTED = 1e-12  # smallest expected weight, which bounds a divergence
 
 
 class OffsetCounts(NamedTuple):
-    """What the fit of one weight per offset needs to know of some sentences.
+    """Sums over sentences from which one weight per offset is fitted.
 
     Attributes:
         keys_at: how many keys a row sees at each offset, for each kind of row. *Shape:*

@@ -111,6 +111,7 @@ class Metric:
         section, chart: place and kind of chart on pages.
         labels: names of the values of one head; ``("",)`` for a single value.
         headline: the label that pages show first.
+        has_unbounded_shares: whether values are shares that may be below 0 or above 1.
         named: returns the labels for a corpus with tags and relations of its own; None if labels
             do not depend on tags or relations.
         spreads: rule of the confidence interval by label, for labels with an unusual one.
@@ -132,6 +133,7 @@ class Metric:
     chart: ChartKind
     labels: tuple[str, ...] = ("",)
     headline: str = ""
+    has_unbounded_shares: bool = False
     named: Callable[[schema.AnnotationScheme], tuple[str, ...]] | None = None
     spreads: Mapping[str, schema.IntervalRule] = field(default_factory=dict)
     measure: Callable[..., object]
@@ -161,6 +163,11 @@ class Metric:
     def spread(self, label: str) -> schema.IntervalRule:
         """Return how the confidence interval of a label is computed."""
         return self.spreads.get(label, schema.IntervalRule.USUAL)
+
+    @property
+    def is_share(self) -> bool:
+        """Whether values are shares, printed in per cent."""
+        return self.has_unbounded_shares or (self.limits == (0.0, 1.0) and not self.unit)
 
     @property
     def limits(self) -> tuple[float, float]:

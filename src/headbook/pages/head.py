@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from headbook.author import HeadNote
+from headbook.charts.drawing import Drawing
 from headbook.metrics import ids
 from headbook.pages.head_parts import sections
 from headbook.pages.head_parts.effect import AblationSection, ablation_section
@@ -15,6 +16,7 @@ from headbook.pages.head_parts.standing import Strip, strips, strips_text
 from headbook.pages.head_parts.tokens import FromTo, TopTokens, from_to, top_tokens
 from headbook.pages.head_parts.writes import WritesSection, missing_text, writes_section
 from headbook.pages.parts.atlas import map_style, mean_maps
+from headbook.pages.parts.attention_parts import parts_bar, parts_of, parts_sentence
 from headbook.pages.parts.baselines import ShareWithBaseline, baseline_title
 from headbook.pages.parts.exemplars import Exemplars, exemplars_of
 from headbook.pages.parts.groups import group_table, pair_table
@@ -147,6 +149,7 @@ class HeadPage(TemplatePage):
     data: str
     note: HeadNote
     published: tuple[Sentence, ...]
+    parts: tuple[Drawing, Sentence] | None
     absent: tuple[str, ...]
 
 
@@ -169,6 +172,14 @@ def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage
         each = alike.get(name, ())
         keys = VIEWS[each[-1].view] if each else ""
         yield replace(page, alike=each, near=tuple(_near(results, each)), near_keys=keys)
+
+
+def _parts(results: StackResults) -> dict[HeadName, tuple[Drawing, Sentence]]:
+    """Return the bar of the parts of attention and its numbers, for heads that have them."""
+    by_head = {head: parts_of(results, head.layer, head.head) for head in heads_of(results.stack)}
+    return {
+        head: (parts_bar(parts), parts_sentence(parts)) for head, parts in by_head.items() if parts
+    }
 
 
 def _published(results: StackResults, head: HeadName) -> Iterator[Sentence]:
@@ -238,6 +249,7 @@ def _page(
         data=f"data/heads/{head_file(head)}.js",
         note=study.manifest.note_on(head),
         published=tuple(_published(results, head)),
+        parts=results.cached(_parts).get(head),
         absent=tuple(_absent(results)),
     )
 

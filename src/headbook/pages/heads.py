@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import urlencode
 
+from headbook.charts.drawing import Drawing
 from headbook.pages.parts.all_heads import MANY
 from headbook.pages.parts.atlas import many_heads, map_style
+from headbook.pages.parts.attention_parts import parts_bar, parts_of
 from headbook.pages.parts.head_list import (
     EFFECT_TITLE,
     Column,
@@ -109,12 +111,14 @@ class HeadLine:
         facts: facts about the head.
         id: fragment of the line's address.
         style: classes of its small map.
+        parts: bar of the parts of its attention; None without them.
         cells: numbers of the shown columns.
     """
 
     facts: HeadFacts
     id: str
     style: str
+    parts: Drawing | None
     cells: tuple[HeatCell, ...]
 
 
@@ -166,6 +170,11 @@ class HeadsPage(AnalysisPage):
     symbols: tuple[tuple[str, str], ...]
     data: str = "data/headlist.js"
     values: str = "data/values/"
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether any head has a bar of the parts of its attention."""
+        return any(line.parts for line in self.lines)
 
 
 def has_heads(results: Results) -> bool:
@@ -239,6 +248,11 @@ def _symbols() -> Iterator[tuple[str, str]]:
         "(share − u) / (1 − u), with u its share.",
     )
     yield "+ sink", f"at least {half} of all attention on the sink, corrected in the same way"
+    yield (
+        "Depends on",
+        "what explains the head’s departure from even attention: the distance between query and "
+        "key (blue), the key whatever the query (brown), or the pair (grey)",
+    )
     yield "Attention to the sink", "share of the attention of ordinary tokens, all keys"
     yield (
         "Normalised entropy",
@@ -312,7 +326,9 @@ def _line(
     cells = [_cell(results, head, column) for column in columns]
     if effects:
         cells.append(_effect_cell(results, head, effects, index))
-    return HeadLine(facts[index], head_file(head), line_style(results, facts[index]), tuple(cells))
+    style, parts = line_style(results, facts[index]), parts_of(results[head.stack], *head[1:])
+    bar = parts_bar(parts) if parts else None
+    return HeadLine(facts[index], head_file(head), style, bar, tuple(cells))
 
 
 def _cell(results: Results, head: HeadName, column: Column) -> HeatCell:

@@ -11,9 +11,11 @@ from headbook.charts.theme import amount_class
 from headbook.metrics import ids
 from headbook.pages.overview_parts.wall import tile_style
 from headbook.pages.parts.atlas import map_style
+from headbook.pages.parts.attention_parts import PARTS, part_key, parts_of, parts_table
 from headbook.pages.parts.blocks import (
     Block,
     Bullets,
+    Caption,
     Columns,
     Group,
     HeadMap,
@@ -158,6 +160,8 @@ def _questions(results: StackResults) -> Iterator[Question]:
             "diagonal", "Why not the diagonal?", diagonal, (Lead(figure, why=why),),
             "diagonal band itself own token positional head",
         )  # fmt: skip
+    if results.has_value(*part_key("key")):
+        yield _parts_question(results)
     if alike := facts.alike(results).text:
         yield _alike_question(results, alike)
     if own := facts.own_sentence(results).text:
@@ -175,6 +179,33 @@ def _questions(results: StackResults) -> Iterator[Question]:
             "own-sentence", "Do heads keep to their sentence?", own, (Lead(figure, why=why),),
             "passages sentence boundary segmentation odds",
         )  # fmt: skip
+
+
+def _value(number_: Number) -> float:
+    """Return the value of a number, to sort by."""
+    return number_.value
+
+
+def _parts_question(results: StackResults) -> Question:
+    """Return the question on what decides attention, with a bar for each layer."""
+    by_layer = [parts_of(results, layer) for layer in results.stack.attention_layers]
+    ranges = []
+    for part, name in PARTS.items():
+        numbers = sorted((parts[part] for parts in by_layer if part in parts), key=_value)
+        if numbers:
+            ends = {"low": numbers[0], "high": numbers[-1]}
+            ranges.append(say("{name} {low:whole} to {high:whole}", name=name, **ends))
+    answer = say("By layer, of its departure from even attention: {ranges}.", ranges=listed(ranges))
+    caption = (
+        "How far the heads of a layer are from even attention, with the sink masked, by what "
+        "explains it: blue: distance between query and key; brown: the key, whatever the query; "
+        f"grey: the pair{_sample_note(results, part_key('key'))}."
+    )
+    return Question(
+        "parts", "What decides where heads look?", answer,
+        (parts_table(results), Caption((caption,))),
+        "distance key pair content position what decides attention parts",
+    )  # fmt: skip
 
 
 def _sample_note(results: StackResults, key: HeadKey) -> str:

@@ -97,7 +97,7 @@ MEASURES = {"f1": "F1", "pk": "Pk", "windowdiff": "WindowDiff"}  # of segmentati
 
 def is_share(metric: Metric) -> bool:
     """Check whether values of a metric are shares, printed in per cent."""
-    return metric.limits == (0.0, 1.0) and not metric.unit
+    return metric.is_share
 
 
 def whole_points(difference: float) -> str:

@@ -78,7 +78,7 @@ NATS = Unit(" nats", thousandths)
 
 def unit_of(metric: Metric) -> Unit:
     """Return the unit of a metric."""
-    if metric.limits == (0.0, 1.0) and not metric.unit:
+    if metric.is_share:
         return SHARE
     return Unit(f" {metric.unit}") if metric.unit else PLAIN
 

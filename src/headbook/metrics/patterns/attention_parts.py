@@ -108,6 +108,7 @@ METRIC = SampledMetric(
     chart=ChartKind.LABELS,
     labels=LABELS,
     headline="key",
+    has_unbounded_shares=True,
     views=(SinkView.RAW, SinkView.RENORM),
     measure=measure,
     sample_fit=SampleFit(gather, fit),

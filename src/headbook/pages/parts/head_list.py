@@ -15,6 +15,7 @@ from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics, head_metrics, ids
 from headbook.metrics.base import ChartKind, HeadMetric
 from headbook.pages.parts.atlas import map_style
+from headbook.pages.parts.attention_parts import parts_of, widths
 from headbook.report.ablation import effect_unit, head_changes, short_target
 from headbook.report.head_facts import HeadFacts, HeadWord, head_facts
 from headbook.report.results import StackResults, study_of
@@ -175,7 +176,7 @@ def list_data(results: Results) -> dict[str, Any]:
         metrics.append(about | {"labels": labels})
         initial.append(EFFECT_KEY)
     rows = [
-        _data_row(each, line_style(results, each), rank)
+        [*_data_row(each, line_style(results, each), rank), *_bar(results[each.head.stack], each)]
         for each, rank in zip(facts, ranks, strict=True)
     ]
     return {
@@ -198,6 +199,12 @@ def _data_row(facts: HeadFacts, style: str, rank: int) -> list[Any]:
     words = (facts.label, facts.relation, facts.verdict)
     marks = (int(facts.has_role), int(facts.beats), facts.family or "", style, rank)
     return [*place, *map(_data_word, words), *marks]
+
+
+def _bar(results: StackResults, facts: HeadFacts) -> list[float]:
+    """Return the widths of the bar of parts, in per cent; nothing without them."""
+    parts = parts_of(results, *facts.head[1:])
+    return [round(width, 1) for width in widths(parts)] if parts else []
 
 
 def _data_word(fact: HeadWord) -> list[Any]:
