@@ -261,8 +261,9 @@ def own_sentence(results: StackResults, head: HeadName, threshold: Threshold) ->
 
 def mixed(results: StackResults, head: HeadName, _: Threshold) -> Decision:
     """Return the shares furthest above uniform attention, and what distance and key explain."""
+    names = PART_NAMES | ({"punctuation": "punctuation"} if results.stack.crosses else {})
     parts = [
-        say("{name} {share:whole}", name=PART_NAMES[part], share=share.number)
+        say("{name} {share:whole}", name=names[part], share=share.number)
         for part, share in largest_parts(results, head)
     ]
     start = say(": {parts}", parts=listed(parts, last=", ")) if parts else NOTHING
