@@ -2,7 +2,7 @@
 /* The tokens of a sentence twice with lines between them, every weight of a token, and the map:
    what an instance shows beside its text. */
 (() => {
-  const { all, one, make, use, apart, targetOf } = window.headbook;
+  const { all, one, make, apart, targetOf } = window.headbook;
   const { seen, sorted, most, viewOf, written, total } = window.headbook.weights;
   const { switches, drawing } = window.headbook;
   const WHY = {
@@ -53,9 +53,7 @@
       this.side = make("div", { class: "side" });
       this.side.append(this.pair, scroll);
       row.append(twice, this.side);
-      const tools = make("p", { class: "tools" });
-      stage.replaceChildren(this.title, row, this.map, this.legend, this.status, tools);
-      use("save").then(() => window.headbook.save(instance, tools));
+      stage.replaceChildren(this.title, row, this.map, this.legend, this.status);
       this.startMap();
       new ResizeObserver(() => this.draw()).observe(this.between);
       new MutationObserver(() => this.draw()).observe(document.documentElement, {

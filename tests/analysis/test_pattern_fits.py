@@ -16,7 +16,6 @@ from headbook.analysis.pattern_fits import (
     fit_offsets,
     offset_sums,
 )
-from headbook.analysis.pattern_mixture import mixture
 
 
 def numbers(attention: Floats, seen: Bools) -> tuple[float, float, float]:
@@ -167,9 +166,9 @@ def test_permuted_heads_give_permuted_results(mask: str) -> None:
     attention = noise(np.random.default_rng(6), 4, seen)
 
     def results(a: Floats) -> list[Floats]:
-        parts, columns = mixture(a, seen), column_residual(a, seen)
+        columns = column_residual(a, seen)
         offsets = fit_offsets([offset_sums(a, seen)])
-        return [columns.residual, offsets.residual[0], parts.vertical, parts.diagonal]
+        return [columns.residual, offsets.residual[0]]
 
     for before, after in zip(results(attention), results(attention[order]), strict=True):
         assert np.allclose(before[order], after, atol=1e-9)
@@ -203,7 +202,6 @@ def test_padding_changes_nothing() -> None:
             column_residual(wide, mask).residual, column_residual(attention, seen).residual
         )
         assert np.allclose(offset_sums(wide, mask).mass, offset_sums(attention, seen).mass)
-        assert np.allclose(mixture(wide, mask).rest, mixture(attention, seen).rest)
         segment = np.arange(9) // 2
         own = segment[side[0] : side[0] + 6]
         padded, bare = block_sums(wide, mask, segment), block_sums(attention, seen, own)
@@ -214,7 +212,7 @@ def test_padding_changes_nothing() -> None:
 def test_a_sentence_of_one_token_has_no_rows() -> None:
     one, seen = np.ones((2, 1, 1)), np.ones((1, 1), dtype=bool)
     columns, offsets = column_residual(one, seen), fit_offsets([offset_sums(one, seen)])
-    assert (columns.rows, offsets.rows[0], mixture(one, seen).rows) == (0, 0, 0)
+    assert (columns.rows, offsets.rows[0]) == (0, 0)
     assert not columns.residual.any()
     assert np.isnan(columns.weights).all()
     assert np.isnan(offsets.share).all()

@@ -27,7 +27,7 @@ STEPS = (0, 362, 640)  # of the tests' training; its induction head begins at ab
 KEPT = {"build": "--keep-study", "compare": "--keep-studies", "checkpoints": "--keep-studies"}
 OPTIONS: dict[str, str] = {}  # options that have a new name, such as {"--sample": "--subset"}
 GROUPED = (
-    "attention_distance,attention_to,type_shares,sink_share,relation_accuracy,offset_profile,"
+    "attention_distance,attention_to,type_shares,attention_parts,sink_share,relation_accuracy,offset_profile,"
     "same_sentence_preference,segmentation,cosine_to_input,head_distance,layer_cka,mixing_ratio"
 )
 EPOCH = "1700000000"  # the date of every golden study: 2023-11-14

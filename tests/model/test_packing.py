@@ -197,16 +197,16 @@ def test_pages_divide_a_passage_as_rules_do(passages_study: Study) -> None:
         drawn += len(each) > 0
         for proposal in each:
             # Nothing of the text is lost, and separators stand there once.
-            letters = "".join(t.before + t.text for p in proposal.pieces for t in p.tokens)
+            letters = "".join(t.before + t.text for tokens, _ in proposal.pieces for t in tokens)
             assert letters.replace(" ", "") == f"[CLS]{text.text}[SEP]".replace(" ", "")
-            ends = [piece.end for piece in proposal.pieces]
+            ends = [end for _, end in proposal.pieces]
             assert ends.count("right") + ends.count("missed") == len(text.parts) - 1
             counts = [ends.count(kind) for kind in ("right", "wrong", "missed")]
             assert counts == [proposal.right, proposal.wrong, proposal.missed]
         stops = each[2]
-        for piece in stops.pieces:
-            if piece.end in {"right", "wrong"}:
-                assert piece.tokens[-1].text in {".", "!", "?"}
+        for tokens, end in stops.pieces:
+            if end in {"right", "wrong"}:
+                assert tokens[-1].text in {".", "!", "?"}
     assert drawn > 1
 
 

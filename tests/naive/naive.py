@@ -8,7 +8,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping
 
-from naive_patterns import block_ratio, pattern, type_shares
+from naive_patterns import attention_parts, block_ratio, pattern, type_shares
 from naive_ratios import Part
 from naive_trees import dependency_trees, phrase_trees
 from single_head import Row, Viewed
@@ -337,7 +337,14 @@ def dependency_excess(sentences: list[Viewed], least: int = 30) -> list[dict[str
 NaiveSampleMetric = Callable[[list[Viewed]], list[dict[str, Part]]]
 NAIVE_SAMPLED: dict[str, NaiveSampleMetric] = {
     metric.__name__: metric
-    for metric in (variability, dependency_excess, pattern, block_ratio, type_shares)
+    for metric in (
+        variability,
+        dependency_excess,
+        pattern,
+        block_ratio,
+        type_shares,
+        attention_parts,
+    )
 }
 
 

@@ -1,7 +1,6 @@
 """Fits of attention maps as their definitions read, by an optimiser of SciPy and plain loops."""
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -21,10 +20,7 @@ def _least(rows: list[dict[int, float]]) -> list[float]:
 
 
 def _fitted(rows: list[dict[int, float]]) -> tuple[list[float], Means]:
-    """Return what `residuals` returns, and the logarithms of the weights by item.
-
-    Newton's method in a trust region; the first item's is 0.
-    """
+    """Return what `residuals` returns, and the logarithms of the weights by item."""
     items = {item: index for index, item in enumerate(sorted({j for row in rows for j in row}))}
     seen, mass = np.zeros((len(rows), len(items))), np.zeros((len(rows), len(items)))
     for number, row in enumerate(rows):
@@ -32,20 +28,30 @@ def _fitted(rows: list[dict[int, float]]) -> tuple[list[float], Means]:
             seen[number, items[item]] = 1
             mass[number, items[item]] = weight / sum(row.values())
     scale = 1 / np.log(seen.sum(1))
+    logs = _most_likely(seen, mass, scale)
+    cross = (np.log((seen * np.exp(logs)).sum(1)) - (mass * logs).sum(1)) * scale
+    entropy: Array = -(mass * np.log(np.where(mass > 0, mass, 1))).sum(1) * scale
+    return [float(each) for each in cross - entropy], dict(zip(items, logs.tolist(), strict=True))
+
+
+def _most_likely(seen: Array, mass: Array, scale: Array) -> Array:
+    """Return the log-weights of items that make rows most likely; the first item's is 0.
+
+    Newton's method in a trust region.
+
+    Args:
+        seen: how often a row sees an item. *Shape:* ``(row, item)``, as `mass`.
+        scale: weights of the rows.
+    """
 
     def share(x: Array) -> Array:
         each = seen * np.exp(np.append(0, x))
         found: Array = each / each.sum(1, keepdims=True)
         return found
 
-    def cross(x: Array) -> Array:
-        logs = np.append(0, x)
-        totals = np.log((seen * np.exp(logs)).sum(1))
-        found: Array = (totals - (mass * logs).sum(1)) * scale
-        return found
-
     def total(x: Array) -> float:
-        return float(cross(x).sum())
+        logs = np.append(0, x)
+        return float(scale @ (np.log((seen * np.exp(logs)).sum(1)) - mass @ logs))
 
     def slope(x: Array) -> Array:
         found: Array = (scale @ (share(x) - mass))[1:]
@@ -56,51 +62,12 @@ def _fitted(rows: list[dict[int, float]]) -> tuple[list[float], Means]:
         found: Array = np.diag(scale @ p) - (p.T * scale) @ p
         return found[1:, 1:]
 
-    x = np.zeros(len(items) - 1)
+    x = np.zeros(seen.shape[1] - 1)
     if len(x):
         x = minimize(
-            total, x, jac=slope, hess=curvature, method="trust-exact", options={"gtol": 1e-10}
+            total, x, jac=slope, hess=curvature, method="trust-exact", options={"gtol": 1e-12}
         ).x
-    entropy: Array = -(mass * np.log(np.where(mass > 0, mass, 1))).sum(1) * scale
-    return [float(each) for each in cross(x) - entropy], dict(zip(items, [0, *x], strict=True))
-
-
-def _mixture(maps: list[dict[int, float]], places: list[int]) -> tuple[float, float]:
-    """Mass explained by keys and an even background, and by offsets: 50 steps of EM."""
-    pairs = {(i, j): w / sum(row.values()) for i, row in zip(places, maps, strict=True)
-             for j, w in row.items()}  # fmt: skip
-    even = {i: 1 / len(row) for i, row in zip(places, maps, strict=True)}
-
-    def by(kind: Callable[[int, int], int], values: dict[tuple[int, int], float]) -> Means:
-        found: dict[int, list[float]] = {}
-        for (i, j), value in values.items():
-            found.setdefault(kind(i, j), []).append(value)
-        return {k: sum(each) / len(each) for k, each in found.items()}
-
-    def key(_: int, j: int) -> int:
-        return j
-
-    def offset(i: int, j: int) -> int:
-        return j - i
-
-    mean = by(key, pairs)
-    excess = {(i, j): w - max(mean[j], even[i]) for (i, j), w in pairs.items()}
-    keys = {j: m / 2 for j, m in mean.items()}
-    offsets = by(offset, {pair: e if e >= 1e-9 else 0.0 for pair, e in excess.items()})
-    background = 0.5
-    for _ in range(50):
-        fit = {(i, j): keys[j] + background * even[i] + offsets[j - i] for i, j in pairs}
-        ratio = {pair: w / fit[pair] if fit[pair] > 0 else 0.0 for pair, w in pairs.items()}
-        keys = {j: keys[j] * r for j, r in by(key, ratio).items()}
-        offsets = {o: offsets[o] * r for o, r in by(offset, ratio).items()}
-        background *= sum(r * even[i] for (i, _), r in ratio.items()) / len(maps)
-    across = along = 0.0
-    for (i, j), w in pairs.items():
-        stripes = keys[j] + background * even[i]
-        if stripes + offsets[j - i] > 0:
-            explained = min(w / (stripes + offsets[j - i]), 1)
-            across, along = across + explained * stripes, along + explained * offsets[j - i]
-    return across, along
+    return np.append(0, x)
 
 
 def pattern(sentences: list[Viewed]) -> list[dict[str, Part]]:
@@ -124,10 +91,7 @@ def pattern(sentences: list[Viewed]) -> list[dict[str, Part]]:
                      for m in maps)  # fmt: skip
         column = sum(_least(maps)) if maps else 0.0
         own, left = left[:size], left[size:]
-        across, along = _mixture(maps, [i for i, _ in rows]) if alike else (0.0, 0.0)
-        numbers = {"spread": (spread, size), "column": (column, size), "offset": (sum(own), alike),
-                   "vertical": (across, alike), "diagonal": (along, alike),
-                   "rest": (alike - across - along, alike)}  # fmt: skip
+        numbers = {"spread": (spread, size), "column": (column, size), "offset": (sum(own), alike)}
         found.append(
             {label: Part(above, below, below) for label, (above, below) in numbers.items()}
         )
@@ -187,7 +151,7 @@ def _shares(v: Viewed) -> dict[str, Part]:
         parts[kind] = Part(mass.get(kind, 0.0), count, count)
         parts[f"even_{kind}"] = Part(even.get(kind, 0.0), count, count)
     parts["left_out"] = Part(len(seeing) - n, len(seeing), len(seeing))
-    return parts | _own_sentence(v, rows) | _column(v, rows)
+    return parts | _own_sentence(v, rows) | _largest_key(v, rows)
 
 
 def _repeats(v: Viewed, i: int, j: int) -> bool:
@@ -224,20 +188,120 @@ def _own_sentence(v: Viewed, rows: list[Row]) -> dict[str, Part]:
     }  # fmt: skip
 
 
-def _column(v: Viewed, rows: list[Row]) -> dict[str, Part]:
-    keys = sorted({j for row in v.rows for j in row.weights})
-    short = max(len([r for r in v.rows if r.weights]), len(keys)) <= 64
-    maps = [row.weights for row in rows if len(row.weights) > 1 and short]
+def _largest_key(v: Viewed, rows: list[Row]) -> dict[str, Part]:
+    """Class of the key that receives most beyond uniform attention."""
     kinds = ("punctuation", "first", "last", "function", "content", "other")
-    if not maps:
-        return {name: Part(0, 0, 0) for name in ("column", *(f"key_{kind}" for kind in kinds))}
-    left, weights = _fitted(maps)
-    best = max(weights, key=lambda j: weights[j])
+    if not rows:
+        return {f"key_{kind}": Part(0, 0, 0) for kind in kinds}
+    keys = sorted({j for row in v.rows for j in row.weights})
+    beyond = {
+        j: sum(row.weights[j] - 1 / len(row.weights) for row in rows if j in row.weights)
+        for j in keys
+    }
+    best = max(keys, key=lambda j: beyond[j])
     token = v.keys.tokens[best]
     holds = (token.punctuation, best == keys[0], best == keys[-1], token.tag in FUNCTION,
              token.tag in WORDS, True)  # fmt: skip
     kind = kinds[holds.index(True)]
-    return {
-        "column": Part(sum(left), len(maps), len(maps)),
-        **{f"key_{name}": Part(name == kind, 1, 1) for name in kinds},
-    }
+    return {f"key_{name}": Part(name == kind, 1, 1) for name in kinds}
+
+
+def attention_parts(sentences: list[Viewed]) -> list[dict[str, Part]]:
+    """One weight per offset over all sentences, then one per key: steps of minorisation."""
+    texts = [_counted_rows(v) for v in sentences]
+    seen = [{j for r in v.rows for j in r.weights if max(r.query, j) < 64} for v in sentences]
+    crosses = sentences[0].crosses
+    logs = {} if crosses else _offset_weights([row for rows in texts for row in rows])
+    found = []
+    for rows, keys in zip(texts, seen, strict=True):
+        expected = {i: _spread(i, row, logs) for i, row in rows}
+        product = _times_keys(rows, keys, expected)
+        departure = distance = explained = 0.0
+        for i, row in rows:
+            even = math.log(len(row))
+            own, near, both = (
+                sum(w * math.log(max(m[j], 1e-12)) for j, w in row.items() if w > 0)
+                for m in (row, expected[i], product[i])
+            )
+            departure += (even + own) / even
+            distance += (even + near) / even
+            explained += (both - near) / even
+        known = departure > 1e-9 * len(rows)
+        n, below = len(rows) * known, departure * known
+        aligned = 0 if crosses else 1
+        found.append({
+            "distance": Part(distance * aligned * known, below * aligned, n * aligned),
+            "key": Part(explained * known, below, n),
+            "pair": Part((departure - explained - distance * aligned) * known, below, n),
+        })  # fmt: skip
+    return found
+
+
+def _counted_rows(v: Viewed) -> list[tuple[int, dict[int, float]]]:
+    """Return rows with their attention summing to 1, of the first 64 tokens."""
+    rows = []
+    for row in v.rows:
+        keys = {j: w for j, w in row.weights.items() if j < 64}
+        if row.trusted and row.query < 64 and len(keys) > 1 and sum(keys.values()) > 0:
+            rows.append((row.query, {j: w / sum(keys.values()) for j, w in keys.items()}))
+    return rows
+
+
+def _offset(i: int, j: int) -> int:
+    return max(-32, min(32, j - i))
+
+
+def _offset_weights(rows: list[tuple[int, dict[int, float]]]) -> dict[int, float]:
+    """Return one weight per offset that makes the rows most likely, each by 1 / ln(keys)."""
+    if not rows:
+        return {}
+    mass: dict[int, float] = {}
+    for i, row in rows:
+        for j, w in row.items():
+            mass[_offset(i, j)] = mass.get(_offset(i, j), 0.0) + w
+    offsets = [offset for offset, w in mass.items() if w > 0]
+    place = {offset: number for number, offset in enumerate(offsets)}
+    seen, given = np.zeros((len(rows), len(place))), np.zeros((len(rows), len(place)))
+    for number, (i, row) in enumerate(rows):
+        for j, w in row.items():
+            if _offset(i, j) in place:
+                seen[number, place[_offset(i, j)]] += 1
+                given[number, place[_offset(i, j)]] += w
+    scale = np.array([1 / math.log(len(row)) for _, row in rows])
+    logs = _most_likely(seen, given, scale)
+    return dict(zip(offsets, np.exp(logs - logs.max()).tolist(), strict=True))
+
+
+def _spread(i: int, row: dict[int, float], weights: dict[int, float]) -> dict[int, float]:
+    """Return the row that weights per offset give; even without weights."""
+    strength = {j: weights.get(_offset(i, j), 0.0) if weights else 1.0 for j in row}
+    return {j: s / sum(strength.values()) for j, s in strength.items()}
+
+
+def _times_keys(
+    rows: list[tuple[int, dict[int, float]]],
+    keys: set[int],
+    expected: dict[int, dict[int, float]],
+) -> dict[int, dict[int, float]]:
+    """Return expected rows times one weight per key, from queries of the other parity."""
+    found = dict(expected)
+    for parity in (0, 1):
+        train = [(i, row, 1 / math.log(len(row))) for i, row in rows if i % 2 != parity]
+        if not train:
+            continue
+        pseudo = sum(c for _, _, c in train) / len(train) / len(keys)
+        weight = dict.fromkeys(keys, 1.0)
+        for _ in range(60):
+            mean = sum(weight.values()) / len(weight)
+            seen, got = dict.fromkeys(keys, 0.0), dict.fromkeys(keys, 0.0)
+            for i, row, c in train:
+                total = sum(e * weight[j] for j, e in expected[i].items())
+                for j, e in expected[i].items():
+                    seen[j] += c * e / total
+                    got[j] += c * row[j]
+            weight = {j: (got[j] + pseudo) / (seen[j] + pseudo / mean) for j in keys}
+        for i, row in rows:
+            if i % 2 == parity:
+                total = sum(expected[i][j] * weight[j] for j in row)
+                found[i] = {j: expected[i][j] * weight[j] / total for j in row}
+    return found

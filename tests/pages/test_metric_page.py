@@ -123,8 +123,8 @@ def test_an_answer_says_if_the_highest_number_is_below_its_baseline(
     even: float, is_less: bool
 ) -> None:
     metric = head_metric("pattern")
-    numbers = {HeadKey(metric.id, RAW, "vertical"): Fake([[0.8, 0.1]], even),
-               HeadKey(metric.id, RAW, "diagonal"): Fake([[0.8, 0.1]], even)}  # fmt: skip
+    numbers = {HeadKey(metric.id, RAW, "column"): Fake([[0.8, 0.1]], even),
+               HeadKey(metric.id, RAW, "offset"): Fake([[0.8, 0.1]], even)}  # fmt: skip
     found = answer(fake_results(numbers), metric)
     assert "most in L0·H0, 80.0 %; " in found
     assert ("less than uniform attention: 95.0 %" in found) == is_less
@@ -274,7 +274,7 @@ def test_with_many_heads_cells_are_neither_links_nor_notes(
     assert section.plot is not None
     assert all(isinstance(mark, PlotMark) for mark in section.plot.marks if "circle" in str(mark))
     assert len(section.maps) > 1
-    monkeypatch.setattr(heads, "MAX_NOTED", 1)
+    monkeypatch.setattr(heads, "MAX_LINKED_MARKS", 1)
     cell = heads._cell(numbers, (0, 0), "q1")
     assert cell.number is not None
     assert cell.note == ""

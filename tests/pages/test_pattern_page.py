@@ -17,8 +17,8 @@ from bare_model import Bare, given
 from block_parts import every, group_of
 from chosen_results import Fake, fake_results
 from headbook.charts.patterns import offset_plot, offset_rows, similarity_plot
-from headbook.charts.plots import Plot, PlotMark
-from headbook.charts.sinks import MAX_LINKED_HEADS, sink_plot, sink_rows
+from headbook.charts.plots import MAX_LINKED_MARKS, Plot, PlotMark
+from headbook.charts.sinks import sink_plot, sink_rows
 from headbook.metrics.patterns import pattern
 from headbook.metrics.patterns.block_ratio import segments
 from headbook.pages.parts.blocks import HeadMap, Maps, Page, Table
@@ -37,7 +37,7 @@ from single_head import Viewed
 from sites import Site, make_study
 
 METRICS = (
-    "sink_share,sink_norm_share,attention_to,offset_profile,type_shares,relative_entropy,"
+    "sink_share,sink_norm_share,attention_to,offset_profile,type_shares,attention_parts,relative_entropy,"
     "context_similarity,row_similarity,same_sentence_preference,segmentation"
 )
 Make = Callable[..., Study]
@@ -194,10 +194,14 @@ def test_charts_of_any_number_of_heads_are_small(n_layers: int, n_heads: int) ->
     assert sum(plot.svg.count("<") for plot in drawn) < 2 * 3000
     assert len(sink_rows(found)) == n_layers * n_heads == len(drawn[0].rows)
     linked = [mark for mark in drawn[0].marks if isinstance(mark, PlotMark)]
-    if n_layers * n_heads <= MAX_LINKED_HEADS:
+    if n_layers * n_heads <= MAX_LINKED_MARKS:
         assert len(linked) == n_layers * n_heads
+        assert drawn[0].curves == ()
     else:
-        assert len(linked) == 2 * n_layers
+        assert linked == []
+        bars, dots, sink_bars, sink_dots = (len(curve.points) for curve in drawn[0].curves)
+        assert bars == dots == n_layers * n_heads - sink_dots
+        assert sink_bars == sink_dots == drawn[0].rows["sink_head"].sum()
 
 
 def test_large_models_show_every_nth_map() -> None:

@@ -85,7 +85,7 @@ def test_every_exemplar_leads_to_a_page(hundreds: Path) -> None:
         for href in CITED.findall(page.read_text(encoding="utf-8"))
     }
     study = headbook.Study.load(hundreds / "study")
-    exemplars = {f"sentences/{e.index + 1:04}.html" for e in study.sentence_data.exemplars}
+    exemplars = {f"sentences/{e.index + 1:04}.html" for e in study.sentence_data.by_weight}
     assert cited == exemplars <= pages
     assert len(study.sentence_data.listed) == 3
     assert len(cited - {f"sentences/{s.number:04}.html" for s in study.sentence_data.listed}) > 20
@@ -122,7 +122,7 @@ def test_the_page_of_a_cited_sentence_has_the_maps_of_its_heads(hundreds: Path) 
     for page in pages[:20]:
         index = page.number - 1
         (stack,) = page.stacks
-        by_head = {e.head: e for e in study.sentence_data.exemplars if e.index == index}
+        by_head = {e.head: e for e in study.sentence_data.by_weight if e.index == index}
         assert [c.head for c in stack.cited] == [f"{h.layer}.{h.head}" for h in sorted(by_head)]
         data = read(Site("", hundreds), f"{page.number:04}")["self"]
         assert data["places"] == [[h.layer, h.head] for h in sorted(by_head)]

@@ -1,11 +1,9 @@
 """The page of parts of speech: the study's numbers, set against uniform attention."""
 
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
@@ -22,7 +20,7 @@ from headbook.metrics import all_metrics
 from headbook.metrics.base import AttentionMetric
 from headbook.pages import speech
 from headbook.pages.head_parts.sections import tag_rows
-from headbook.pages.parts.blocks import Page, Picture, Table
+from headbook.pages.parts.blocks import Heat, Page, Small, Table
 from headbook.pages.speech import speech_page
 from headbook.report.facts import words
 from headbook.report.head_types import sink_remark
@@ -161,31 +159,30 @@ def test_heads_are_chosen_on_one_half_and_reported_on_the_other(results: StackRe
     assert named >= 3
 
 
-def test_many_heads_are_drawn_without_numbers(
-    study: Study, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("most_cells", [10, 400])
+def test_all_heads_are_tables_of_the_kinds_with_the_largest_multiples(
+    study: Study, monkeypatch: pytest.MonkeyPatch, most_cells: int
 ) -> None:
-    """Each head once, with the fill of its ratio."""
-    monkeypatch.setattr(speech, "MOST_CELLS", 10)
-    pictures = every(Picture, speech_page(stack_results(study)))
-    assert len(pictures) >= len(WORDS)
-    for picture in pictures:
-        svg = ET.fromstring(picture.drawing.svg)  # noqa: S314
-        paths = {e.attrib["class"]: e.attrib["d"] for e in svg if e.tag.endswith("path")}
-        drawn = {
-            (int(layer), head): fill
-            for fill, path in paths.items()
-            for first, layer, n in re.findall(r"M(\d+) (\d+)h(\d+)", path)
-            for head in range(int(first), int(first) + int(n))
-        }
-        tag = TAG_OF_NAME[getattr(picture.title, "text", "")]
-        assert drawn == {
-            (head.layer, head.head): ratio_class(
-                value(study.heads, "pos_received_ratio", tag, layer=head.layer, head=head.head)
-            )
-            for head in heads_of(study.manifest.stacks[0])
-        }
-        framed = [e for e in svg if e.attrib.get("class") == "framed"]
-        assert len(framed) == bool(picture.note)
+    """Each head once, with the fill of its ratio; the fewer kinds, the more heads."""
+    monkeypatch.setattr(speech, "MAX_LINKED", most_cells)
+    (small,) = every(Small, speech_page(stack_results(study)))
+    heads = [*heads_of(study.manifest.stacks[0])]
+    by_tag = {
+        tag: [
+            value(study.heads, "pos_received_ratio", tag, layer=head.layer, head=head.head)
+            for head in heads
+        ]
+        for tag in WORDS
+    }
+    largest = sorted(by_tag, key=lambda tag: -np.nanmax(by_tag[tag]))
+    tables = [table for table in small.blocks if isinstance(table, Table)]
+    drawn_tags = [TAG_OF_NAME[getattr(table.caption, "text", "")] for table in tables]
+    assert drawn_tags == largest[: max(1, most_cells // len(heads))]
+    for tag, table in zip(drawn_tags, tables, strict=True):
+        cells = [cell for line in table.rows for cell in line[1:] if isinstance(cell, Heat)]
+        assert [cell.fill.split()[0] for cell in cells] == [*map(ratio_class, by_tag[tag])]
+        framed = [cell for cell in cells if "top1" in cell.fill]
+        assert len(framed) == bool(table.note)
 
 
 def test_uniform_attention_is_1_times_uniform_attention(results: StackResults) -> None:

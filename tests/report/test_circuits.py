@@ -47,7 +47,7 @@ TYPED: dict[HeadKey, Fake] = {
         HeadKey("type_shares", SinkView.RENORM, name): Fake([[value] * 2] * 2, 0.08)
         for name, value in (
             MIXED | dict.fromkeys((EVEN[part] for part in MIXED), 0.08)
-            | {"left_out": 0.0, "column": 0.5}
+            | {"left_out": 0.0}
         ).items()
     },
 }  # fmt: skip

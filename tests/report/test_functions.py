@@ -18,7 +18,6 @@ from chosen_results import Fake, fake_results, up_and_down
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
 from headbook.attention.surface_rules import OFFSETS, SIDES
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN
-from headbook.metrics import all_metrics
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.report import alignment, class_flows, relation_tests
 from headbook.report.facts import function_rules, functions, thresholds, word_rules
@@ -334,12 +333,6 @@ def test_the_next_word_of_a_class_needs_its_test(
         assert found.family == FunctionFamily.WORDS
 
 
-WITH_PARTS = pytest.mark.skipif(
-    "attention_parts" not in all_metrics(), reason="needs the metric attention_parts"
-)
-
-
-@WITH_PARTS
 @pytest.mark.parametrize(
     ("key", "flows", "function", "classes"),
     [
@@ -386,7 +379,6 @@ def test_a_mixed_head_names_its_two_largest_corrected_shares() -> None:
     assert [dict(each.row.key)["label"] for each in numbers] == ["next", "before"]
 
 
-@WITH_PARTS
 def test_a_mixed_head_says_what_distance_and_key_explain() -> None:
     parts = {PARTS_KEY: beside(0.3, 0.0), PARTS_DISTANCE: beside(0.2, 0.1)}
     found = function_of(studied(parts))
@@ -484,6 +476,14 @@ def to_punctuation(n: int) -> Map:
     return found
 
 
+def same_keys(n: int) -> Map:
+    """One weight per key, the same for every query."""
+    weights = np.exp(np.random.default_rng(n).normal(size=n) * 2)
+    weights[[0, n - 1]] = 0
+    found: Map = np.tile(weights / weights.sum(), (n, 1))
+    return found
+
+
 def nearby(n: int) -> Map:
     found: Map = np.mean([at(n, offset) for offset in (-2, -1, 1, 2)], axis=0)
     return found
@@ -500,6 +500,8 @@ def nearby(n: int) -> Map:
         (lambda n: np.full((n, n), 1 / n), "even", False),
         (same, "same_token", False),
         (to_punctuation, "punctuation", False),
+        (same_keys, "same_keys", False),
+        (lambda n: with_sink(same_keys(n), 0.7), "same_keys", True),
         (own, "own_sentence", False),
         (random, "mixed", False),
         (lambda n: with_sink(random(n), 0.8), "sink_mostly", True),

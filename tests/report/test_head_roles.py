@@ -42,7 +42,7 @@ def studied(
     sink: float = 0.1,
     norm: float = 0.04,
     entropy: float = 0.6,
-    column: float = 0.5,
+    key: float = 0.1,
     spread: float = 0.01,
     causal: bool = False,
     sentences: int = SENTENCES,
@@ -54,7 +54,7 @@ def studied(
         HeadKey("sink_norm_share", RAW, ""): Fake([[norm, 0.05]], spread=spread),
         HeadKey("relative_entropy", RENORM, ""): Fake([[entropy, 0.9]], 1.0, spread=spread),
         shares("left_out"): Fake([[0.0, 0.0]]),
-        shares("column"): Fake([[column, 0.5]], spread=spread),
+        HeadKey("attention_parts", RENORM, "key"): Fake([[key, 0.1]], spread=spread),
         **{shares(n): Fake([[v, 0.1]], 0.08, spread=spread) for n, v in own.items()},
         **{shares(EVEN[n]): Fake([[even, 0.08]], 0.08) for n in own},
         **(more or {}),
@@ -118,11 +118,11 @@ INDUCTION, DUPLICATE = HeadKey("induction_score", RAW, ""), HeadKey("duplicate_s
         (studied({PUNCT: Fake([[0.6, 0.1]], 0.1)}), "mixed", ""),  # 1.7 times the mean of heads
         (studied({PUNCT: Fake([[0.6, 0.0]], 0.1)}), "mixed", ""),
         (
-            studied(column=0.1),
+            studied(key=0.9),
             "broadcast",
             "Attends from every word to the same words.",
         ),
-        (studied(column=0.148, spread=0.1), "mixed", ""),
+        (studied(key=0.52, spread=0.3), "mixed", ""),
         (studied(entropy=0.85), "near_uniform", "Attends nearly evenly to all words."),
         (studied(entropy=0.81, spread=0.5), "mixed", ""),
         (
@@ -319,7 +319,7 @@ def test_classes_of_keys_are_named_if_they_make_up_half(
     flows: Mapping[tuple[str, str], tuple[float, float]], text: str
 ) -> None:
     tags = {HeadKey("pos_received", RENORM, tag): Fake([[0.4, 0.2]]) for tag in ("NOUN", "PROPN")}
-    results = studied(tags, column=0.1)
+    results = studied(tags, key=0.9)
     results._made[class_flows._flows] = flow_of(flows)
     assert sentence_of(results).plain == text
 

@@ -187,8 +187,12 @@ def test_the_winning_key_of_a_key_driven_head_has_its_class() -> None:
     tags = ["NOUN"] * N
     tags[6] = "DET"
     marks = Marks(N, special=(0, N - 1), tags=tags)
-    for key, wanted in ((1, "first word"), (N - 2, "last word"), (6, "function words")):
-        assert name(to(key), marks) == f"key-driven ({wanted})"
+    assert name(to(6), marks) == "key-driven (function words)"
+    # The first and the last word are at the farthest offsets of every query.
+    for key, kind in ((1, "first"), (N - 2, "last")):
+        found = shares(to(key), marks)
+        assert found.keys[kind] == 1
+        assert found.key == pytest.approx(0, abs=1e-6)
     dots = Marks(N, special=(0, N - 1), punctuation=(6,))
     assert name(to(6), dots) == "key-driven (punctuation)"
 
@@ -210,12 +214,12 @@ def test_rows_that_give_more_than_nine_tenths_to_the_sink_are_left_out() -> None
 
 
 def given(
-    sink: float = 0.0, entropy: float = 0.5, column: float = 0.9, own: Share = NO_SHARE,
+    sink: float = 0.0, entropy: float = 0.5, key: float = 0.1, own: Share = NO_SHARE,
     **parts: float,
 ) -> TypeShares:  # fmt: skip
     """Corrected shares of a head: uniform attention gives nothing to any of them."""
     shares = {part: Share(parts.get(part, 0.0), 0.0) for part in PARTS}
-    return TypeShares(Share(sink, 0.0), shares, entropy=entropy, column=column, own_sentence=own)
+    return TypeShares(Share(sink, 0.0), shares, entropy=entropy, key=key, own_sentence=own)
 
 
 @pytest.mark.parametrize(
@@ -228,10 +232,10 @@ def given(
         (given(sink=0.26, self=0.9, after=0.1), ("self",)),
         (given(sink=0.24, self=0.9, after=0.1), ("sink + self",)),
         (given(after=0.6, before=0.4, entropy=0.75), ("near-uniform",)),
-        (given(after=0.6, before=0.4, column=0.16), ("key-driven",)),
+        (given(after=0.6, before=0.4, key=0.47), ("key-driven",)),
         (given(near=0.48, after=0.52, entropy=0.9), ("local-window",)),
         (given(near=0.52, after=0.48, entropy=0.9), ("near-uniform",)),
-        (given(previous=0.9, after=0.1, column=0.14), ("previous-token",)),
+        (given(previous=0.9, after=0.1, key=0.53), ("previous-token",)),
         (given(own=Share(0.66, 0.5), before=0.6, after=0.4), ("own-sentence",)),
     ],
 )
@@ -246,19 +250,17 @@ def test_within_a_tenth_of_a_threshold_the_other_side_is_named(
 def test_thresholds_themselves_belong_to_the_name() -> None:
     assert head_type(given(sink=0.5, self=0.5, after=0.5)).parts == ("sink", "self")
     assert head_type(given(after=1.0, entropy=0.8)).rest is OffSinkType.UNIFORM
-    assert head_type(given(after=1.0, column=0.15)).rest is OffSinkType.KEYS
+    assert head_type(given(after=1.0, key=0.5)).rest is OffSinkType.KEYS
     assert head_type(given(after=1.0, own=Share(2 / 3, 0.5))).rest is OffSinkType.OWN
 
 
 def test_rules_hold_in_their_order() -> None:
     """Near-uniform, then key-driven, then one offset before a window."""
     assert head_type(given(previous=0.6, near=0.3, after=0.1)).rest is OffSinkType.PREVIOUS
-    assert head_type(given(previous=0.6, after=0.4, column=0.1)).rest is OffSinkType.KEYS
+    assert head_type(given(previous=0.6, after=0.4, key=0.9)).rest is OffSinkType.KEYS
     assert head_type(given(previous=0.6, after=0.4, entropy=0.85)).rest is OffSinkType.PREVIOUS
     assert head_type(given(near=0.7, after=0.3, entropy=0.84)).rest is OffSinkType.WINDOW
-    assert (
-        head_type(given(near=0.4, after=0.6, entropy=0.84, column=0.1)).rest is OffSinkType.UNIFORM
-    )
+    assert head_type(given(near=0.4, after=0.6, entropy=0.84, key=0.9)).rest is OffSinkType.UNIFORM
     divided = given(after=1.0, entropy=0.85, own=Share(0.95, 0.5))
     assert head_type(divided).rest is OffSinkType.OWN
 
@@ -275,7 +277,7 @@ def test_a_share_is_corrected_for_what_uniform_attention_gives() -> None:
 def test_a_share_near_that_of_uniform_attention_decides_nothing() -> None:
     """In sentences of five tokens all other words are within three tokens."""
     short = TypeShares(Share(0.4, 0.4), {"self": Share(0.3, 0.3), "near": Share(0.7, 0.66)},
-                   entropy=0.5, column=0.5)  # fmt: skip
+                   entropy=0.5, key=0.1)  # fmt: skip
     found = head_type(short)
     assert math.isnan(short.window.corrected)
     assert found.rest is OffSinkType.MIXED
@@ -300,7 +302,7 @@ def test_a_family_and_its_detail_say_what_the_name_says() -> None:
 
 def test_a_mixed_head_without_a_share_above_uniform_attention_names_none() -> None:
     shares = {"punctuation": Share(0.02, 0.03), "words": Share(0.98, 0.97)}
-    found = head_type(TypeShares(Share(0.0, 0.1), shares, entropy=0.5, column=0.5))
+    found = head_type(TypeShares(Share(0.0, 0.1), shares, entropy=0.5, key=0.1))
     assert (found.name, found.short, found.family, found.detail) == ("mixed", "mixed", "mixed", "")
 
 
@@ -353,7 +355,7 @@ def test_a_study_of_an_untrained_model_has_near_uniform_heads_alone(
         file,
         model=str(tiny.write(family, tmp_path / family, untrained=True)),
         annotator="none",
-        metrics="type_shares,sink_share,relative_entropy",
+        metrics="type_shares,attention_parts,sink_share,relative_entropy",
         sentence_pages="0",
     )
     for stack in stack_results(study).values():
@@ -386,7 +388,7 @@ def make(
 def test_heads_of_random_models_have_types_by_the_same_rules(
     make: Callable[..., Study], family: str
 ) -> None:
-    study = make(family, ("type_shares", "sink_share", "relative_entropy"))
+    study = make(family, ("type_shares", "attention_parts", "sink_share", "relative_entropy"))
     for stack in stack_results(study).values():
         found = head_types(stack)
         assert len(found) == stack.stack.n_heads * len(stack.stack.attention_layers)

@@ -59,7 +59,7 @@ def lit(claim: OverviewClaim) -> set[tuple[int, int]]:
 
 
 def typed(
-    heads: list[list[dict[str, float]]], entropy: float = 0.5, column: float = 0.5
+    heads: list[list[dict[str, float]]], entropy: float = 0.5, key: float = 0.1
 ) -> HeadNumbers:
     """Numbers of heads that decide their types; each head names what is not 0."""
 
@@ -72,7 +72,7 @@ def typed(
     return {
         SINK: table("sink", 0.1, 0.1),
         HeadKey("relative_entropy", RENORM, ""): table("entropy", entropy),
-        HeadKey("type_shares", RENORM, "column"): table("column", column),
+        HeadKey("attention_parts", RENORM, "key"): table("key", key),
         **{HeadKey("type_shares", RENORM, name): fake for name, fake in shares.items()},
     }
 
@@ -81,7 +81,7 @@ NEARBY = {"near": 0.6, "after": 0.4}
 PREVIOUS = {"previous": 0.9, "after": 0.1}
 MIXED = {"after": 0.5, "before": 0.5}
 SPREAD = {"entropy": 0.95, "after": 0.5}
-SAME = {"column": 0.05, "after": 1.0}
+SAME = {"key": 0.95, "after": 1.0}
 REPEATS = {"same_token": 0.8, "after": 1.0}
 
 
@@ -190,7 +190,8 @@ def test_same_keys_need_three_heads_of_a_layer(amount: int, claimed: bool) -> No
     heads = [[SAME] + [MIXED] * 3, [SAME] * amount + [MIXED] * (4 - amount)]
     found = only(same_keys_claim, fake_results(typed(heads)))
     expected = (
-        f"Three heads of layer 1 attend from everywhere to the same words (5{PERCENT} unexplained)."
+        f"Three heads of layer 1 attend from everywhere to the same words (95{PERCENT} of their "
+        "departure from even attention)."
     )
     assert found == (expected if claimed else "")
 
@@ -207,7 +208,7 @@ def test_a_class_of_words_is_named_if_other_heads_surely_attend_to_it_less(
     (claim,) = same_keys_claim(fake_results(typed(heads) | nouns))
     found = plain_text(claim.sentence)
     assert (": 44\u202f% nouns and names." in found) == named
-    assert ("unexplained" in found) != named
+    assert ("departure from even" in found) != named
     assert ("of that of the other heads, 20.0" in plain_text(claim.evidence)) == named
     assert lit(claim) == {(1, 0), (1, 1), (1, 2)}
 

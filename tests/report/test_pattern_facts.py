@@ -267,15 +267,15 @@ def test_random_sets_are_compared_by_rank(
 
 
 def striped(columns: Any, verdicts: AblationResults | None = None) -> StackResults:
-    """Return a stack whose heads leave these parts of their attention unexplained by keys."""
+    """Return a stack by the parts of its heads' attention that the key does not explain."""
     shape = np.shape(columns)
     shares = {name: Fake(np.zeros(shape)) for name in (*PARTS, "same_token", "left_out")}
     shares["after"] = Fake(np.ones(shape))
     shares |= {EVEN[name]: Fake(np.full(shape, 0.05)) for name in (*PARTS, "same_token")}
-    shares["column"] = Fake(columns)
     numbers = {
         SINK: Fake(np.full(shape, 0.1), uniform=0.1),
         HeadKey("relative_entropy", SinkView.RENORM, ""): Fake(np.full(shape, 0.5)),
+        HeadKey("attention_parts", SinkView.RENORM, "key"): Fake(1 - np.array(columns)),
         **{HeadKey("type_shares", SinkView.RENORM, name): fake for name, fake in shares.items()},
     }
     found = results_of(numbers)
@@ -289,19 +289,19 @@ def plain(parts: Parts | None) -> str:
 
 
 def test_key_driven_heads_are_counted_by_layer() -> None:
-    all_in_one = striped([[0.5, 0.5], [0.05, 0.1]])
+    all_in_one = striped([[0.9, 0.9], [0.05, 0.1]])
     assert plain(stripes_answer(all_in_one)) == (
         "Of 4 heads, 2 are key-driven: every query attends to the same few words. All are in layer "
         "1."
     )
     assert main_stripes(all_in_one) == [(1, 0), (1, 1)]
-    spread = striped([[0.05, 0.5, 0.5], [0.05, 0.1, 0.5]])
+    spread = striped([[0.05, 0.9, 0.9], [0.05, 0.1, 0.9]])
     assert plain(stripes_answer(spread)).endswith(" Two are in layer 1.")
-    one = striped([[0.05, 0.5]])
+    one = striped([[0.05, 0.9]])
     assert plain(stripes_answer(one)) == (
         "Of 2 heads, 1 is key-driven: every query attends to the same few words. It is in layer 0."
     )
-    none = striped([[0.5, 0.5]])
+    none = striped([[0.9, 0.9]])
     assert plain(stripes_answer(none)).startswith("From [CLS] and [SEP]: with them masked, no head")
     assert main_stripes(none) == []
     assert stripes_matter(none) == ()
@@ -317,10 +317,10 @@ def test_key_driven_heads_are_counted_by_layer() -> None:
         ((0.05, 0.05), (0.05, 0.0),
          "In layer 0, 1 of 2 of these heads change the output when replaced alone; no other head "
          "of the layer was replaced."),
-        ((0.05, 0.5), (0.05, 0.05),
+        ((0.05, 0.9), (0.05, 0.05),
          "In layer 0 nearly every head counts, striped or not: replaced alone, 1 of 1 of these "
          "and 1 of 1 others change the output."),
-        ((0.05, 0.5), (0.05, 0.0),
+        ((0.05, 0.9), (0.05, 0.0),
          "In layer 0, 1 of 1 of these heads changes the output when replaced alone, and 0 of 1 "
          "others."),
         ((0.05, 0.05), (0.0, 0.0),

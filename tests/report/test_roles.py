@@ -42,7 +42,7 @@ def studied(
         column("sink_norm_share"): Fake([[norm]]),
         column("relative_entropy", SinkView.RENORM): Fake([[entropy]], 1.0),
         column("type_shares", SinkView.RENORM, "left_out"): Fake([[0.0]]),
-        column("type_shares", SinkView.RENORM, "column"): Fake([[0.5]]),
+        column("attention_parts", SinkView.RENORM, "key"): Fake([[0.1]]),
         **{column("type_shares", SinkView.RENORM, n): Fake([[v]], 0.08) for n, v in parts.items()},
         **{column("type_shares", SinkView.RENORM, EVEN[n]): Fake([[0.08]], 0.08) for n in parts},
     }

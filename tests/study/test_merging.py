@@ -130,10 +130,9 @@ def lacking(name: str, table: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def of_own_means(name: str, table: pd.DataFrame) -> "pd.Series[bool]":
-    """Rows of effects of replaced heads, for which each part took its own means."""
-    return table.get("metric", pd.Series("pruning", table.index)).isin(POOLED) & (
-        name in OF_EFFECTS | {"tests"}
-    )
+    """Rows for which each part took its own means, or its own weights per distance."""
+    metric = table.get("metric", pd.Series("pruning", table.index))
+    return (metric.isin(POOLED) & (name in OF_EFFECTS | {"tests"})) | metric.eq("attention_parts")
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from headbook.study.study import Study
 from sites import Once
 
 METRICS = (
-    "sink_share,attention_distance,attention_to,type_shares,relative_entropy,"
+    "sink_share,attention_distance,attention_to,type_shares,attention_parts,relative_entropy,"
     "cosine_to_input,vocabulary_rank,nearest_tokens"
 )
 CHANGED = 1  # layer whose queries are changed

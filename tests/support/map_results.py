@@ -19,7 +19,10 @@ from headbook.study.study import Study
 from layers import Marks, views_of
 from metric_values import parts
 
-METRICS = ("sink_share", "type_shares", "relative_entropy", "pos_received", "variability")
+METRICS = (
+    "sink_share", "type_shares", "relative_entropy", "attention_parts", "pos_received",
+    "variability",
+)  # fmt: skip
 NOTHING = {HeadKey("sink_share", SinkView.RAW, ""): Fake([[0.0]])}
 
 

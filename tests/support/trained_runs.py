@@ -10,7 +10,7 @@ from sites import EPOCH, Once
 STEPS, RATE = 640, 4e-3  # an induction head begins at about step 500
 REVISIONS = ("step-0", "step-64", "step-362", "step-512", "step-640")
 METRICS = (
-    "induction_score,duplicate_score,attention_to,sink_share,type_shares,relative_entropy,"
+    "induction_score,duplicate_score,attention_to,sink_share,type_shares,attention_parts,relative_entropy,"
     "attention_distance"
 )
 OPTIONS = (

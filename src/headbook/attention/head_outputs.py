@@ -145,19 +145,6 @@ class HeadOutputs(TokenPairs):
                 masks.append((rounded >= float(label)) * self.pairs)
         return tuple(masks)
 
-    def pair_similarity(self, row: int, head: int) -> NDArray[np.floating]:
-        """Return the cosines of a head's outputs, and of its attention rows, in one sentence.
-
-        Only tokens that count are included. *Shape:* ``(2, token, token)``; 0 tokens if values are
-        not available.
-        """
-        if self.similarity is None:
-            return np.zeros((2, 0, 0))
-        counted = self.frame.counted_queries[row]
-        tables = (self.similarity[row, head], self.row_similarity[row, head])
-        counted_cosines = torch.stack(tables)[:, counted][:, :, counted].cpu().numpy()
-        return np.asarray(counted_cosines)
-
     @property
     def own_thresholds(self) -> NDArray[np.float64]:
         """Smallest similarity of the top shares of this batch. *Shape:* ``(share, head)``."""

@@ -11,7 +11,7 @@ from headbook.charts.axes import without_schema_checks
 from headbook.charts.drawing import Drawing
 from headbook.charts.figure import Drawable, Figure, without_glyph
 from headbook.charts.heads import heat_map
-from headbook.charts.language import Arc, arc_diagram, ratio_grid
+from headbook.charts.language import Arc, arc_diagram
 from headbook.charts.layers import layer_curve
 from headbook.charts.plots import Plot
 
@@ -29,7 +29,6 @@ __all__ = [
     "heat_map",
     "layer_curve",
     "offset_profile",
-    "ratio_grid",
     "without_glyph",
     "without_schema_checks",
 ]

@@ -1,19 +1,15 @@
 """Sentences with arcs between their words, heads as a grid of fills, and multiples by layer."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from html import escape
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 
 from headbook.analysis.arrays import Floats
 from headbook.charts.drawing import Drawing, drawing, guessed_width, svg_text
-from headbook.charts.plots import Plot, Scale, Series, layer_plot
-from headbook.charts.theme import GREY, INK, ratio_class
-from headbook.report.wording import visible
+from headbook.charts.plots import MAX_LINKED_MARKS, Plot, Scale, Series, layer_plot
+from headbook.charts.theme import GREY, INK
 from headbook.results.number import Number
 
 LETTER_PIXELS, WIDE_LETTER_PIXELS = 6.9, 12.0  # widths of a Latin and of an East Asian letter
@@ -133,33 +129,7 @@ def _arc(arc: Arc, centres: Sequence[float], y: float, reach: float) -> Iterator
         yield svg_text(arc.label, (start_x + end_x) / 2, y + 0.75 * reach - 2, 10, ink)
 
 
-def ratio_grid(name: str, caption: str, ratios: Floats, best: tuple[int, int] | None) -> Drawing:
-    """Draw the heads of a stack as a grid of fills by a ratio to a baseline, rows are layers.
-
-    Args:
-        ratios: NaN in layers without heads. *Shape:* ``(layer, head)``.
-        best: layer and head with a frame, or None.
-    """
-    paths: dict[str, str] = {}
-    for layer, row in enumerate(ratios.tolist()):
-        fills = ["" if math.isnan(ratio) else ratio_class(ratio) for ratio in row]
-        first = 0
-        for fill, run in groupby(fills):  # neighbours of one fill are one shape
-            n = len([*run])
-            if fill:
-                paths[fill] = f"{paths.get(fill, '')}M{first} {layer}h{n}v1h-{n}z"
-            first += n
-    parts = [f'<path class="{fill}" d="{path}"/>' for fill, path in sorted(paths.items())]
-    if best:
-        parts.append(f'<rect class="framed" x="{best[1]}" y="{best[0]}" width="1" height="1"/>')
-    size = f'viewBox="0 0 {ratios.shape[1]} {ratios.shape[0]}" preserveAspectRatio="none"'
-    label = escape(visible(caption))
-    svg = f'<svg class="cells" {size} role="img" aria-label="{label}">{"".join(parts)}</svg>'
-    return Drawing(name, caption, svg)
-
-
 RATIO_TICKS = (1 / 8, 1 / 4, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)
-MOST_LINKED = 150  # marks of a figure up to which each is a link to its row
 MOST_STRONG = 4  # lines that are drawn at full strength: those that end farthest from 1
 HEIGHT = 430.0  # pixels
 LONG_NAME = 15  # letters of a name that fits the narrower column of labels
@@ -184,7 +154,7 @@ def ratio_lines(name: str, caption: str, lines: Sequence[Line], layers: Sequence
 
     Lines that end near 1 step back; one without any interval is hollow. Intervals are in the file.
     """
-    linked = sum(len(line.numbers) for line in lines) <= MOST_LINKED
+    linked = sum(len(line.numbers) for line in lines) <= MAX_LINKED_MARKS
     series = [_series(line, linked=linked) for line in lines]
     strong = sorted(series, key=_end_distance, reverse=True)[:MOST_STRONG]
     strong_names = {line.name for line in strong}

@@ -38,6 +38,7 @@ FAR_LABEL = 3.0  # pixels between a line's end and its label from which a stroke
 HIT_RADIUS = 11.0  # pixels around a mark with a link that a pointer hits
 MARK_RADIUS = 4.6
 MIN_PAGE_PIXELS = 500  # of a plot in papers; a narrower one is as wide as a column
+MAX_LINKED_MARKS = 150  # marks of a plot beyond which none is a link, to keep pages small
 MAX_NAMES, MAX_NARROW_NAMES = 24, 7  # names of points below a wide and a narrow plot
 # Shape of a mark by class; each class has its own, since colours alone do not tell all readers.
 SHAPES = {"function": "square", "punctuation": "triangle", "special": "diamond"}
@@ -46,17 +47,21 @@ MUTED, LINE, STRONG = "#57606a", "#dde2e7", "#aab3bd"
 
 
 class PlotCurve(NamedTuple):
-    """A line, or an area if it is closed, of a plot.
+    """A line of a plot, an area if it is closed, or a dash at each point if it is dashed.
 
     Attributes:
         points: x in per cent of the plot's width, and y in pixels.
-        style: classes of the line: ``ln`` or ``thin``, or ``bd`` for an area, and its colour.
+        style: classes of the line: ``ln`` or ``thin``, ``bd`` for an area, ``st`` for dashes, and
+            its colour.
         closed: whether it is an area.
+        dash: length of the dash at each point, in per cent of the plot's width; 0 for dots, None
+            for a line through the points.
     """
 
     points: tuple[tuple[float, float], ...]
     style: str
     closed: bool = False
+    dash: float | None = None
 
 
 class PlotMark(NamedTuple):
@@ -197,6 +202,10 @@ def percent(x: float) -> str:
 
 def _curve(curve: PlotCurve, scale: float) -> str:
     """Return a curve as an element, with ``scale`` units a per cent of x."""
+    if curve.dash is not None:
+        length = curve.dash * scale
+        dashes = (f"M{x * scale - length / 2:.0f} {y:.0f}h{length:.0f}" for x, y in curve.points)
+        return f'<path class="{curve.style}" d="{"".join(dashes)}"/>'
     points = " ".join(f"{x * scale:.1f},{y:.1f}" for x, y in curve.points)
     return f'<{"polygon" if curve.closed else "polyline"} class="{curve.style}" points="{points}"/>'
 
@@ -220,6 +229,7 @@ def printed_style(*, narrow: bool) -> str:
         f".iv{{stroke:{PRINTED_INK};stroke-width:1.4;fill:none}}"
         f".ld{{stroke:{STRONG};fill:none}}.bx{{fill:{LINE}}}.st{{stroke-width:2}}"
         f".rl{{stroke:{PRINTED_INK};stroke-width:2.4}}.rl.weak{{stroke:{MUTED}}}"
+        ".dots{stroke-width:5;stroke-linecap:round}"
         f".rise{{stroke:{PRINTED_INK};stroke-width:5;opacity:0.28}}.rise.weak{{stroke-width:2}}"
         f".iv.weak{{stroke:{STRONG};stroke-dasharray:3 3}}"
         f".at-phone,.at-wide{hidden}{{display:none}}"

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts.plots import (
+    MAX_LINKED_MARKS,
     Plot,
     PlotCurve,
     PlotMark,
@@ -30,7 +31,6 @@ from headbook.report.facts.sinks import (
     sink_heads,
     sink_threshold,
 )
-from headbook.report.families import sink_tokens
 from headbook.report.results import StackResults
 from headbook.results.formats import head_name, interval_text, number
 from headbook.results.formats import percent as share_text
@@ -42,8 +42,7 @@ from headbook.study.ablation.results import AblationResults
 from headbook.study.ablation_tables import EFFECT, ESTIMATED, EXACT
 
 SINK_HEIGHT = 380  # pixels
-MAX_LINKED_HEADS = 150  # heads of a stack that are drawn one by one
-MAX_PROFILE_POINTS = 16  # heads of a layer that the area of the layer has as points
+MIN_BAR = 0.35  # width of the bar of a head without a link, in per cent of the plot
 MAX_NAMED_HEADS = 80  # heads of a stack up to which the chart names the first of a layer
 PAGE_WIDTH = 1240  # pixels of a plot on a wide page, by which names are placed
 MAX_NOTE_PLACE = 70  # per cent of the plot beyond which the note stands on the left of its head
@@ -80,8 +79,7 @@ def sink_rows(results: StackResults) -> pd.DataFrame:
 def sink_plot(results: StackResults, name: str, caption: str) -> Plot:
     """Draw attention to the sink beside its part of the output, for all heads of a stack.
 
-    Models of at most `MAX_LINKED_HEADS` heads show each head as a pair of marks; larger ones show
-    an area for each layer from the attention of its heads down to the part of the output.
+    Each head is a pair of marks, which is a link if there are at most `MAX_LINKED_MARKS` heads.
     """
     rows = sink_rows(results)
     layers = results.stack.attention_layers
@@ -89,20 +87,15 @@ def sink_plot(results: StackResults, name: str, caption: str) -> Plot:
     scale = Scale(0, min(1.0, largest + 0.08), SINK_HEIGHT, top=22, bottom=30)
     ticks = [(tick, f"{100 * tick:.0f} %") for tick in np.arange(0, scale.high, 0.25)]
     width = 100 / len(layers)
+    step = width / results.stack.n_heads
     behind, heads = [*grid(scale, [tick for tick, _ in ticks])], list[HeadMark]()
-    curves, marks = list[PlotCurve](), list[str | PlotMark]()
+    marks, linked = list[str | PlotMark](), len(rows) <= MAX_LINKED_MARKS
     for index, layer in enumerate(layers):
         of_layer = rows[rows["layer"] == layer].to_dict("records")
         behind += _layer_frame(of_layer, index, layer, width, scale)
-        here = [*zip(_places(len(of_layer), index, width), of_layer, strict=True)]
-        heads += here
-        if len(rows) > MAX_LINKED_HEADS:
-            curves += _profiles(here, scale)
-            marks += _layer_pair(results, layer, (index + 0.5) * width, scale)
-        else:
-            step = width / max(len(here), 1)
-            marks += (_pair(results, x, row, scale, step) for x, row in here)
-    if len(rows) <= MAX_LINKED_HEADS:
+        heads += zip(_places(len(of_layer), index, width), of_layer, strict=True)
+    if linked:
+        marks += (_pair(results, x, row, scale, step) for x, row in heads)
         marks.append(_note(max(heads, key=lambda head: head[1]["attention"]), scale))
     if len(rows) <= MAX_NAMED_HEADS:
         marks += _names(heads, scale)
@@ -110,7 +103,7 @@ def sink_plot(results: StackResults, name: str, caption: str) -> Plot:
         name=name,
         caption=caption,
         height=SINK_HEIGHT,
-        curves=tuple(curves),
+        curves=() if linked else tuple(_small_pairs(heads, scale, step)),
         behind=tuple(behind),
         marks=tuple(marks),
         axis=value_axis(scale, ticks),
@@ -168,29 +161,15 @@ def _bar(x: float, y: float, half: float = 0.5) -> str:
     return f'<line class="st" stroke-width="3" {ends}/>'
 
 
-def _profiles(heads: Sequence[HeadMark], scale: Scale) -> Iterator[PlotCurve]:
-    """Yield the area between the attention of the heads of a layer and their part of the output."""
-    drawn = heads[:: -(-len(heads) // MAX_PROFILE_POINTS)]
-    upper = [(x, scale(row["attention"])) for x, row in drawn]
-    lower = [(x, scale(row["output"])) for x, row in drawn
-             if not math.isnan(row.get("output", math.nan))]  # fmt: skip
-    if lower:
-        yield PlotCurve((*upper, *reversed(lower)), "bd c-model", closed=True)
-    yield PlotCurve(tuple(upper), "ln c-model")
-
-
-def _layer_pair(results: StackResults, layer: int, x: float, scale: Scale) -> Iterator[PlotMark]:
-    """Yield the two numbers of all heads of a layer together."""
-    tokens = sink_tokens(results)
-    for key, what in ((SINK, "attention on"), (SINK_OUTPUT, "output norm from")):
-        value = math.nan
-        if results.has_value(*key):
-            value = float(results.layers(*key).value[layer])
-        if not math.isnan(value):
-            y = scale(value)
-            svg = mark("model", x, y) if key == SINK else _bar(x, y)
-            label = f"Layer {layer}, all heads: {share_text(value)} of the {what} {tokens}"
-            yield PlotMark(svg, "c-model", results.number(key, layer).row, label, x, y)
+def _small_pairs(heads: Sequence[HeadMark], scale: Scale, step: float) -> Iterator[PlotCurve]:
+    """Yield the marks of all heads without links; ``step`` the distance of heads in per cent."""
+    for is_sink, colour in ((False, "c-baseline"), (True, "c-model")):
+        drawn = [(x, row) for x, row in heads if row["sink_head"] == is_sink]
+        bars = [(x, scale(row["output"])) for x, row in drawn
+                if not math.isnan(row.get("output", math.nan))]  # fmt: skip
+        dots = [(x, scale(row["attention"])) for x, row in drawn]
+        yield PlotCurve(tuple(bars), f"st bars {colour}", dash=max(0.9 * step, MIN_BAR))
+        yield PlotCurve(tuple(dots), f"st dots {colour}", dash=0)
 
 
 def _names(heads: Sequence[HeadMark], scale: Scale) -> Iterator[str]:

@@ -97,8 +97,6 @@ DARK = ("#11161b", "#1c3141", "#2b5a7b", "#448cbe", "#6db4e6", "#9ecff3", "#cde5
 # From -1 to 1; signs differ for readers with any colour vision.
 DIVERGING = ("#9a4a00", "#d97b1f", "#f3bd86", "#f1f2f3", "#9cc3e6", "#3b83c0", "#0b4a86")
 DARK_DIVERGING = ("#f0a866", "#cb7627", "#73451b", "#2b343d", "#30587b", "#569bd4", "#90ccff")
-# From -1 to 1 in pictures of cosines: grey, none at 0, blue; no colour of a class.
-SIGNED = ("#7d8893", "#bfc6cd", "#dadee2", PAPER, "#94c0e0", "#4b92c6", "#0c3b78")
 LAYERS = STOPS[1:]  # of marks on paper, which may not be as light as it
 STEPS = 64  # of the ink of maps
 COARSE_STEPS = 16  # of the steps, for pictures with half a byte a pixel

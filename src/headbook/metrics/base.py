@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -245,13 +245,27 @@ class FinishedRatios(NamedTuple):
         return cls(stats[..., :-1], last, last)
 
 
+class SampleFit(NamedTuple):
+    """A fit to the whole sample that a sampled metric needs before it measures.
+
+    Attributes:
+        gather: returns what the fit needs of the sentences of a batch.
+        fit: returns the fit of one layer from what all batches gave; None without one.
+    """
+
+    gather: "Callable[[LayerAttention], list[Any]]"
+    fit: "Callable[[list[Any]], Floats | None]"
+
+
 @dataclass(frozen=True, kw_only=True)
 class SampledMetric(HeadMetric):
     """A number for each head that is computed from all sentences of a sample at once.
 
     Attributes:
-        measure: returns statistics of each sentence, any number of them. *Shape:*
-            ``(sentence, head, statistic)``.
+        measure: returns statistics of each sentence, any number of them, given the layer and, for
+            metrics with one, the fit to the sample. *Shape:* ``(sentence, head, statistic)``.
+        sample_fit: fit to the whole sample that ``measure`` needs; None without one. Without its
+            result, ``measure`` fits to the batch.
         sentence_statistics: returns statistics of the sentences themselves. *Shape:*
             ``(sentence, statistic)``.
         finish: converts the statistics of all sampled sentences in one layer, ``(sentence, head,
@@ -263,7 +277,8 @@ class SampledMetric(HeadMetric):
             two samples do not add up to those for both.
     """
 
-    measure: "Callable[[LayerAttention], torch.Tensor]"
+    measure: "Callable[..., torch.Tensor]"
+    sample_fit: SampleFit | None = None
     sentence_statistics: "Callable[[ViewMask], torch.Tensor] | None" = None
     finish: "Callable[[Floats, Floats], FinishedRatios]"
     expected_at: int | None = None

@@ -14,7 +14,6 @@ from headbook.charts import images
 from headbook.charts.theme import rgba_ramp
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.page import TemplatePage
-from headbook.pages.parts.rollout import TokenLabel
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
 from headbook.report.alignment import (
     ALIGNMENTS,
@@ -90,8 +89,8 @@ class DrawnAlignment:
     left: int
     right: int
     height: int
-    sources: tuple[TokenLabel, ...]
-    targets: tuple[TokenLabel, ...]
+    sources: tuple[tuple[float, str], ...]
+    targets: tuple[tuple[float, str], ...]
     strokes: tuple[AlignmentLine, ...]
     image: str
     width: int
@@ -176,7 +175,7 @@ def _drawn(
     cells = maps[head.layer, head.head][np.ix_(rows, columns)]
     most = max(int(cells.max()), 1)
     labels = [tuple(_labels(names)) for names in (sources, targets)]
-    left, right = (max(WIDTH * len(label.text) for label in each) for each in labels)
+    left, right = (max(WIDTH * len(text) for _, text in each) for each in labels)
     return DrawnAlignment(
         name=head_name(head),
         href=head_page(head),
@@ -198,9 +197,9 @@ def _drawn(
     )
 
 
-def _labels(names: Sequence[str]) -> Iterator[TokenLabel]:
+def _labels(names: Sequence[str]) -> Iterator[tuple[float, str]]:
     for row, name in enumerate(names):
-        yield TokenLabel(LINE * (row + 0.5), shortened(name, MAX_TOKEN_LETTERS))
+        yield LINE * (row + 0.5), shortened(name, MAX_TOKEN_LETTERS)
 
 
 def _strokes(
@@ -225,15 +224,6 @@ MOST_HEADS, MOST_SENTENCES = 3, 3
 MOST_LISTED, MAX_ENTRY_LETTERS = 200, 60  # sentences in the list, letters of each
 
 
-@dataclass(frozen=True)
-class ListedAlignment:
-    """An entry in the list of all sentences: page at the first heads, and beginning of the text."""
-
-    number: int
-    href: str
-    text: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class AlignmentPage(TemplatePage):
     """The page of alignments by cross-attention.
@@ -244,7 +234,8 @@ class AlignmentPage(TemplatePage):
         table: a head that chooses every source token equally often, then heads, those with the
             fewest errors first, or else the most monotone.
         sentences: the first sentences, drawn.
-        listed: the sentences that have a page, or the first of them.
+        listed: number, address at the first heads, and beginning of the sentences that have a page,
+            or of the first of them.
         more: number of sentences that ``listed`` leaves out.
         choices: heads with which pages of sentences can open: in words, and as in addresses.
     """
@@ -256,7 +247,7 @@ class AlignmentPage(TemplatePage):
     gold: int
     table: PageTable
     sentences: tuple[AlignedSentence, ...]
-    listed: tuple[ListedAlignment, ...]
+    listed: tuple[tuple[int, str, str], ...]
     more: int
     choices: tuple[tuple[str, str], ...]
 
@@ -305,8 +296,8 @@ def _choices(order: Sequence[HeadName]) -> Iterator[tuple[str, str]]:
     yield from ((head_name(head), place) for head, place in zip(order, places, strict=False))
 
 
-def _listed(results: StackResults, sentence: StoredSentence, heads: str) -> ListedAlignment:
-    return ListedAlignment(
+def _listed(results: StackResults, sentence: StoredSentence, heads: str) -> tuple[int, str, str]:
+    return (
         sentence.number,
         f"{sentence_page(sentence.number)}#at={results.stack.name}&heads={heads}",
         shortened(sentence.texts[results.stack.keys].text, MAX_ENTRY_LETTERS),

@@ -19,6 +19,7 @@ from headbook.charts.circuits import (
 )
 from headbook.charts.plots import Plot
 from headbook.metrics import ids
+from headbook.pages.parts.all_heads import MAX_LINKED
 from headbook.pages.parts.page import AnalysisPage, SentenceParts, TemplateQuestion
 from headbook.pages.parts.table import (
     HeatCell,
@@ -43,7 +44,6 @@ from headbook.results.sentence import head_link
 from headbook.schema import HeadName
 
 TITLE = "What do heads write, and which heads read it?"
-MAX_LINKED = 400  # heads beyond which cells of the map are no links, to keep the page small
 MAX_NUMBERED = 14  # columns of a map whose cells bear numbers
 MAX_PAIRS = 24  # rows of the table of pairs
 WALK_BEFORE, WALK_AFTER, WALK_SPAN = 2, 1, 16  # tokens around a circuit, and between its ends

@@ -61,14 +61,6 @@ class NearTile:
     distance: str
 
 
-@dataclass(frozen=True)
-class Near:
-    """The nearest heads by attention to one set of keys."""
-
-    keys: str
-    tiles: tuple[NearTile, ...]
-
-
 @dataclass(frozen=True, kw_only=True)
 class HeadPage(TemplatePage):
     """The page of one head.
@@ -91,7 +83,7 @@ class HeadPage(TemplatePage):
         strips: ranks of the head among all heads, and ``strips_text`` the metrics in words; both
             empty if no metric ranks the head.
         alike: nearest heads by view, empty if heads were not compared; ``near`` are the nearest as
-            pictures.
+            pictures, by the keys ``near_keys``.
         relations: relations that the head serves most above uniform attention; empty without trees.
         weak_relations: how many of these have no support, in words; empty if all have it.
         contributions: shares of the head and of the sink in the output.
@@ -107,7 +99,6 @@ class HeadPage(TemplatePage):
         by_group: numbers by group of sentences; None without groups.
         in_pairs: differences within pairs of sentences; None without pairs.
         exemplar_maps: strongest exemplar in up to three views; None without exemplars.
-        alike_tokens: similarity of head outputs in that exemplar; None if values are unknown.
         data: address of the script with the whole maps of the exemplars.
         note: the author's words on the head.
         published: numbers that papers print about the head, beside those of the study.
@@ -148,11 +139,11 @@ class HeadPage(TemplatePage):
     tags_sink: str
     top: TopTokens | None
     alike: tuple[Neighbours, ...] = ()
-    near: Near | None = None
+    near: tuple[NearTile, ...] = ()
+    near_keys: str = ""
     by_group: PageTable | None
     in_pairs: PageTable | None
     exemplar_maps: sections.ExemplarMaps | None
-    alike_tokens: sections.ExemplarMaps | None
     data: str
     note: HeadNote
     published: tuple[Sentence, ...]
@@ -167,7 +158,7 @@ def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage
     """
     names = heads_of(results.stack)
     exemplars: dict[HeadName, list[Exemplar]] = {name: [] for name in names}
-    for exemplar in results.study.sentence_data.exemplars:
+    for exemplar in results.study.sentence_data.by_weight:
         if exemplar.head in exemplars:
             exemplars[exemplar.head].append(exemplar)
     alike = results.cached(nearest_heads)
@@ -176,7 +167,8 @@ def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage
         after = names[position + 1] if position + 1 < len(names) else None
         page = _page(results, name, exemplars[name], before, after)
         each = alike.get(name, ())
-        yield replace(page, alike=each, near=_near(results, each))
+        keys = VIEWS[each[-1].view] if each else ""
+        yield replace(page, alike=each, near=tuple(_near(results, each)), near_keys=keys)
 
 
 def _published(results: StackResults, head: HeadName) -> Iterator[Sentence]:
@@ -208,7 +200,7 @@ def _page(
     return HeadPage(
         path=head_page(head),
         title=f"Head {name}",
-        description=f"{role.plain.removesuffix('.')}: head {name} of {study.manifest.model.name}, "
+        description=f"{role.plain} Head {name} of {study.manifest.model.name}, "
         f"in {listed}, with intervals and exemplar sentences.",
         name=name,
         role=role,
@@ -243,7 +235,6 @@ def _page(
         by_group=group_table(results, *place),
         in_pairs=pair_table(results, *place),
         exemplar_maps=sections.exemplar_maps(results, strongest) if strongest else None,
-        alike_tokens=sections.token_similarity_maps(results, strongest) if strongest else None,
         data=f"data/heads/{head_file(head)}.js",
         note=study.manifest.note_on(head),
         published=tuple(_published(results, head)),
@@ -298,22 +289,20 @@ def _absent(results: StackResults) -> Iterator[str]:
     yield from gap_texts(gaps)
 
 
-def _near(results: StackResults, alike: Sequence[Neighbours]) -> Near | None:
-    """Return the nearest heads by the last view, that without the sink; None without any."""
+def _near(results: StackResults, alike: Sequence[Neighbours]) -> Iterator[NearTile]:
+    """Yield the nearest heads by the last view, that without the sink."""
     if not alike:
-        return None
+        return
     names, found = results.cached(_heads_by_name), families(results)
     nearest = alike[-1]
     column = list(nearest.table.columns).index(VIEWS[nearest.view]) - 1
-    tiles = []
     for row in nearest.table.rows:
         head, distance = names[row.name], row.cells[column]
         assert isinstance(distance, NumberCell)
         place = head.layer, head.head
         family = f" f-{found[place]}" if place in found else ""
         style = f"{map_style(results.stack, *place)}{family}"
-        tiles.append(NearTile(row.name, head_page(head), style, distance.text))
-    return Near(VIEWS[nearest.view], tuple(tiles))
+        yield NearTile(row.name, head_page(head), style, distance.text)
 
 
 def _heads_by_name(results: StackResults) -> dict[str, HeadName]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import urlencode
 
-from headbook.pages.parts.atlas import MANY, many_heads, map_style
+from headbook.pages.parts.all_heads import MANY
+from headbook.pages.parts.atlas import many_heads, map_style
 from headbook.pages.parts.head_list import (
     EFFECT_TITLE,
     Column,

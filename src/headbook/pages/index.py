@@ -119,14 +119,6 @@ class FunctionRow:
     dot: Drawing
 
 
-@dataclass(frozen=True)
-class FindingGroup:
-    """Findings of one stack, or of the importance of heads."""
-
-    title: str
-    findings: tuple[Finding, ...]
-
-
 @dataclass(frozen=True, kw_only=True)
 class OverviewPage(TemplatePage):
     """The first page.
@@ -180,7 +172,7 @@ class OverviewPage(TemplatePage):
     families: tuple[FamilySection, ...]
     functions: tuple[tuple[str, tuple[FunctionRow, ...]], ...]
     sink: str
-    findings: tuple[FindingGroup, ...]
+    findings: tuple[tuple[str, tuple[Finding, ...]], ...]
     facts: tuple[tuple[str, str], ...]
     notes: str
     failed: tuple[str, ...]
@@ -223,7 +215,7 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
         families=tuple(_family(results, each) for each in family_heads(results)),
         functions=tuple(_functions(results)),
         sink=" or ".join(dict.fromkeys(map(sink_tokens, results.values()))),
-        findings=tuple(group for group in _finding_groups(results) if group.findings),
+        findings=tuple(group for group in _finding_groups(results) if group[1]),
         facts=tuple(run_facts(manifest)),
         notes=manifest.notes,
         alarms=tuple(run_alarms(manifest)),
@@ -431,9 +423,9 @@ def _function_row(function: ClaimedFunction) -> FunctionRow:
     return FunctionRow(function, formats.head_page(function.head), name, picture)
 
 
-def _finding_groups(results: Mapping[str, StackResults]) -> Iterator[FindingGroup]:
+def _finding_groups(
+    results: Mapping[str, StackResults],
+) -> Iterator[tuple[str, tuple[Finding, ...]]]:
     for name, each in results.items():
-        yield FindingGroup(
-            wording.STACKS[name], tuple(findings_of(each, each.cached(tests_of_stack)))
-        )
-    yield FindingGroup("importance of heads", tuple(ablation_summary(study_of(results))))
+        yield wording.STACKS[name], tuple(findings_of(each, each.cached(tests_of_stack)))
+    yield "importance of heads", tuple(ablation_summary(study_of(results)))

@@ -6,7 +6,7 @@ import numpy as np
 
 from headbook.charts.patterns import odds_plot, offset_plot, similarity_plot
 from headbook.charts.plots import Plot
-from headbook.charts.sinks import MAX_LINKED_HEADS, change_plot, sink_plot
+from headbook.charts.sinks import change_plot, sink_plot
 from headbook.charts.theme import amount_class
 from headbook.metrics import ids
 from headbook.pages.overview_parts.wall import tile_style
@@ -121,12 +121,6 @@ def _sink_figure(results: StackResults) -> Plot:
         f"{measured} (bar), by summed value-weighted norms; all sentences. Solid: sink heads, "
         f"{sink_heads}."
     )
-    if np.isfinite(results.heads(*SINK).value).sum() > MAX_LINKED_HEADS:
-        caption = (
-            f"Heads of each layer from most to least attention on {tokens} (line), and below it "
-            f"{measured}, by summed value-weighted norms (lower edge). Marks: all heads of the "
-            f"layer together. From the upper line on: sink heads, {sink_heads}."
-        )
     return sink_plot(results, _name(results, "sinks"), caption)
 
 

@@ -321,7 +321,7 @@ def _best(exemplars: list[Exemplar]) -> tuple[bool, int]:
 
 def _by_sentence(results: StackResults) -> Mapping[int, list[Exemplar]]:
     by_sentence: dict[int, list[Exemplar]] = {}
-    for exemplar in results.study.sentence_data.exemplars:
+    for exemplar in results.study.sentence_data.by_weight:
         if exemplar.head.stack == results.stack.name:
             by_sentence.setdefault(exemplar.index, []).append(exemplar)
     return by_sentence

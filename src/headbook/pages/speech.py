@@ -9,7 +9,7 @@ from headbook.charts import Plot
 from headbook.charts.language import Line, ratio_lines
 from headbook.charts.theme import fills_between, ratio_class
 from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.all_heads import heads_table, ratio_picture
+from headbook.pages.parts.all_heads import MAX_LINKED, heads_table
 from headbook.pages.parts.blocks import (
     MOST_NARROW,
     Block,
@@ -42,8 +42,6 @@ from headbook.study.manifest import MissingPart
 
 MOST_LINES = 14  # parts of speech in the figure
 MOST_TABLE_CELLS = 400  # cells of a table by layer
-MOST_CELLS = 720  # cells of heads with numbers, of all stacks together
-MOST_GRIDS = 18  # parts of speech of a stack that are shown by head
 RECEIVED, GIVEN = "attention received", "attention given"
 METRICS = {
     RECEIVED: (ids.POS_RECEIVED_RATIO, ids.POS_RECEIVED),
@@ -66,7 +64,7 @@ def speech_page(results: Results) -> Page:
         answer=first.cached(words.most_received).text,
         scope=_scope(first),
         blocks=by_stack(tagged, _lead, results),
-        closer=by_stack(tagged, lambda r: _closer(r, MOST_CELLS // len(tagged)), results),
+        closer=by_stack(tagged, lambda r: _closer(r, MAX_LINKED // len(tagged)), results),
         measured=_measured(tagged) if tagged else (),
         absent=tuple(dict.fromkeys(text for r in results.values() for text in _absent(r))),
     )
@@ -148,7 +146,7 @@ def _closer(results: StackResults, most_cells: int) -> Iterator[Block]:
         side_by_side = (Columns(tables, 1 if wide else 2), scale)
         yield Group(side_by_side, id=f"tables-{stack.name}", link="received and given")
     if tags:
-        yield from _heads(results, tags, most, most_cells)
+        yield from _heads(results, tags, most_cells)
     few = [tag for tag in words.received_tags(results) if tag not in tags]
     if few:
         kinds = f"{count_text(len(few), 'kind')} with fewer than {FEW_WORDS} words"
@@ -220,20 +218,18 @@ ALL_HEADS = (
 )
 
 
-def _heads(
-    results: StackResults, tags: Sequence[str], n_rows: int, most_cells: int
-) -> Iterator[Block]:
-    """Yield the head of each kind of words, and all heads as fills."""
+def _heads(results: StackResults, tags: Sequence[str], most_cells: int) -> Iterator[Block]:
+    """Yield the head of each kind of words, and all heads for the kinds with the largest values."""
     values = {tag: results.heads(*words.received_key(tag)).value for tag in tags}
-    order = sorted(tags, key=lambda tag: -float(np.nanmax(values[tag])))[:MOST_GRIDS]
+    order = sorted(tags, key=lambda tag: -float(np.nanmax(values[tag])))
     best = {tag: words.most_attending_head(results, tag) for tag in order}
     chosen = sorted(
         ((tag, each) for tag, each in best.items() if each), key=lambda x: -x[1].number.value
     )
     rows = tuple((_kind(tag), each.head, each.number) for tag, each in chosen)
-    fits = len(tags) * len(heads_of(results.stack)) <= most_cells
-    grids = tuple(_grid(results, tag, best[tag], with_numbers=fits) for tag in order)
-    left_out = len(tags) - min(len(order), n_rows)
+    drawn_tags = order[: max(1, most_cells // len(heads_of(results.stack)))]
+    grids = tuple(_grid(results, tag, best[tag]) for tag in drawn_tags)
+    left_out = len(tags) - len(drawn_tags)
     link = Link("all numbers", metric_page(ids.POS_RECEIVED_RATIO))
     more = say("{n} more kinds: {link}.", n=left_out, link=link) if left_out else None
     yield Group(
@@ -245,7 +241,7 @@ def _heads(
             ),
             Caption((CHOICE,)),
             Details(
-                "All heads, for each kind of words",
+                "All heads, for kinds of words with the largest multiples first",
                 blocks(Caption((ALL_HEADS,)), Small(grids), Caption((more,)) if more else None),
             ),
         ),
@@ -255,8 +251,8 @@ def _heads(
     )
 
 
-def _grid(results: StackResults, tag: str, best: Chosen | None, *, with_numbers: bool) -> Block:
-    """Return all heads as a table of fills with numbers, or as a picture if there are many."""
+def _grid(results: StackResults, tag: str, best: Chosen | None) -> Table:
+    """Return attention to words of a tag from all heads, with a frame around the chosen head."""
     kind = say("{kind}", kind=_kind(tag))
     most = say("most: {head} {n}", head=best.head, n=best.number) if best else ""
     chosen = best.head if best else None
@@ -267,8 +263,6 @@ def _grid(results: StackResults, tag: str, best: Chosen | None, *, with_numbers:
     def fill(head: HeadName, number: Number) -> str:
         return ratio_class(number.value) + " top1" * (head == chosen)
 
-    if not with_numbers:
-        return ratio_picture(f"heads-{tag}", results.stack, number, kind, most, best=chosen)
     return heads_table(
         results.stack, number, fill, kind, most, format_name=".1f", style="mini", layer_name="L{}"
     )

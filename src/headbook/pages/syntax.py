@@ -19,6 +19,7 @@ from headbook.charts.syntax import (
 )
 from headbook.charts.theme import fills_between, points_class
 from headbook.metrics import all_metrics, ids
+from headbook.pages.parts.blocks import Steps
 from headbook.pages.parts.page import AnalysisPage, SentenceParts, StackSection, gap_text
 from headbook.pages.parts.relations import (
     SyntaxExample,
@@ -120,14 +121,6 @@ class MarginTable(NamedTuple):
     rows: tuple[tuple[str, str, tuple[MarginCell, ...]], ...]
 
 
-class MarginLegend(NamedTuple):
-    """The fills of differences with the smallest and the largest one."""
-
-    low: str
-    fills: tuple[str, ...]
-    high: str
-
-
 class TreeFigure(NamedTuple):
     """Scores of induced trees by layer.
 
@@ -170,7 +163,7 @@ class SyntaxStack(StackSection):
     example: SyntaxExample | None
     margins: tuple[MarginTable, ...]
     left_out: int
-    legend: MarginLegend | None
+    legend: Steps | None
     layers: tuple[int, ...]
     trees: tuple[TreeFigure, ...]
     numbers: PageTable | None
@@ -372,13 +365,13 @@ def _margin_cell(
     )
 
 
-def margin_legend(margins: NDArray[np.float64]) -> MarginLegend | None:
+def margin_legend(margins: NDArray[np.float64]) -> Steps | None:
     """Return the fills from that of the smallest difference to that of the largest."""
     if np.isnan(margins).all():
         return None
     low, high = float(np.nanmin(margins)), float(np.nanmax(margins))
     fills = fills_between(points_class(100 * low), points_class(100 * high))
-    return MarginLegend(whole_points(low), fills, f"{whole_points(high)} points")
+    return Steps(whole_points(low), fills, f"{whole_points(high)} points")
 
 
 BEST_BINARY = "best binary tree"  # the highest score that trees of two branches can reach

@@ -6,7 +6,7 @@ metric, and not from rounding in the model.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -125,6 +125,7 @@ class PaddingProbe:
         calls: the attention call of each stack, by its place.
         states: the first state of each kind, by stack.
         thresholds: similarities above which head outputs count as similar, as a run has them.
+        fits: fits of sampled metrics to the batch, by metric, stack and view, filled when measured.
     """
 
     architecture: Architecture
@@ -132,6 +133,7 @@ class PaddingProbe:
     calls: dict[AttentionPlace, AttentionCall]
     states: dict[tuple[str, ResidualPoint], torch.Tensor]
     thresholds: dict[tuple[str, SinkView], NDArray[np.float64]]
+    fits: dict[tuple[str, str, SinkView], Floats | None] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -326,7 +328,7 @@ def measured(probe: PaddingProbe, metrics: Sequence[Metric]) -> Iterator[Measure
                 yield MeasuredTexts(place, names, RATIO_KINDS, "head", numbers)
         for metric in metrics:
             if isinstance(metric, SampledMetric) and metric.applies(stack):
-                yield from _statistics(place, metric, views)
+                yield from _statistics(place, metric, views, probe)
             elif isinstance(metric, AnchorMetric):
                 yield from _ends(place, metric, outputs, probe.texts(place.stack))
         if not stack.crosses:
@@ -348,11 +350,21 @@ def _sums(parts: BatchRatios) -> Floats:
 
 
 def _statistics(
-    place: AttentionPlace, metric: SampledMetric, views: dict[SinkView, LayerAttention]
+    place: AttentionPlace,
+    metric: SampledMetric,
+    views: dict[SinkView, LayerAttention],
+    probe: PaddingProbe,
 ) -> Iterator[MeasuredTexts]:
     """Yield the statistics of heads and of texts of a sampled metric."""
     for view in metric.views:
-        heads = _array(metric.measure(views[view]))[:, None]
+        if metric.sample_fit is None:
+            statistics = metric.measure(views[view])
+        else:
+            key = metric.id, place.stack, view
+            if key not in probe.fits:
+                probe.fits[key] = metric.sample_fit.fit(metric.sample_fit.gather(views[view]))
+            statistics = metric.measure(views[view], probe.fits[key])
+        heads = _array(statistics)[:, None]
         yield MeasuredTexts(place, [metric.id], ["a statistic"], "head", heads)
         if metric.sentence_statistics is not None:
             of_texts = _array(metric.sentence_statistics(views[view].scope))[:, None, None]

@@ -41,6 +41,42 @@ from headbook.study.sums.word_samples import PairCells
 from headbook.text.batch import Batch
 
 Floats = NDArray[np.floating]
+Place = tuple[str, str, int | None, SinkView]  # metric, stack, layer, view
+Fits = Mapping[Place, Floats | None]
+
+
+@dataclass(frozen=True, eq=False)
+class SampleFits:
+    """Observer that gathers what fits to the whole sample need, before statistics are measured."""
+
+    architecture: Architecture
+    metrics: tuple[SampledMetric, ...]
+    _counts: dict[Place, list[object]] = field(default_factory=dict)
+
+    def observe(self, _: Batch) -> BatchObserver:
+        """Return a callback that gathers the counts of one batch."""
+
+        def attend(
+            place: AttentionPlace, attention: attention_hook.AttentionCall, scopes: ViewMasks
+        ) -> None:
+            views = scopes.views(place.stack, attention)
+            for metric in self.metrics:
+                if metric.sample_fit and metric.applies(self.architecture.stacks[place.stack]):
+                    for view in metric.views:
+                        counts = metric.sample_fit.gather(views[view])
+                        key = metric.id, place.stack, place.layer, view
+                        self._counts.setdefault(key, []).extend(counts)
+
+        return BatchObserver(PassResults, attend)
+
+    def fits(self) -> Fits:
+        """Return the fit of each metric, layer and view."""
+        fits = dict[Place, Floats | None]()
+        for metric in self.metrics:
+            for place, counts in self._counts.items():
+                if metric.sample_fit and place[0] == metric.id:
+                    fits[place] = metric.sample_fit.fit(counts)
+        return fits
 
 
 @dataclass(frozen=True)
@@ -50,6 +86,7 @@ class SampleStatistics:
     Attributes:
         size: number of sentences in the sample.
         items: by stack, the tokens and pairs of tokens to sum; empty for none.
+        fits: fits to the whole sample, for metrics that need one.
     """
 
     model: Model
@@ -57,11 +94,12 @@ class SampleStatistics:
     metrics: tuple[SampledMetric, ...]
     size: int
     items: Mapping[str, TrackedTokens] = field(default_factory=dict)
+    fits: Fits = field(default_factory=dict)
 
     def observe(self, batch: Batch) -> BatchObserver:
         """Return callbacks that compute the statistics of one batch."""
         stacks = {
-            name: _Statistics(stack, self.metrics, batch)
+            name: _Statistics(stack, self.metrics, batch, self.fits)
             for name, stack in self.architecture.stacks.items()
         }
         affinities = {
@@ -110,9 +148,10 @@ class _Statistics:
     """The statistics of one stack over one batch, filled by layer."""
 
     def __init__(
-        self, stack: AttentionStack, metrics: Sequence[SampledMetric], batch: Batch
+        self, stack: AttentionStack, metrics: Sequence[SampledMetric], batch: Batch, fits: Fits
     ) -> None:
         self._stack, self._batch, self._sentences = stack, batch, len(batch.items)
+        self._fits = fits
         self._measures = [
             (metric, view) for metric in metrics if metric.applies(stack) for view in metric.views
         ]
@@ -128,7 +167,7 @@ class _Statistics:
             return
         masks = scopes.get(self._stack.name, attention)
         views = scopes.views(self._stack.name, attention)
-        of_heads = self._measure(views)
+        of_heads = self._measure(views, layer)
         if id(masks) not in self._even:
             maps = AttentionMaps(masks[SinkView.NOSINK], uniform_attention(masks))
             even_views = layer_views(masks, maps)
@@ -191,8 +230,19 @@ class _Statistics:
         empty = np.zeros_like(next(iter(self._filled.values())))
         return np.stack([self._filled.get(i, empty) for i in range(self._stack.n_layers)], 1)
 
-    def _measure(self, views: Mapping[SinkView, LayerAttention]) -> list[Floats]:
-        return [metric.measure(views[view]).cpu().numpy() for metric, view in self._measures]
+    def _measure(
+        self, views: Mapping[SinkView, LayerAttention], layer: int | None = None
+    ) -> list[Floats]:
+        """Return the statistics of each metric and view; without a layer, of uniform attention."""
+        tables = []
+        for metric, view in self._measures:
+            if metric.sample_fit is None:
+                table = metric.measure(views[view])
+            else:
+                fit = self._fits.get((metric.id, self._stack.name, layer, view))
+                table = metric.measure(views[view], fit)
+            tables.append(table.cpu().numpy())
+        return tables
 
     def _about(self, scopes: Mapping[SinkView, ViewMask]) -> list[Floats]:
         """Return the statistics of the sentences themselves, for each metric and view.

@@ -26,7 +26,6 @@ from headbook.study.sentence_data import (
     MappedSentence,
     MapSample,
     QueriesAndKeys,
-    Ranking,
     SentenceData,
     StoredSentence,
     StoredText,
@@ -111,10 +110,6 @@ class MapSampler:
         return stack.n_layers, stack.n_heads, len(queries), len(keys)
 
 
-# Ranking and rank of the exemplar of each head whose similarities of head outputs are stored.
-FIRST_EXEMPLAR = (Ranking.STRONGEST, 1)
-
-
 class SentencePass:
     """Observer that stores texts and attention maps of the sentences with pages.
 
@@ -122,7 +117,7 @@ class SentencePass:
         paged: indices of the sentences that pages show; other sentences are skipped.
         listed: indices of the sentences with a page of their own, of which all maps are stored.
         choices: exemplars; of a sentence without a page, only maps of these heads are stored.
-        alike: whether to store similarities of head outputs for each head's first exemplar.
+        alike: whether to store the ends of sentences that head outputs mark in listed passages.
         traced: indices of the sentences whose queries and keys are stored.
     """
 
@@ -250,11 +245,6 @@ class _SentenceMaps:
     ) -> None:
         """Store the map of every head of a layer for which a sentence is an exemplar."""
         choices = self._sentence_pass.kept(place, self._items[row].sentence.index)
-        first_exemplar_heads = {
-            choice.head.head
-            for choice in choices
-            if (choice.ranking, choice.rank) == FIRST_EXEMPLAR
-        }
         by_head: dict[int, Exemplar] = {}  # a head's rankings share the arrays of one exemplar
         for choice in choices:
             head = choice.head.head
@@ -262,9 +252,6 @@ class _SentenceMaps:
                 exemplar = _exemplar(choice, outputs.layer.maps.kept[row, head], cells[head])
                 if lengths is not None:
                     exemplar = replace(exemplar, norms=lengths[head].copy())
-                if self._sentence_pass.alike and head in first_exemplar_heads:
-                    similarities = to_uint8((outputs.pair_similarity(row, head) + 1) / 2)
-                    exemplar = replace(exemplar, written=similarities)
                 by_head[head] = exemplar
             self._exemplars.append(
                 replace(by_head[head], ranking=choice.ranking, rank=choice.rank, score=choice.score)

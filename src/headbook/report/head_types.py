@@ -9,8 +9,8 @@ that short sentences, in which every token is near, make no local window.
 2. *The rest*, from rows with the sink masked and renormalised (rows with more than 90 % on the sink
    left out), is the first type that holds: near-uniform, normalised entropy of at least
    `MIN_UNIFORM_ENTROPY` and none of the shares below reaches `MIN_PART_SHARE` (0.7 within three
-   tokens still has an entropy of 0.84 in a sentence of 20 tokens); key-driven, a fit of one weight
-   per key leaves at most `MAX_UNEXPLAINED_BY_KEYS`; at least `MIN_PART_SHARE` at one offset
+   tokens still has an entropy of 0.84 in a sentence of 20 tokens); key-driven, the key explains
+   `MIN_PART_SHARE` of its departure from even attention; at least `MIN_PART_SHARE` at one offset
    (previous-token, next-token, self, offset k), on other occurrences of the token if there are any,
    or within three tokens either way; in texts of several sentences, odds of at least
    `MIN_OWN_SENTENCE_ODDS` for the query's own. Else the head is mixed, and its two largest positive
@@ -83,8 +83,8 @@ class TypeShares:
             that see one.
         own_sentence: share outside the sink on the query's own sentence, in texts of several.
         entropy: normalised entropy outside the sink.
-        column: part of the attention outside the sink that one weight per key does not fit.
-        keys: share of sentences in which the key of largest weight is of a class, by class.
+        key: part of the departure from even attention that the key explains.
+        keys: share of sentences in which the key that receives most is of a class, by class.
         left_out: share of queries with more than 90 % of their attention on the sink.
     """
 
@@ -94,7 +94,7 @@ class TypeShares:
     same_token: Share = NO_SHARE
     own_sentence: Share = NO_SHARE
     entropy: float = math.nan
-    column: float = math.nan
+    key: float = math.nan
     keys: Mapping[str, float] = field(default_factory=dict)
     left_out: float = math.nan
 
@@ -173,7 +173,7 @@ def shares_by(ask: Ask, sink: Share, *, crosses: bool) -> TypeShares:
         same_token=share("same_token"),
         own_sentence=share("own_sentence"),
         entropy=ask(ids.RELATIVE_ENTROPY, SinkView.RENORM, ""),
-        column=ask(METRIC, SinkView.RENORM, "column"),
+        key=ask(ids.ATTENTION_PARTS, SinkView.RENORM, "key"),
         keys={kind: value for kind, value in keys.items() if not math.isnan(value)},
         left_out=ask(METRIC, SinkView.RENORM, "left_out"),
     )
@@ -196,7 +196,6 @@ MIN_SINK_SHARE = 0.5  # corrected share of the sink from which on a name begins 
 MIN_SINK_MENTION = 0.25  # corrected share of the sink from which on a name mentions the sink
 MIN_PART_SHARE = 0.5  # corrected share from which on one part of the attention gives the type
 MIN_UNIFORM_ENTROPY = 0.8  # normalised entropy of near-uniform heads
-MAX_UNEXPLAINED_BY_KEYS = 0.15  # part of the attention that one weight per key may leave
 MIN_OWN_SENTENCE_ODDS = 2.0  # odds of the query's own sentence, over those of uniform attention
 BORDER_WIDTH = 0.1  # share of a threshold within which a head is near the border
 NOT_MEASURED = "not measured"
@@ -349,14 +348,13 @@ class _ThresholdTests:
         self._inverted = inverted
         self.close: list[str] = []
 
-    def __call__(self, name: str, value: float, limit: float, *, most: bool = False) -> bool:
-        """Check whether a value is at least, or at most, a limit; False if the value is missing."""
+    def __call__(self, name: str, value: float, limit: float) -> bool:
+        """Check whether a value is at least a limit; False if the value is missing."""
         if math.isnan(value):
             return False
         if abs(value - limit) <= BORDER_WIDTH * limit + ROUNDING_TOLERANCE:
             self.close.append(name)
-        holds = value <= limit + ROUNDING_TOLERANCE if most else value >= limit - ROUNDING_TOLERANCE
-        return holds != (name == self._inverted)
+        return (value >= limit - ROUNDING_TOLERANCE) != (name == self._inverted)
 
 
 def head_type(shares: TypeShares) -> HeadType:
@@ -390,7 +388,7 @@ def _rest(shares: TypeShares, holds: _ThresholdTests) -> tuple[OffSinkType, int]
     is_uneven = in_own_sentence or bool(half_types)
     if holds(OffSinkType.UNIFORM, shares.entropy, MIN_UNIFORM_ENTROPY) and not is_uneven:
         return OffSinkType.UNIFORM, 0
-    if holds(OffSinkType.KEYS, shares.column, MAX_UNEXPLAINED_BY_KEYS, most=True):
+    if holds(OffSinkType.KEYS, shares.key, MIN_PART_SHARE):
         return OffSinkType.KEYS, 0
     if half_types:
         return half_types[0], shares.best_offset if half_types[0] is OffSinkType.OFFSET else 0

@@ -233,19 +233,19 @@ def shape_claim(results: StackResults, place: Place, head_type: HeadType | None)
                     f"{clause}uniform attention.", value, 1.0,
                     column=HeadKey(ids.RELATIVE_ENTROPY, SinkView.RENORM, ""))  # fmt: skip
     elif head_type.rest is OffSinkType.KEYS:
-        value = share_of_head(results, METRIC, SinkView.RENORM, "column", place)
+        value = share_of_head(results, ids.ATTENTION_PARTS, SinkView.RENORM, "key", place)
         key_class = max(
             head_type.shares.keys, key=lambda kind: head_type.shares.keys[kind], default="other"
         )
         key_class_note = "" if key_class == "other" else (
-            f"; the key of largest weight belongs mostly to {KEY_NAMES[key_class]} "
+            f"; the key that receives most belongs mostly to {KEY_NAMES[key_class]} "
             f"({percent(head_type.shares.keys[key_class])} of sentences)"
         )  # fmt: skip
-        clause = f"{subject} attends to the same keys from every query: one weight per key leaves "
+        clause = f"{subject} attends to the same keys from every query: the key explains "
         yield Claim("shape", "attends to the same words from everywhere",
-                    f"{clause}{estimate(value, share=False)} unexplained (scale 0 to 1)"
+                    f"{clause}{estimate(value)} of its departure from even attention"
                     f"{key_class_note}.", value,
-                    column=HeadKey(METRIC, SinkView.RENORM, "column"))  # fmt: skip
+                    column=HeadKey(ids.ATTENTION_PARTS, SinkView.RENORM, "key"))  # fmt: skip
     elif head_type.rest is OffSinkType.OWN:
         value = share_of_head(results, METRIC, SinkView.RENORM, "own_sentence", place)
         clause = f"{subject} keeps {estimate(value)} of its attention in the query's own sentence"

@@ -1,7 +1,7 @@
 """Passes over sentences that are read again: the sample, and the sentences that pages show."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -25,7 +25,7 @@ from headbook.passes.batch_sums import BucketAccumulator, bucket_sums
 from headbook.passes.head_outputs import HeadOutputMeasures, HeadOutputSums, SimilarityThresholds
 from headbook.passes.head_pairs import HeadPairDistances
 from headbook.passes.observers import PassObserver, PassResults, run_pass
-from headbook.passes.sample_statistics import SampleStatistics
+from headbook.passes.sample_statistics import SampleFits, SampleStatistics
 from headbook.passes.sentence_maps import MapSampler, SentencePass
 from headbook.passes.state_geometry import StateCollector, StateGeometry
 from headbook.passes.token_affinities import tracked_tokens
@@ -42,8 +42,8 @@ from headbook.text.tokens import TokenizedSentence
 def measure_sample(run: Run, items: Sequence[TokenizedSentence], budget: int) -> CorpusSums:
     """Return what is measured on the sample, in one pass over its sentences or two.
 
-    The second pass needs results of the first: which outputs of a head count as similar, and which
-    heads are closest to each other.
+    The second pass needs results of the first: which outputs of a head count as similar, which
+    heads are closest to each other, and what fits to the whole sample give.
     """
     model, architecture, metrics = run.model, run.architecture, run.metrics
     pair, context = tuple(pair_metrics(metrics)), tuple(context_metrics(metrics))
@@ -54,7 +54,11 @@ def measure_sample(run: Run, items: Sequence[TokenizedSentence], budget: int) ->
         outputs = HeadOutputMeasures(model, architecture, context, anchors, run.config.seed)
         thresholds = SimilarityThresholds(outputs, outputs.step(items))
     flow = flow_tracker(run, {item.sentence.index for item in items}, ())
-    observers = (sample_statistics(run, items), pairs, geometry, thresholds, flow)
+    statistics = sample_statistics(run, items)
+    fits = SampleFits(architecture, statistics.metrics) if statistics else None
+    if not (fits and any(metric.sample_fit for metric in fits.metrics)):
+        fits = None
+    observers = (fits or statistics, pairs, geometry, thresholds, flow)
     run.progress.stage("sample", count_tokens(items))
     # Distances between heads have a budget of their own, unless memory ran out with it.
     pair_budget = budget
@@ -68,6 +72,8 @@ def measure_sample(run: Run, items: Sequence[TokenizedSentence], budget: int) ->
     sums += geometry.sums() if geometry else CorpusSums()
     nearest_pairs = pairs.second_pass(sums.distances) if pairs else None
     second_observers: list[PassObserver] = [nearest_pairs] if nearest_pairs else []
+    if statistics and fits:
+        second_observers.append(replace(statistics, fits=fits.fits()))
     buckets: dict[str, BucketAccumulator] = {}
     if outputs and thresholds:
         buckets = bucket_accumulators(run, outputs.metrics)

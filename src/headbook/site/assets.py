@@ -37,7 +37,6 @@ from headbook.site import export
 SCRIPTS_ON_DEMAND = {
     "site": ("gunzip", "search", "rows"),
     "metric": ("numbers", "choices", "heat_picture"),
-    "attention_lines": ("save",),
     "sentencepair": ("token_paths",),
     "sentence": ("token_paths", "work_panel", "save", "query_key_math", "query_key"),
 }

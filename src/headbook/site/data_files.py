@@ -48,7 +48,7 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     if study.corpus_sums.types:
         _write(folder / "types.js", script("types", types_data(study.corpus_sums.types)))
     by_head: dict[str, list[Exemplar]] = {}
-    for exemplar in study.sentence_data.exemplars:
+    for exemplar in study.sentence_data.by_weight:
         by_head.setdefault(head_file(exemplar.head), []).append(exemplar)
     for name, exemplars in by_head.items():
         maps = {

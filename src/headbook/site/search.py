@@ -63,6 +63,7 @@ KEYWORDS = MappingProxyType({
     "metrics/offset_profile.html": f"previous-token next-token head {POSITION}",
     "metrics/previous_score.html": f"previous-token head {POSITION}",
     "metrics/output_norm_share.html": f"contribution value-weighted norm {USELESS}",
+    "metrics/attention_parts.html": f"vertical diagonal stripes key-driven content {POSITION}",
     "metrics/pattern.html": f"vertical diagonal stripes block types {SINK}",
     "metrics/relation_accuracy.html": "dependency dobj nsubj head dependent syntactic",
     "metrics/surface_rule.html": "baseline next noun nearest verb offset heuristic word order",

@@ -233,7 +233,6 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "key": Rule("", 0, "last_key"),
         "attention": Rule("query key"),
         "norms": Rule("key", 0, may_be_empty=True),
-        "written": Rule("2 counted counted", may_be_empty=True),
     },
     QueriesAndKeys: {
         "queries": Rule("own_head query width"),  # layers of a stack may differ in heads
@@ -307,8 +306,6 @@ def field_agreements(  # noqa: C901 - one branch for each kind of record
         yield heads == sizes["head"] + 1, "a row for each head and one for uniform attention"
         in_known_cells = (value.links.payload < cells) | (value.links.payload == NO_CELL)
         yield bool(in_known_cells.all()), f"pairs in {cells} cells"
-    elif isinstance(value, Exemplar):
-        yield value.written.shape[1] <= sizes["query"], f"at most {sizes['query']} tokens"
     elif isinstance(value, PairMembers):
         yield {*value.places} <= {*range(sizes["column"])}, "columns of the table"
         yield {*map(len, value.labels.values())} <= {len(value.index)}, "a label for each sentence"

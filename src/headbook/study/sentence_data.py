@@ -97,6 +97,9 @@ class Ranking(StrEnum):
     """Share of the sentence in the head's attention variability."""
 
 
+BY_WEIGHT = (Ranking.STRONGEST, Ranking.Q90, Ranking.Q75, Ranking.MEDIAN)
+
+
 @dataclass(frozen=True)
 class StoredText:
     """The text of one side of a sentence, with a value for each token in most fields.
@@ -205,9 +208,6 @@ class Exemplar:
         attention: weights of the head in the raw view, in steps of 1/255. *Shape:*
             ``(query, key)``.
         norms: norm of each key's value after the head's part of W_O; empty if not known.
-        written: cosines of the head outputs of every two tokens, and similarities of their
-            attention rows, in steps of 1/255 from -1 to 1; only of the strongest sentence, else
-            empty. *Shape:* ``(2, token, token)``.
     """
 
     head: HeadName
@@ -219,7 +219,6 @@ class Exemplar:
     key: int
     attention: NDArray[np.uint8]
     norms: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
-    written: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((2, 0, 0), np.uint8))
 
 
 class AttentionWeights(NamedTuple):
@@ -315,9 +314,14 @@ class SentenceData:
         return [sentence for sentence in self.sentences.values() if sentence.listed]
 
     @property
+    def by_weight(self) -> list[Exemplar]:
+        """Exemplars by the largest weight, which pages show; tables have all rankings."""
+        return [exemplar for exemplar in self.exemplars if exemplar.ranking in BY_WEIGHT]
+
+    @property
     def paged(self) -> list[StoredSentence]:
-        """Sentences with a page, in order: listed sentences and those of exemplars."""
-        cited = {exemplar.index for exemplar in self.exemplars}
+        """Sentences with a page, in order: listed sentences and those of exemplars by weight."""
+        cited = {exemplar.index for exemplar in self.by_weight}
         stored = self.sentences.values()
         return [sentence for sentence in stored if sentence.listed or sentence.index in cited]
 

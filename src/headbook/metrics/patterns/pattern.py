@@ -9,11 +9,8 @@ with the same *offsets*:
   the logarithm of the number of keys. 0: all queries attend to the same keys.
 - **offset**: the same with one weight per distance, shared by all sentences. 0: the relative
   position of the key decides everything.
-- `vertical`, `diagonal`, `rest`: shares of the attention explained by fixed keys, by fixed
-  distances, and by neither. Weights per key, a uniform background and weights per offset are
-  fitted together; keys and background are the first, offsets the second, and what exceeds the fit
-  is the rest. Many heads are mixtures, half sink and half previous token, which one word does not
-  describe.
+
+Many heads are mixtures; *parts of attention* divides them.
 
 Special tokens are kept as keys and, unlike in other metrics, as queries: a column at `[SEP]` runs
 through all rows. Hence all keys only. Tokens that see a single key do not count. Rows count 1 over
@@ -33,7 +30,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headbook.analysis.pattern_fits import OffsetSums, column_residual, fit_offsets, offset_sums
-from headbook.analysis.pattern_mixture import mixture
 from headbook.metrics.base import ChartKind, FinishedRatios, SampledMetric, Section
 from headbook.metrics.examples import Example, previous_token, to_token, uniform
 from headbook.schema import SinkView
@@ -52,10 +48,10 @@ LONGEST = 64  # tokens; the statistics have a fixed width
 REACH = LONGEST - 1
 OFFSETS = 2 * REACH + 1
 NOTHING = 1e-9  # of a row: what rounding leaves of a perfect fit
-LABELS = ("spread", "column", "offset", "vertical", "diagonal", "rest")
+LABELS = ("spread", "column", "offset")
 # Behind the masses by offset.
-SPREAD, COLUMN, VERTICAL, DIAGONAL, ROWS = range(OFFSETS, OFFSETS + 5)
-WIDTH = OFFSETS + 5
+SPREAD, COLUMN, ROWS = range(OFFSETS, OFFSETS + 3)
+WIDTH = OFFSETS + 3
 
 
 def sentences(scope: "ViewMask") -> "list[tuple[slice, slice, Bools]]":
@@ -79,14 +75,13 @@ def fits(scope: "ViewMask") -> "list[tuple[slice, slice, Bools] | None]":
 
 
 def about(scope: "ViewMask") -> "torch.Tensor":
-    """Return how many keys each row sees, back and then ahead, and the rows of the mixture.
+    """Return how many keys each row sees, back and then ahead.
 
-    *Shape:* ``(sentence, 2 * LONGEST + 1)``.
+    *Shape:* ``(sentence, 2 * LONGEST)``.
     """
-    text_stats = np.zeros((len(scope.frame.attention_mask), 2 * LONGEST + 1))
+    text_stats = np.zeros((len(scope.frame.attention_mask), 2 * LONGEST))
     for line, one in zip(text_stats, scope.cached(fits), strict=True):
         if one is not None and not scope.frame.stack.crosses:
-            line[-1] = (one[2].sum(1) > 1).sum()
             extents = _offsets(one[2][None].astype(np.float64), one[2]).extents
             line[: len(extents)] = extents[:, 0]
             line[LONGEST : LONGEST + len(extents)] = extents[:, 1]
@@ -112,8 +107,6 @@ def _fill(line: "Floats", attention: "Floats", seen: "Bools", *, crosses: bool) 
         mass = _offsets(attention, seen).mass
         reach = mass.shape[1] // 2
         line[:, REACH - reach : REACH + reach + 1] = mass
-        parts = mixture(attention, seen)
-        line[:, VERTICAL], line[:, DIAGONAL] = parts.vertical, parts.diagonal
 
 
 def _offsets(attention: "Floats", seen: "Bools") -> OffsetSums:
@@ -133,13 +126,10 @@ def finish(stats: "Floats", text_stats: "Floats") -> FinishedRatios:
     sums = [_one(*pair) for pair in zip(stats, text_stats, strict=True)]
     rows = stats[..., ROWS]
     by_offset = rows * np.array([[len(one.extents) > 0] for one in sums])
-    mixed = rows * (text_stats[:, 2 * LONGEST] > 0)[:, None]
     left = [stats[..., COLUMN], fit_offsets(sums).residual * (by_offset > 0)]
     column, offset = (np.where(each > rows * NOTHING, each, 0) for each in left)
-    across, along = stats[..., VERTICAL], stats[..., DIAGONAL]
-    rest = np.maximum(mixed - across - along, 0)
-    above = [stats[..., SPREAD], column, offset, across, along, rest]
-    below = np.stack([rows, rows, by_offset, mixed, mixed, mixed], axis=-1)
+    above = [stats[..., SPREAD], column, offset]
+    below = np.stack([rows, rows, by_offset], axis=-1)
     return FinishedRatios(np.stack(above, axis=-1), below, below)
 
 
@@ -163,14 +153,13 @@ METRIC = SampledMetric(
     question="What shape do attention maps have?",
     formula=r"\frac{1}{N}\sum_i \frac{H(A_i)}{\ln k_i},\quad "
     r"\frac{1}{N}\sum_i \frac{\mathrm{KL}(A_i\,\|\,w/Z_i)}{\ln k_i},\quad "
-    r"\frac{1}{N}\sum_i \frac{\mathrm{KL}(A_i\,\|\,v/Z_i)}{\ln k_i},\quad "
-    r"A_{ij} \approx a_j + \frac{e}{k_i} + b_{j-i}",
+    r"\frac{1}{N}\sum_i \frac{\mathrm{KL}(A_i\,\|\,v/Z_i)}{\ln k_i}",
     reference="after Kovaleva et al. (2019), section 4, arXiv:1908.08593; own fit",
     bounds=lambda _: (0, 1),
     section=Section.PATTERNS,
     chart=ChartKind.LABELS,
     labels=LABELS,
-    headline="vertical",
+    headline="column",
     views=(SinkView.RAW,),
     measure=measure,
     sentence_statistics=about,
@@ -179,7 +168,7 @@ METRIC = SampledMetric(
     examples={
         "all look at the third token": (
             Example(to_token(4, 2), special=(0,)),
-            {"spread": 0.0, "column": 0.0, "vertical": 1.0, "diagonal": 0.0, "rest": 0.0},
+            {"spread": 0.0, "column": 0.0},
         ),
         "each token looks one back": (
             Example(previous_token(4)),
@@ -188,7 +177,7 @@ METRIC = SampledMetric(
         ),
         "all of four tokens look everywhere alike": (
             Example(uniform(4)),
-            {"spread": 1.0, "column": 0.0, "offset": 0.0, "vertical": 1.0, "rest": 0.0},
+            {"spread": 1.0, "column": 0.0, "offset": 0.0},
         ),
     },
 )

@@ -11,10 +11,9 @@ no part; **left_out** is their share. Nor do queries with fewer than two keys ou
 - **within_3**: mass on tokens at most three away, the token itself included: the sum of previous,
   next, self and near.
 - **same_token**: mass on other occurrences of the same token, over the queries that see one.
-- **column**: unexplained by one weight per key, as in *pattern*: 0 if all queries attend to the
-  same keys. Sentences of more than 64 tokens take no part in it. **key_punctuation** and the like:
-  in how many sentences the key of largest weight is of a class: punctuation, or else the first or
-  the last key, or else a function or a content word, or none.
+- **key_punctuation** and the like: in how many sentences the key that receives most beyond uniform
+  attention is of a class: punctuation, or else the first or the last key, or else a function or a
+  content word, or none.
 - **own_sentence**: mass on the query's own sentence, in texts of several that separators divide.
 - **even_previous** and the like: each of these shares under uniform attention over the keys outside
   the sink, for the same queries.
@@ -27,11 +26,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.analysis.pattern_fits import column_residual
 from headbook.metrics.base import ChartKind, FinishedRatios, SampledMetric, Section
 from headbook.metrics.examples import Example, identity, previous_token, to_token, uniform
 from headbook.metrics.patterns.block_ratio import by_sentence
-from headbook.metrics.patterns.pattern import LONGEST
 from headbook.schema import CONTENT, FUNCTION, SinkView
 
 if TYPE_CHECKING:
@@ -55,10 +52,11 @@ KEY_LABELS = tuple(f"key_{kind}" for kind in KEYS)
 WITHIN = "within_3"  # the query's token and tokens at most `NEAR` away
 PAIRS = (*PARTS, *OFFSETS, WITHIN, "same_token", "own_sentence")  # masses on pairs of query and key
 EVEN = {label: f"even_{label}" for label in PAIRS}  # the same under uniform attention
-LABELS = (*PAIRS, *EVEN.values(), "left_out", "column", *KEY_LABELS)
+LABELS = (*PAIRS, *EVEN.values(), "left_out", *KEY_LABELS)
+ROUNDING = 1e-6  # of sums over queries, in single precision
 FEWEST = 2  # keys outside the sink; of fewer, uniform attention gives all to the only one
 # Behind the sums of the labels: how many rows or sentences they are over.
-COUNTS = ("rows", "aligned", "repeating", "divided", "seeing", "fitted", "sentences")
+COUNTS = ("rows", "aligned", "repeating", "divided", "seeing", "sentences")
 _OF_PAIRS = {
     **dict.fromkeys((*PARTS, *OFFSETS, WITHIN), "aligned"),
     "punctuation": "rows",
@@ -69,7 +67,6 @@ BELOW = {
     **_OF_PAIRS,
     **{EVEN[label]: count for label, count in _OF_PAIRS.items()},
     "left_out": "seeing",
-    "column": "fitted",
     **dict.fromkeys(KEY_LABELS, "sentences"),
 }
 
@@ -139,12 +136,9 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     even = members.sum(2) / scope.n_visible.clamp(min=1).unsqueeze(-1)
     found[..., len(PAIRS) : 2 * len(PAIRS)] = rows @ even
     _count(found, rows, seeing, scope)
-    fitted = _fitted(weights, kept, scope)
-    first = LABELS.index("column")
-    found[..., first : first + 1 + len(KEYS)] = weights.new_tensor(fitted[..., :-2])
-    found[..., _count_place("fitted") : _count_place("sentences") + 1] = weights.new_tensor(
-        fitted[..., -2:]
-    )
+    first = LABELS.index(KEY_LABELS[0])
+    found[..., first : first + len(KEYS)] = _class_of_largest(weights, rows, scope)
+    found[..., _count_place("sentences")] = kept.any(-1)
     return found
 
 
@@ -169,33 +163,22 @@ def _count(found: "torch.Tensor", rows: "torch.Tensor", seeing: "torch.Tensor",
         found[..., _count_place("divided")] = total * divided
 
 
-def _fitted(weights: "torch.Tensor", kept: "torch.Tensor", scope: "ViewMask") -> "Floats":
-    """One weight per key: what it leaves, the class of the largest, rows, and whether it is there.
+def _class_of_largest(
+    weights: "torch.Tensor", rows: "torch.Tensor", scope: "ViewMask"
+) -> "torch.Tensor":
+    """Return the class of the key that receives most beyond uniform attention, as 0 and 1.
 
-    *Shape:* ``(sentence, head, 1 + len(KEYS) + 2)``.
+    *Shape:* ``(sentence, head, class)``; 0 without rows.
     """
-    maps, rows = weights.double().cpu().numpy(), kept.cpu().numpy()
-    visible, classes = scope.visible.cpu().numpy(), scope.cached(key_classes)
-    found = np.zeros((*maps.shape[:2], len(KEYS) + 3))
-    for line, own, counts, seen, kind in zip(found, maps, rows, visible, classes, strict=True):
-        if max(seen.any(1).sum(), seen.any(0).sum()) <= LONGEST:
-            _fit(line, own, counts, seen, kind)
-    return found
-
-
-def _fit(line: "Floats", maps: "Floats", rows: "Bools", seen: "Bools", kind: "Floats") -> None:
-    """Heads of which the same rows count are fitted together."""
-    patterns, members = np.unique(rows, axis=0, return_inverse=True)
-    keys = np.flatnonzero(seen.any(0))
-    for number, counts in enumerate(patterns):
-        heads = np.flatnonzero(members.ravel() == number)
-        used = np.ix_(counts, keys)
-        columns = column_residual(maps[heads][:, counts][:, :, keys], seen[used], weighted=True)
-        if columns.rows:
-            best = keys[columns.weights.argmax(1)]
-            line[heads, 0] = np.where(columns.residual > columns.rows * 1e-9, columns.residual, 0)
-            line[heads, 1:-2] = kind[best]
-            line[heads, -2], line[heads, -1] = columns.rows, 1
+    even = scope.mask / scope.n_visible.clamp(min=1)[:, None, :, None]
+    beyond = weights.sum(2) - (rows.unsqueeze(2) @ even).squeeze(2)
+    beyond = beyond.where(beyond.abs() > ROUNDING, 0).masked_fill(
+        ~scope.visible.any(1)[:, None], -math.inf
+    )
+    best = beyond.argmax(-1)
+    classes = weights.new_tensor(scope.cached(key_classes))
+    found = classes.gather(1, best.unsqueeze(-1).expand(-1, -1, len(KEYS)))
+    return found * (rows.sum(-1, keepdim=True) > 0)
 
 
 def key_classes(scope: "ViewMask") -> "Floats":
@@ -254,7 +237,7 @@ METRIC = SampledMetric(
         "all attend to the third of six, of which the first is the sink": (
             Example(to_token(6, 2), special=(0,)),
             # The second query looks one ahead, the third at itself, the others back.
-            {"next": 1 / 5, "self": 1 / 5, "previous": 1 / 5, "near": 2 / 5, "column": 0.0},
+            {"next": 1 / 5, "self": 1 / 5, "previous": 1 / 5, "near": 2 / 5},
         ),
         "even attention over eight, two of them special": (
             Example(uniform(8), special=(0, 7)),
@@ -263,7 +246,6 @@ METRIC = SampledMetric(
                 "previous": 5 / 36,
                 "even_previous": 5 / 36,
                 "within_3": 5 / 6,
-                "column": 0.0,
                 "key_first": 1.0,
             },
         ),

@@ -78,14 +78,6 @@ class LearntFunction:
 
 
 @dataclass(frozen=True)
-class CheckpointSheet:
-    """The picture of all heads at one step."""
-
-    name: str
-    src: str
-
-
-@dataclass(frozen=True)
 class CheckpointStack(StackSection):
     """One kind of attention.
 
@@ -105,7 +97,7 @@ class CheckpointStack(StackSection):
     changed: tuple[ChangedHead, ...]
     learnt: tuple[LearntFunction, ...]
     atlas: Atlas
-    frames: tuple[CheckpointSheet, ...]
+    frames: tuple[tuple[str, str], ...]
     types: Drawing | None
     jobs: PageTable
 
@@ -296,7 +288,7 @@ def _stack(drawn: DrawnCheckpoints, stack: AttentionStack, lit: Lit) -> Checkpoi
             page=head_row,
         ),
         frames=tuple(
-            CheckpointSheet(drawn.at(place), _sheet(stack, place))
+            (drawn.at(place), _sheet(stack, place))
             for place in range(len(drawn.checkpoints.frames))
         ),
         types=_types(drawn, stack.name),

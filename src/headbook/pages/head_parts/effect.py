@@ -287,7 +287,8 @@ def _after(ablation: AblationResults, missed: MissedToken, probability: float) -
 
 def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]:
     """Return the tokens at which each head is missed: the first ranks, and the median one."""
-    ablation, pages = results.study.corpus_sums.ablation, results.study.sentence_data.sentences
+    ablation = results.study.corpus_sums.ablation
+    paged = {sentence.index for sentence in results.study.sentence_data.paged}
     assert ablation is not None
     table = results.study.effect_tokens
     table = table[table["target"] == token_target(ablation)]
@@ -304,7 +305,7 @@ def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedTokenRow, ...]]
                     rank, missed.preceding, missed.token, missed.following,
                     "" if math.isnan(before) else number(before), _after(ablation, missed, after),
                     missed.sentence + 1,
-                    sentence_page(missed.sentence + 1) if missed.sentence in pages else "",
+                    sentence_page(missed.sentence + 1) if missed.sentence in paged else "",
                 )
             )  # fmt: skip
     return {head: tuple(tokens) for head, tokens in by_head.items()}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.charts import Drawing, OffsetBar, images, offset_profile
-from headbook.charts.theme import SIGNED, STOPS, rgba_ramp
+from headbook.charts.theme import rgba_ramp
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.baselines import ShareWithBaseline, share_with_baseline
 from headbook.pages.parts.table import NumberCell, PageTable, Row
@@ -117,29 +117,9 @@ def exemplar_maps(results: StackResults, exemplar: Exemplar) -> ExemplarMaps:
     return ExemplarMaps(sentence.number, tuple(panels), (raw.shape[0], raw.shape[1]))
 
 
-def token_similarity_maps(results: StackResults, exemplar: Exemplar) -> ExemplarMaps | None:
-    """Return similarities of tokens in an exemplar: of head outputs, and of attention rows.
-
-    None if values are not available.
-    """
-    if not exemplar.written.size:
-        return None
-    written, rows = exemplar.written
-    panels = tuple(
-        _panel(*each, signed=True)
-        for each in (
-            ("head outputs", "cosine of the outputs for two tokens", written),
-            ("attention rows", "cosine of the rows of two tokens", rows),
-        )
-    )
-    sentence = results.study.sentence_data.sentences[exemplar.index]
-    return ExemplarMaps(sentence.number, panels, (written.shape[0], written.shape[1]))
-
-
-def _panel(title: str, note: str, cells: "NDArray[np.uint8]", *, signed: bool = False) -> Panel:
-    """Return a map as a panel; ``signed`` maps run from -1 to 1."""
-    palette = rgba_ramp(COLOURS, SIGNED if signed else STOPS)
-    return Panel(title, note, images.map_preview(cells // (256 // COLOURS), palette))
+def _panel(title: str, note: str, cells: NDArray[np.uint8]) -> Panel:
+    """Return a map as a panel."""
+    return Panel(title, note, images.map_preview(cells // (256 // COLOURS), rgba_ramp(COLOURS)))
 
 
 LONGEST = 98  # per cent of the width for a bar; a mark at its end takes the rest

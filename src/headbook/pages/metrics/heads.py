@@ -13,9 +13,11 @@ from headbook.analysis.arrays import Floats
 from headbook.charts import Figure, Plot
 from headbook.charts.axes import UNIFORM
 from headbook.charts.heads import heads_plot
+from headbook.charts.plots import MAX_LINKED_MARKS
 from headbook.charts.theme import BELOW, STOPS, amount_class, ratio_class
 from headbook.metrics.base import HeadMetric
 from headbook.pages.metrics.figures import curve_plot, figure_name, heat_figure, offered_labels
+from headbook.pages.parts.all_heads import MANY, MAX_LINKED
 from headbook.pages.parts.baselines import baseline_title
 from headbook.pages.parts.table import (
     HeatCell,
@@ -52,10 +54,7 @@ from headbook.results.sentence import head_link
 from headbook.schema import HELD_OUT_SPLIT, HIGHEST, HeadKey, relation_of
 from headbook.study.tables import RowKey
 
-MAX_NOTED = 150  # heads beyond which cells have no note and marks no link, to keep pages small
-MAX_LINKED = 400  # heads beyond which numbers of single heads are no links
 MAX_BY_LABEL = 24  # heads in the table of heads by label
-MANY = 24  # heads of a layer from which on cells are too small for numbers
 ROOT = "../"  # path from the page of a metric to the site's root
 UNKNOWN = words_cell("–")
 Tables = tuple[PageTable | None, PageTable | None, PageTable | None]
@@ -234,7 +233,7 @@ def _cell(numbers: HeadMetricNumbers, place: Place, fill: str) -> HeatCell:
     if numbers.n_heads > MAX_LINKED or math.isnan(value):
         return HeatCell(text, fill)
     linked = numbers.head_number(place, text)
-    if numbers.n_heads > MAX_NOTED:
+    if numbers.n_heads > MAX_LINKED_MARKS:
         return HeatCell(text, fill, linked)
     words = f"{head_name(numbers.name(place))}: {numbers.printed(value)}"
     return HeatCell(text, fill, linked, f"{words} {numbers.interval(place)}".strip())
@@ -277,7 +276,7 @@ def _plot(numbers: HeadMetricNumbers) -> Plot:
         unit="%" if numbers.share else metric.unit,
         factor=100.0 if numbers.share else 1.0,
         least=0.0 if metric.limits[0] >= 0 else math.nan,
-        href=address if numbers.n_heads <= MAX_NOTED else None,
+        href=address if numbers.n_heads <= MAX_LINKED_MARKS else None,
         root=ROOT,
     )
 

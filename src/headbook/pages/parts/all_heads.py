@@ -1,21 +1,17 @@
 """All heads of a stack with one number each: a row for each layer, a column for each head.
 
-The table is the same wherever a page shows all heads. With many heads it has no links, and with
-very many it is a picture of fills, so that pages stay small.
+The table is the same wherever a page shows all heads. With many heads its numbers are no links, so
+that pages stay small.
 """
 
 from collections.abc import Callable
 
-import numpy as np
-
-from headbook.charts import ratio_grid
-from headbook.pages.parts.blocks import Heat, Picture, Table, Words, row
+from headbook.pages.parts.blocks import Heat, Table, Words, row
 from headbook.results.formats import MISSING, head_name
 from headbook.results.number import Number
-from headbook.results.sentence import Sentence
-from headbook.schema import AttentionStack, HeadName, heads_of
+from headbook.schema import AttentionStack, HeadName
 
-MAX_LINKED = 400  # heads from which on numbers are no links
+MAX_LINKED = 400  # heads beyond which pages are kept small: their numbers are no links
 MANY = 24  # heads of a layer from which on cells are too small for numbers
 
 
@@ -59,20 +55,3 @@ def heads_table(
     columns = ("layer", *(f"H{head}" for head in range(stack.n_heads)))
     small = " small" * (stack.n_heads >= MANY)
     return Table(columns, rows, title, note, style=f"heat {style}{small}")
-
-
-def ratio_picture(
-    name: str,
-    stack: AttentionStack,
-    number_of: Callable[[HeadName], Number],
-    title: Sentence,
-    note: Words = "",
-    *,
-    best: HeadName | None = None,
-) -> Picture:
-    """Return multiples of a baseline of all heads as fills alone, with a frame around one head."""
-    values = np.full((stack.n_layers, stack.n_heads), np.nan)
-    for head in heads_of(stack):
-        values[head.layer, head.head] = number_of(head).value
-    place = (best.layer, best.head) if best else None
-    return Picture(ratio_grid(name, title.text, values, place), title, note)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from headbook.analysis.arrays import Floats
 from headbook.charts import images
 from headbook.charts.theme import ink_steps, rgba_ramp
+from headbook.pages.parts.all_heads import MANY, MAX_LINKED
 from headbook.pages.parts.page import StackSection
 from headbook.report.families import in_page_words, kinds_of, letters_of, style_of
 from headbook.report.head_types import HeadType, Place
@@ -14,10 +15,6 @@ from headbook.report.results import StackResults
 from headbook.report.wording import count_text
 from headbook.results.formats import head_name, head_page
 from headbook.schema import AttentionStack, HeadName
-
-MANY_HEADS = 400  # heads of all stacks beyond which the picture is a file and cells are no links
-MANY = 24  # heads of a layer from which on tiles are too small for letters
-
 
 TileNote = Callable[[HeadName], tuple[str, str]]  # further classes of a tile, and words
 
@@ -156,7 +153,7 @@ def atlas_of(
 def many_heads(results: StackResults) -> bool:
     """Whether a model has so many heads that pages must say less of each."""
     stacks = results.study.manifest.stacks
-    return sum(len(stack.attention_layers) * stack.n_heads for stack in stacks) > MANY_HEADS
+    return sum(len(stack.attention_layers) * stack.n_heads for stack in stacks) > MAX_LINKED
 
 
 def mean_map_sheet(results: StackResults) -> bytes:

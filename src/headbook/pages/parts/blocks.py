@@ -156,7 +156,7 @@ class Columns(Block):
 
 @dataclass(frozen=True)
 class Small(Block):
-    """Many small tables or pictures side by side, as many as fit."""
+    """Many small tables side by side, as many as fit."""
 
     blocks: tuple[Block, ...]
 
@@ -180,15 +180,6 @@ class Definitions(Block):
     """Metrics with definition, formula, source and id."""
 
     metrics: tuple[Metric, ...]
-
-
-@dataclass(frozen=True)
-class Picture(Block):
-    """A drawing or a chart as large as it is."""
-
-    drawing: Drawing | Figure
-    title: Words = ""
-    note: Words = ""
 
 
 @dataclass(frozen=True)

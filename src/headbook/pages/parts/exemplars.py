@@ -20,7 +20,7 @@ from headbook.report.answers.received_attention import (
 from headbook.report.answers.role_exemplars import strongest_that_fits
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, sentence_page, visible
-from headbook.results.formats import MISSING, head_file, head_name, number, percent
+from headbook.results.formats import MISSING, head_file, head_name, number
 from headbook.schema import HeadName
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar, Ranking, StoredSentence
@@ -38,32 +38,13 @@ GROUPS = {
     Ranking.Q90: ("Last of the top tenth", "About a tenth of the sentences are stronger."),
     Ranking.Q75: ("Last of the top quarter", "About a quarter of the sentences are stronger."),
     Ranking.MEDIAN: ("In the middle (median)", "Half of the sentences are stronger."),
-    Ranking.MASS: (
-        "Most attention off the sink",
-        "Ranked by the mean share of attention that queries give to other keys than the sink.",
-    ),
-    Ranking.VARIABILITY: (
-        "Largest contribution to attention variability",
-        "Ranked by the part of the head's attention variability, sink masked, that the sentence "
-        "makes.",
-    ),
 }
-RANGE = (Ranking.STRONGEST, Ranking.Q90, Ranking.Q75, Ranking.MEDIAN)
 NAMES = {
     Ranking.STRONGEST: "strongest",
     Ranking.Q90: "top tenth",
     Ranking.Q75: "top quarter",
     Ranking.MEDIAN: "median",
 }
-
-
-@dataclass(frozen=True)
-class StrongLink:
-    """One attention weight, with its query and key token."""
-
-    query: str
-    key: str
-    weight: str
 
 
 @dataclass(frozen=True)
@@ -75,14 +56,14 @@ class ExemplarFigure:
         sentence: number of the sentence.
         href: page of the sentence.
         traced: whether that page has queries and keys.
-        score: value of the ranking in words; empty if the ranking is by the largest weight.
         weight: the largest single weight off the sink.
         query, key: tokens of that weight.
         position, looked: positions of the query and of the key.
         looking: text of the queries if it is not the text of the keys; else empty.
         tokens: the text of the keys, shaded by the attention of ``query``.
-        links: strongest weights, and ``preview``, the whole map as an image address; both empty
-            except for the first exemplars, since scripts draw the maps of the others.
+        links: queries, keys and numbers of the strongest weights, and ``preview``, the whole map as
+            an image address; both empty except for the first exemplars, since scripts draw the maps
+            of the others.
         size: numbers of queries and keys.
         place: key of the map in the page's data file.
         received: how much of the other words' attention the key receives, in words; then ``tokens``
@@ -93,7 +74,6 @@ class ExemplarFigure:
     sentence: int
     href: str
     traced: bool
-    score: str
     weight: str
     query: str
     key: str
@@ -101,7 +81,7 @@ class ExemplarFigure:
     looked: int
     looking: tuple[Token, ...]
     tokens: tuple[Token, ...]
-    links: tuple[StrongLink, ...]
+    links: tuple[tuple[str, str, str], ...]
     preview: str
     size: tuple[int, int]
     place: str
@@ -127,7 +107,6 @@ class Exemplars:
         received: sentences in which other words favour one key; empty unless the head is one whose
             words all attend to the same words.
         range: further exemplars by the largest weight, from strong to median.
-        others: exemplars by other rankings.
         histogram: largest weights over sentences; None if they were not stored.
     """
 
@@ -135,7 +114,6 @@ class Exemplars:
     fits: str
     received: tuple[ExemplarFigure, ...]
     range: tuple[ExemplarGroup, ...]
-    others: tuple[ExemplarGroup, ...]
     histogram: Drawing | None
 
 
@@ -160,17 +138,15 @@ def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exem
     listed = {(e.ranking, e.rank) for e in first}
     rest = [e for e in kept if (e.ranking, e.rank) not in listed]
     groups = {ranking: [e for e in rest if e.ranking is ranking] for ranking in GROUPS}
-    made = {
-        ranking: ExemplarGroup(*GROUPS[ranking], tuple(_exemplar(results, e) for e in group))
-        for ranking, group in groups.items()
-        if group
-    }
     return Exemplars(
         tuple(_with_map(results, e, _exemplar(results, e, FIRST)) for e in first),
         "" if fitting is None else FITS,
         tuple(_received(results, each) for each in _favoured(results, head, exemplars)),
-        tuple(group for ranking, group in made.items() if ranking in RANGE),
-        tuple(group for ranking, group in made.items() if ranking not in RANGE),
+        tuple(
+            ExemplarGroup(*GROUPS[ranking], tuple(_exemplar(results, e) for e in group))
+            for ranking, group in groups.items()
+            if group
+        ),
         _histogram(results, head, exemplars),
     )
 
@@ -204,14 +180,12 @@ def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> 
         around = [query, key]
         looking = ()
         looked = running_text(keys, weights=row, query=query, key=key, around=around, most=most)
-    weight = int(row[key]) / UINT8_STEPS
     return ExemplarFigure(
         rank=exemplar.rank,
         sentence=sentence.number,
         href=sentence_page(sentence.number),
         traced=sentence.listed and has_queries_keys(results.study, stack, sentence),
-        score=_score(exemplar),
-        weight=number(exemplar.score if exemplar.ranking in RANGE else weight),
+        weight=number(exemplar.score),
         query=queries.pieces[exemplar.query],
         key=keys.pieces[exemplar.key],
         position=exemplar.query,
@@ -246,7 +220,6 @@ def _received(results: StackResults, received: Received) -> ExemplarFigure:
         looked=key,
         key=text.pieces[key],
         weight=number(received.mean),
-        score="",
         tokens=running_text(text, weights=shades, key=key, around=[key], most=FIRST),
         received=f"strongest key of {received.strongest} of {received.queries} other words",
     )
@@ -273,25 +246,14 @@ def _with_map(results: StackResults, exemplar: Exemplar, view: ExemplarFigure) -
     return replace(view, links=tuple(_links(exemplar, sentence, results)), preview=picture)
 
 
-def _score(exemplar: Exemplar) -> str:
-    if exemplar.ranking is Ranking.MASS:
-        return f"{percent(exemplar.score)} off the sink"
-    if exemplar.ranking is Ranking.VARIABILITY:
-        return f"{percent(exemplar.score)} of its attention variability"
-    return ""
-
-
 def _links(
     exemplar: Exemplar, sentence: StoredSentence, results: StackResults
-) -> Iterator[StrongLink]:
+) -> Iterator[tuple[str, str, str]]:
     queries = sentence.texts[results.stack.queries]
     keys = sentence.texts[results.stack.keys]
     flat = exemplar.attention.ravel().astype(int)
     for place in np.argsort(-flat, kind="stable")[:LINKS]:
         query, key = divmod(int(place), exemplar.attention.shape[1])
         weight = flat[place] / UINT8_STEPS
-        yield StrongLink(
-            f"{query} {queries.pieces[query]}",
-            f"{key} {keys.pieces[key]}",
-            number(weight) if weight else MISSING,
-        )
+        names = f"{query} {queries.pieces[query]}", f"{key} {keys.pieces[key]}"
+        yield *names, number(weight) if weight else MISSING

@@ -23,30 +23,18 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class PassagePart:
-    """A run of tokens that ends at a sentence end or at a proposed one.
-
-    Attributes:
-        tokens: tokens of the run.
-        end: ``right``, ``wrong`` or ``missed``; empty for the end of the passage.
-    """
-
-    tokens: tuple[Token, ...]
-    end: str
-
-
-@dataclass(frozen=True)
 class ProposedEnds:
     """A passage as one rule divides it into sentences.
 
     Attributes:
         rule: name of the rule, with the layer of a rule that reads attention.
-        pieces: text of the passage in runs.
+        pieces: text of the passage in runs of tokens, with the kind of the end of each: ``right``,
+            ``wrong`` or ``missed``; empty for the end of the passage.
         right, wrong, missed: numbers of ends of each kind.
     """
 
     rule: str
-    pieces: tuple[PassagePart, ...]
+    pieces: tuple[tuple[tuple[Token, ...], str], ...]
     right: int
     wrong: int
     missed: int
@@ -94,19 +82,19 @@ def _part(text: StoredText, token: int) -> int:
     return sum(text.spans[token][0] >= start for start, _ in text.parts)
 
 
-def _pieces(tokens: Sequence[Token], proposed: set[int], true: set[int]) -> Iterator[PassagePart]:
+def _pieces(
+    tokens: Sequence[Token], proposed: set[int], true: set[int]
+) -> Iterator[tuple[tuple[Token, ...], str]]:
     """Yield the text, cut at every end and at every proposed end."""
     piece: list[Token] = []
     for token in tokens:
         piece.append(token)
         position = token.position
         if position in proposed | true:
-            yield PassagePart(
-                tuple(piece), _kind(proposed=position in proposed, true=position in true)
-            )
+            yield tuple(piece), _kind(proposed=position in proposed, true=position in true)
             piece = []
     if piece:
-        yield PassagePart(tuple(piece), "")
+        yield tuple(piece), ""
 
 
 def _kind(*, proposed: bool, true: bool) -> str:

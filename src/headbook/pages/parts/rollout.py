@@ -29,14 +29,6 @@ Steps = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class TokenLabel:
-    """The name of a token beside the picture, with its place."""
-
-    place: float
-    text: str
-
-
-@dataclass(frozen=True)
 class RolloutMixture:
     """The composition of the last state of each token, as a picture.
 
@@ -47,7 +39,7 @@ class RolloutMixture:
         image: picture with a pixel for each share, as an image address.
         side: pixels of the picture in both directions; ``left``, ``top`` and ``right`` are margins
             for names.
-        rows, columns: names of the tokens.
+        rows, columns: places of the tokens in pixels, and their names.
     """
 
     title: str
@@ -58,8 +50,8 @@ class RolloutMixture:
     left: int
     top: int
     right: int
-    rows: tuple[TokenLabel, ...]
-    columns: tuple[TokenLabel, ...]
+    rows: tuple[tuple[float, str], ...]
+    columns: tuple[tuple[float, str], ...]
 
 
 @dataclass(frozen=True)
@@ -114,9 +106,7 @@ def _mixture(kind: RolloutKind, steps: Steps, names: list[str], text: StoredText
     scaled = np.rint(corner / most * (COLOURS - 1)).astype(np.uint8)
     longest = max(len(name[:LETTERS]) for name in names)
     cell = max(MIN_CELL, min(MAX_CELL, PICTURE // len(corner)))
-    labels = [
-        TokenLabel(cell * (i + 0.5), name[:LETTERS]) for i, name in enumerate(names[: len(corner)])
-    ]
+    labels = [(cell * (i + 0.5), name[:LETTERS]) for i, name in enumerate(names[: len(corner)])]
     return RolloutMixture(
         title=NAMES[kind],
         sentences=tuple(_sentences(steps, _quoted(text), text.special)),

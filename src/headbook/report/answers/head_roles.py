@@ -47,7 +47,6 @@ MIN_SHARE = 0.5  # share at which the interval has to begin
 MIN_SINK_ONLY = 0.9  # share of the sink at which the interval of a head has to begin
 MIN_SCORE = 0.3  # score on repeated random tokens at which the interval has to begin
 MIN_UNIFORM_ENTROPY = 0.8  # normalised entropy at which the interval has to begin
-MAX_UNEXPLAINED = 0.15  # part that one weight per key may leave, at the interval's end
 MAX_POSITION_ONLY = 0.05  # attention variability at the interval's end
 MIN_PUNCTUATION_RATIO = 2.0  # ratio to the mean head at which the interval has to begin
 MAX_NUMBERS = 3  # numbers of an evidence line
@@ -58,7 +57,7 @@ SINK = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
 SINK_NORM = HeadKey(ids.SINK_NORM_SHARE, SinkView.RAW, "")
 ENTROPY = HeadKey(ids.RELATIVE_ENTROPY, SinkView.RENORM, "")
 PUNCTUATION = HeadKey(ids.POS_RECEIVED, TAG_VIEW, "PUNCT")
-COLUMN = HeadKey(METRIC, SinkView.RENORM, "column")
+BY_KEY = HeadKey(ids.ATTENTION_PARTS, SinkView.RENORM, "key")
 SAME_TOKEN = HeadKey(METRIC, SinkView.RENORM, "same_token")
 Sentences = Iterator[RoleSentence]
 
@@ -269,9 +268,9 @@ def repetition(numbers: HeadNumbers) -> Sentences:
 
 def broadcast(numbers: HeadNumbers) -> Sentences:
     """Yield that every word attends to the same keys, with their classes if these are clear."""
-    rest = Evidence(numbers(COLUMN), COLUMN)
+    by_key = Evidence(numbers(BY_KEY), BY_KEY)
     kind = numbers.type
-    if kind is None or kind.rest is not OffSinkType.KEYS or not rest.value.high <= MAX_UNEXPLAINED:
+    if kind is None or kind.rest is not OffSinkType.KEYS or not by_key.value.low >= MIN_SHARE:
         return
     flows = key_flows(numbers.results, numbers.head).values()
     clear = sorted((flow for flow in flows if flow.low > 1), key=lambda flow: -flow.share)[:2]
@@ -286,8 +285,8 @@ def broadcast(numbers: HeadNumbers) -> Sentences:
         line += [", " if line else "", numbers.cell(share), f"{words} to {class_name(flow.key)}"]
     if len(named) == 1:
         line += [" (mean of all heads ", numbers.cell(shares[0], baseline=True), ")"]
-    line += ["; one" if line else "One", " weight per key leaves ", numbers.cell(rest),
-             " of its map unexplained."]  # fmt: skip
+    line += ["; the" if line else "The", " key explains ", numbers.cell(by_key),
+             " of its departure from even attention."]  # fmt: skip
     details = [
         share_detail(share, f"{numbers.off_sink} goes to {class_name(flow.key)}")
         for flow, share in zip(named, shares, strict=True)
@@ -297,8 +296,8 @@ def broadcast(numbers: HeadNumbers) -> Sentences:
         "broadcast",
         (f"Attends from every word to the same {keys}.",),
         tuple(line),
-        (*details, f"Part that one weight per key leaves: {estimate(rest.value)}."),
-        (*shares, rest),
+        (*details, f"Part of its preference that the key explains: {estimate(by_key.value)}."),
+        (*shares, by_key),
     )
 
 
@@ -378,7 +377,10 @@ def mixed(numbers: HeadNumbers) -> Sentences:
 
 def unmeasured(_: HeadNumbers) -> Sentences:
     """Yield that the study lacks the numbers that tell a role."""
-    line = "Roles follow from sink_share, type_shares and relative_entropy (--metrics)."
+    line = (
+        "Roles follow from sink_share, type_shares, attention_parts and relative_entropy "
+        "(--metrics)."
+    )
     yield RoleSentence("unmeasured", ("The role was not measured.",), (line,))
 
 

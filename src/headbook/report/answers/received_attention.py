@@ -56,7 +56,7 @@ def most_received(results: StackResults) -> Mapping[HeadName, Received]:
 
 def _most_received(results: StackResults) -> dict[HeadName, Received]:
     roles, exemplars = head_roles(results), defaultdict[HeadName, list[Exemplar]](list)
-    for each in results.study.sentence_data.exemplars:
+    for each in results.study.sentence_data.by_weight:
         if each.head.stack == results.stack.name and roles[each.head].kind == BROADCAST:
             exemplars[each.head].append(each)
     found = {head: received_exemplars(results, own) for head, own in exemplars.items()}

@@ -14,9 +14,9 @@ from headbook.report.answers.overview.attention_claims import (
     induced_heads,
 )
 from headbook.report.answers.overview.numbers import (
+    BY_KEY,
     SINK_NORM,
     SINK_SHARE,
-    UNEXPLAINED,
     like_random,
     same_keys,
     sink_run,
@@ -34,7 +34,7 @@ def overview_rows(results: StackResults) -> Iterator[Row]:
         if not math.isnan(run.norm.value):
             yield row(SINK, stack, SINK_NORM, value=run.norm)
     if (same := same_keys(results)) is not None:
-        yield row(SAME_KEYS, stack, UNEXPLAINED, layer=same.layer, value=same.unexplained)
+        yield row(SAME_KEYS, stack, BY_KEY, layer=same.layer, value=same.by_key)
         if same.word_class:
             column = class_key(same.word_class)
             yield row(SAME_KEYS, stack, column, layer=same.layer, value=same.share,

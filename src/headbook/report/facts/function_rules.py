@@ -49,7 +49,6 @@ from headbook.schema import HeadKey, HeadName
 
 # Metrics without which a head has no function.
 NEEDED = (ids.SINK_SHARE, ids.TYPE_SHARES, ids.RELATIVE_ENTROPY)
-ATTENTION_PARTS = "attention_parts"
 OFFSET_NAMES = {-1: "the previous token", 0: "the token itself", 1: "the next token"}
 MAX_CLASSES = 3  # classes of queries that a sentence names
 MAX_KEY_CLASSES = 2  # classes of keys that a sentence names
@@ -228,10 +227,10 @@ def even(results: StackResults, head: HeadName, threshold: Threshold) -> Decisio
 
 def same_keys(results: StackResults, head: HeadName, threshold: Threshold) -> Decision | None:
     """Return a decision by what the key word explains, with the classes of keys."""
-    key = number_of(results, HeadKey(ATTENTION_PARTS, RENORM, "key"), head)
+    key = number_of(results, HeadKey(ids.ATTENTION_PARTS, RENORM, "key"), head)
     if key is None:
         return None
-    classes = word_list(_key_classes(results, head)) or "words"
+    classes = word_list(_key_classes(results, head) or ["words"])
     return _reached(key, threshold.value, where=f"from every word to the same {classes}")
 
 
@@ -268,7 +267,7 @@ def mixed(results: StackResults, head: HeadName, _: Threshold) -> Decision:
     ]
     start = say(": {parts}", parts=listed(parts, last=", ")) if parts else NOTHING
     distance, key = (
-        number_of(results, HeadKey(ATTENTION_PARTS, RENORM, label), head)
+        number_of(results, HeadKey(ids.ATTENTION_PARTS, RENORM, label), head)
         for label in ("distance", "key")
     )
     if key is None:

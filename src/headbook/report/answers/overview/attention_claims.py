@@ -19,9 +19,9 @@ from headbook.report.answers.overview.claim_parts import (
     short_link,
 )
 from headbook.report.answers.overview.numbers import (
+    BY_KEY,
     SINK_NORM,
     SINK_SHARE,
-    UNEXPLAINED,
     like_random,
     same_keys,
     sink_run,
@@ -111,18 +111,16 @@ def same_keys_claim(results: StackResults) -> Iterator[OverviewClaim]:
         f"{capital(number_word(len(found.heads)))} {OF_HEADS[stack]}heads of layer {layer} attend "
         "from everywhere to the same words"
     )
-    unexplained = claim_number(
-        percent(found.unexplained.value), SAME_KEYS, stack, UNEXPLAINED, layer=layer
-    )
+    by_key = claim_number(percent(found.by_key.value), SAME_KEYS, stack, BY_KEY, layer=layer)
     left: Parts = (
-        "One weight per key leaves ",
-        *estimate_parts(unexplained, found.unexplained),
-        " of their attention unexplained (mean over these heads).",
+        "The key explains ",
+        *estimate_parts(by_key, found.by_key),
+        " of their departure from even attention (mean over these heads).",
     )
     if not found.word_class:
-        value = unexplained._replace(text=whole_percent(found.unexplained.value))
-        sentence: Parts = (f"{start} (", value, " unexplained).")
-        evidence = (*left, sentences_text(found.unexplained))
+        value = by_key._replace(text=whole_percent(found.by_key.value))
+        sentence: Parts = (f"{start} (", value, " of their departure from even attention).")
+        evidence = (*left, sentences_text(found.by_key))
     else:
         column = class_key(found.word_class)
         exact = claim_number(percent(found.share.value), SAME_KEYS, stack, column, layer=layer)

@@ -333,7 +333,7 @@ def _clarity(results: StackResults, head: HeadName, family: Family) -> float:
             default=math.nan,
         ),
         Family.NEARBY: shares.window.corrected,
-        Family.BROADCAST: -shares.column,
+        Family.BROADCAST: shares.key,
         Family.REPEATS: shares.same_token.corrected,
         Family.SPREAD: shares.entropy,
         Family.SINK: shares.sink.corrected,

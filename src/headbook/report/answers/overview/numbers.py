@@ -27,7 +27,7 @@ from headbook.metrics import all_metrics, ids
 from headbook.report.ablation import LAYER, SINK, LayerRatio, layer_ratio, main_target
 from headbook.report.families import Family, families
 from headbook.report.findings.finding import run_mean
-from headbook.report.head_types import METRIC, Place
+from headbook.report.head_types import Place
 from headbook.report.results import StackResults
 from headbook.schema import FUNCTION, Baseline, HeadKey, Replacement, SinkView
 from headbook.study.ablation.results import AblationResults, HeadSet, HeadSetKind
@@ -38,7 +38,7 @@ MIN_SAME_KEYS = 3  # heads of a layer
 MAX_P = 0.05
 SINK_SHARE = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
 SINK_NORM = HeadKey(ids.SINK_NORM_SHARE, SinkView.RAW, "")
-UNEXPLAINED = HeadKey(METRIC, SinkView.RENORM, "column")
+BY_KEY = HeadKey(ids.ATTENTION_PARTS, SinkView.RENORM, "key")
 WORD_CLASSES = {
     "nouns and names": ("NOUN", "PROPN"),
     "verbs": ("VERB",),
@@ -97,7 +97,7 @@ class SameKeys(NamedTuple):
     Attributes:
         layer: layer of the heads.
         heads: the heads.
-        unexplained: mean over the heads of the attention that one weight per key does not explain.
+        by_key: mean over the heads of the departure from even attention that the key explains.
         word_class: class of words that these heads prefer to other heads; empty without one.
         share: share of their attention on the class.
         others: share of the attention of the other heads on the class.
@@ -105,7 +105,7 @@ class SameKeys(NamedTuple):
 
     layer: int
     heads: tuple[Place, ...]
-    unexplained: Estimate
+    by_key: Estimate
     word_class: str = ""
     share: Estimate = NO_ESTIMATE
     others: Estimate = NO_ESTIMATE
@@ -119,10 +119,10 @@ def same_keys(results: StackResults) -> SameKeys | None:
     if layer < 0 or len(by_layer[layer]) < MIN_SAME_KEYS:
         return None
     heads = by_layer[layer]
-    unexplained = mean_over(results.heads(*UNEXPLAINED), heads)
+    by_key = mean_over(results.heads(*BY_KEY), heads)
     others = {place for place in families(results) if place not in heads}
     found = [
-        SameKeys(layer, heads, unexplained, name, share, of_others)
+        SameKeys(layer, heads, by_key, name, share, of_others)
         for name, tags in WORD_CLASSES.items()
         for columns in [class_columns(results, tags)]
         if columns
@@ -132,7 +132,7 @@ def same_keys(results: StackResults) -> SameKeys | None:
     return max(
         found,
         key=lambda each: each.share.value / max(each.others.value, 1e-9),
-        default=SameKeys(layer, heads, unexplained),
+        default=SameKeys(layer, heads, by_key),
     )
 
 
