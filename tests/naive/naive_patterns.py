@@ -144,7 +144,8 @@ def _shares(v: Viewed) -> dict[str, Part]:
     one = ("previous", "next", "self", "near", "repeated", "before", "after")
     far = [str(k) for k in range(-8, 9) if abs(k) > 1]
     again = 0 if v.crosses else sum(any(_repeats(v, r.query, j) for j in r.weights) for r in rows)
-    over = dict.fromkeys((*one, *far), aligned) | {"punctuation": n, "same_token": again}
+    over = dict.fromkeys((*one, *far, "within_3"), aligned)
+    over |= {"punctuation": n, "same_token": again}
     parts = {}
     for kind, count in over.items():
         parts[kind] = Part(mass.get(kind, 0.0), count, count)
@@ -158,7 +159,7 @@ def _repeats(v: Viewed, i: int, j: int) -> bool:
 
 
 def _kinds(v: Viewed, i: int, j: int) -> list[str]:
-    """Return the part, the offset, and whether the key is the query."""
+    """Return the part, the offset, and the other labels of a pair of query and key."""
     punctuation, offset = v.keys.tokens[j].punctuation, j - i
     if v.crosses:
         return ["punctuation"] * punctuation
@@ -171,7 +172,8 @@ def _kinds(v: Viewed, i: int, j: int) -> list[str]:
         part = "repeated"
     if part is None:
         part = "before" if offset < 0 else "after"
-    return [part, str(offset), *(["same_token"] if _repeats(v, i, j) else [])]
+    within = ["within_3"] * (abs(offset) <= 3)
+    return [part, str(offset), *within, *(["same_token"] if _repeats(v, i, j) else [])]
 
 
 def _own_sentence(v: Viewed, rows: list[Row]) -> dict[str, Part]:

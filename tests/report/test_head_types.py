@@ -5,20 +5,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from transformers import (
-    BertConfig,
-    BertModel,
-    GPT2Config,
-    GPT2Model,
-    MarianConfig,
-    MarianModel,
-)
 
 import tiny
 import treebank
@@ -43,7 +34,9 @@ from headbook.run.collect import collect
 from headbook.schema import SinkView
 from headbook.study.study import Study
 from layers import Marks, views_of
+from map_results import Mapped, even
 from metric_values import values
+from untrained_models import LENGTHS, sentences_of, untrained
 
 N = 24  # tokens; the first and the last are special
 Map = NDArray[np.float64]
@@ -84,19 +77,6 @@ def shares(maps: Map, marks: Marks | None = None, *, causal: bool = False) -> Ty
 AROUND = Marks(N, special=(0, N - 1))
 
 
-class Mapped(NamedTuple):
-    """One sentence, or a pair of texts.
-
-    Attributes:
-        maps: attention of all heads. *Shape:* ``(head, query, key)``.
-        keys: the other text in cross-attention.
-    """
-
-    maps: torch.Tensor
-    queries: Marks
-    keys: Marks | None = None
-
-
 def shares_of_heads(sentences: Sequence[Mapped], *, causal: bool = False) -> Iterator[TypeShares]:
     """Yield the numbers of each head, by the metrics themselves."""
     views = [views_of(*each, causal=causal) for each in sentences]
@@ -120,13 +100,6 @@ def shares_of_heads(sentences: Sequence[Mapped], *, causal: bool = False) -> Ite
             return float(numbers(metric, view)[head, known(metric).labels.index(label)])
 
         yield shares_by(ask, Share(sink, chance), crosses=sentences[0].keys is not None)
-
-
-def even(maps: torch.Tensor, *, causal: bool) -> torch.Tensor:
-    """Return uniform attention over the keys that queries see, of one head."""
-    seen = torch.ones(maps.shape[1:])
-    seen = seen.tril() if causal else seen
-    return (seen / seen.sum(-1, keepdim=True))[None]
 
 
 def name(maps: Map, marks: Marks | None = None) -> str:
@@ -351,58 +324,6 @@ def test_a_query_with_a_single_remaining_key_does_not_count() -> None:
     assert tuple(found.parts["self"]) == pytest.approx((5 / 12, 5 / 12))
 
 
-LENGTHS = (5, 10, 20, 50)  # tokens, special ones included
-WORDS = 30  # in the vocabulary of these models, beside two special tokens
-
-
-def untrained(family: str, seed: int) -> Any:
-    """Return a model with transformers' own initialisation, of its usual width but few layers."""
-    torch.manual_seed(seed)
-    more: dict[str, Any] = {"vocab_size": WORDS + 2, "attn_implementation": "eager"}
-    if family == "gpt2":
-        return GPT2Model(GPT2Config(n_layer=2, **more)).eval()
-    if family == "bert":
-        return BertModel(BertConfig(num_hidden_layers=2, **more)).eval()
-    more |= {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "d_model": 512}
-    for part in ("encoder", "decoder"):
-        more |= {f"{part}_layers": 1, f"{part}_attention_heads": 8, f"{part}_ffn_dim": 512}
-    return MarianModel(MarianConfig(**more)).eval()
-
-
-def sentences_of(model: Any, length: int, seed: int) -> dict[str, list[Mapped]]:
-    """Return attention of all layers to random sentences, by stack; layers side by side."""
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(2, WORDS + 2, (max(48 // length, 1), length), generator=generator)
-    family = model.config.model_type
-    if family == "bert":
-        ids[:, 0] = ids[:, -1] = 0
-    if family == "marian":
-        ids[:, -1] = 1
-    read = {"input_ids": ids}
-    asked = torch.cat([torch.zeros_like(ids[:, :1]), ids[:, :-1]], 1)
-    if family == "marian":
-        read["decoder_input_ids"] = asked
-    with torch.no_grad():
-        found = model(**read, output_attentions=True)
-    source, target = ([Marks(length, ids=line, special=[k for k in (0, length - 1) if line[k] < 2])
-                       for line in each.tolist()] for each in (ids, asked))  # fmt: skip
-    if family != "marian":
-        return {"self": _mapped(found.attentions, source)}
-    return {
-        "encoder": _mapped(found.encoder_attentions, source),
-        "decoder": _mapped(found.decoder_attentions, target),
-        "cross": _mapped(found.cross_attentions, target, source),
-    }
-
-
-def _mapped(
-    layers: Sequence[torch.Tensor], queries: list[Marks], keys: list[Marks] | None = None
-) -> list[Mapped]:
-    maps = torch.cat([*layers], 1).double()
-    others: Sequence[Marks | None] = keys or [None] * len(maps)
-    return [Mapped(*each) for each in zip(maps, queries, others, strict=True)]
-
-
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 10))]
 )
@@ -410,7 +331,7 @@ def _mapped(
 def test_untrained_models_have_near_uniform_heads_and_no_sink(family: str, seed: int) -> None:
     model = untrained(family, seed)
     for length in LENGTHS:
-        for stack, sentences in sentences_of(model, length, seed).items():
+        for stack, sentences in sentences_of(model, length, max(48 // length, 1), seed).items():
             causal = stack == "decoder" or family == "gpt2"
             for head, each in enumerate(shares_of_heads(sentences, causal=causal)):
                 found = head_type(each)

@@ -53,7 +53,12 @@ def whole(metric: HeadMetric, layer: LayerAttention, place: int) -> torch.Tensor
 
 def finished(metric: SampledMetric, layers: Sequence[LayerAttention]) -> FinishedRatios:
     """Return the values of a sampled metric on some sentences."""
-    stats = np.concatenate([metric.measure(layer).numpy() for layer in layers]).astype(float)
+    fits = []
+    if metric.sample_fit is not None:
+        gathered = [part for layer in layers for part in metric.sample_fit.gather(layer)]
+        fits = [metric.sample_fit.fit(gathered)]
+    stats = np.concatenate([metric.measure(layer, *fits).numpy() for layer in layers])
+    stats = stats.astype(float)
     if metric.expected_at is not None:  # as if all of these sentences were of the choice half
         every, place = np.ones(1, bool), np.arange(len(layers))
         links = np.concatenate([linked_cells(layer.scope) for layer in layers])

@@ -15,7 +15,7 @@ from headbook.pages.parts.head_card import card, received_text, strongest_of
 from headbook.pages.parts.page import TemplatePage, coverage, input_names
 from headbook.pages.parts.run_facts import run_alarms, run_facts, run_warnings
 from headbook.report import wording
-from headbook.report.answers.functions import HeadFunction, head_functions
+from headbook.report.answers.functions import ClaimedFunction, head_functions
 from headbook.report.answers.overview import head_losses as effects
 from headbook.report.answers.overview import live_sentence as sentences
 from headbook.report.answers.overview.claim_parts import OverviewClaim
@@ -113,7 +113,7 @@ class FamilySection:
 class FunctionRow:
     """A function with the picture of its share."""
 
-    function: HeadFunction
+    function: ClaimedFunction
     href: str
     name: str
     dot: Drawing
@@ -413,7 +413,7 @@ def _family_exemplar(
     return "", wording.visible(f"{query} → {key}"), weight, text
 
 
-def _function_row(function: HeadFunction) -> FunctionRow:
+def _function_row(function: ClaimedFunction) -> FunctionRow:
     share = function.share
     dot = interval_dot(
         share.value, share.low, share.high, function.baseline, supported=function.supported

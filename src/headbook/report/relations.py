@@ -97,14 +97,12 @@ def rules_of(
     if not all(counts.any() for counts in n_words):
         return {}
     named = [half.named() for half in halves]
-    totals = np.stack(
-        [_agreements(halves[SELECTION], word).sum(0) for word in named[SELECTION]], -1
-    )
+    totals = np.stack([rule_hits(halves[SELECTION], word).sum(0) for word in named[SELECTION]], -1)
     best = np.apply_along_axis(best_rule, -1, totals)
     rules = {}
     for rule in np.unique(best[present]).tolist():
         selection, held_out = (
-            _agreements(half, rule_words[rule])
+            rule_hits(half, rule_words[rule])
             for half, rule_words in zip(halves, named, strict=True)
         )
         mean_hits = held_out[:, present].mean(1)
@@ -121,7 +119,7 @@ def rules_of(
     return rules
 
 
-def _agreements(strongest_words: StrongestWords, word: NDArray[np.int32]) -> Ints:
+def rule_hits(strongest_words: StrongestWords, word: NDArray[np.int32]) -> Ints:
     """Count the words of each sentence whose strongest word a rule names.
 
     Args:

@@ -8,6 +8,8 @@ no part; **left_out** is their share. Nor do queries with fewer than two keys ou
 - **punctuation**, **repeated**, **before**, **after**: mass on keys four or more tokens away that
   are punctuation, or else the same token, or else before or after the query. With the four above
   these sum to 1. Attention across two texts has only **punctuation**, at any distance.
+- **within_3**: mass on tokens at most three away, the token itself included: the sum of previous,
+  next, self and near.
 - **same_token**: mass on other occurrences of the same token, over the queries that see one.
 - **key_punctuation** and the like: in how many sentences the key that receives most beyond uniform
   attention is of a class: punctuation, or else the first or the last key, or else a function or a
@@ -47,7 +49,8 @@ PARTS = (*ONE_OFFSET, "near", *DISTANT)  # they sum to 1
 OFFSETS = tuple(str(k) for k in range(-REACH, REACH + 1) if abs(k) > 1)
 KEYS = ("punctuation", "first", "last", "function", "content", "other")
 KEY_LABELS = tuple(f"key_{kind}" for kind in KEYS)
-PAIRS = (*PARTS, *OFFSETS, "same_token", "own_sentence")  # masses on pairs of query and key
+WITHIN = "within_3"  # the query's token and tokens at most `NEAR` away
+PAIRS = (*PARTS, *OFFSETS, WITHIN, "same_token", "own_sentence")  # masses on pairs of query and key
 EVEN = {label: f"even_{label}" for label in PAIRS}  # the same under uniform attention
 LABELS = (*PAIRS, *EVEN.values(), "left_out", *KEY_LABELS)
 ROUNDING = 1e-6  # of sums over queries, in single precision
@@ -55,7 +58,7 @@ FEWEST = 2  # keys outside the sink; of fewer, uniform attention gives all to th
 # Behind the sums of the labels: how many rows or sentences they are over.
 COUNTS = ("rows", "aligned", "repeating", "divided", "seeing", "sentences")
 _OF_PAIRS = {
-    **dict.fromkeys((*PARTS, *OFFSETS), "aligned"),
+    **dict.fromkeys((*PARTS, *OFFSETS, WITHIN), "aligned"),
     "punctuation": "rows",
     "same_token": "repeating",
     "own_sentence": "divided",
@@ -85,6 +88,7 @@ def kinds(scope: "ViewMask") -> "torch.Tensor":
         table[..., PAIRS.index(label)] = seen & found
     same = repeats(frame)
     table[..., PAIRS.index("near")] = seen & (offset.abs() > 1) & (offset.abs() <= NEAR)
+    table[..., PAIRS.index(WITHIN)] = seen & (offset.abs() <= NEAR)
     left = seen & (offset.abs() > NEAR)
     for label, members in zip(DISTANT, (punctuation, same, offset < 0, offset > 0), strict=True):
         table[..., PAIRS.index(label)] = left & members
@@ -222,6 +226,8 @@ METRIC = SampledMetric(
             {
                 "previous": 3 / 4,
                 "even_previous": 3 / 16,
+                "within_3": 1.0,
+                "even_within_3": 1.0,
                 "self": 1 / 4,
                 "next": 0.0,
                 "before": 0.0,
@@ -239,6 +245,7 @@ METRIC = SampledMetric(
                 "self": 1 / 6,
                 "previous": 5 / 36,
                 "even_previous": 5 / 36,
+                "within_3": 5 / 6,
                 "key_first": 1.0,
             },
         ),

@@ -37,7 +37,7 @@ MAX_RELATIONS = 8
 HIGHEST, RELATION = "highest of all heads", "relation"  # claims in the table of tests
 
 
-class HeadFunction(NamedTuple):
+class ClaimedFunction(NamedTuple):
     """A function and the head that has it most.
 
     Attributes:
@@ -66,13 +66,13 @@ class HeadFunction(NamedTuple):
         return interval_text(self.share.low, self.share.high, share=True)
 
 
-def head_functions(results: StackResults) -> list[HeadFunction]:
+def head_functions(results: StackResults) -> list[ClaimedFunction]:
     """Return the functions of a stack, the supported ones first: relations, then the rest."""
     found = [*_relations(results), *_shares(results)]
     return sorted(found, key=lambda each: not each.supported)
 
 
-def _relations(results: StackResults) -> Iterator[HeadFunction]:
+def _relations(results: StackResults) -> Iterator[ClaimedFunction]:
     """Yield relations and directions by margin over the best surface rule on the choice half."""
     tests, stack = results.cached(tests_of_stack), results.stack.name
     if tests is None:
@@ -91,10 +91,12 @@ def _relations(results: StackResults) -> Iterator[HeadFunction]:
             f"best surface rule ({rule}): ", value._replace(text=percent(other)), f", {tested}",
         )  # fmt: skip
         supported = bool(tests.claimed[n])
-        yield HeadFunction(relation_words(label), head, "", share, value, against, other, supported)
+        yield ClaimedFunction(
+            relation_words(label), head, "", share, value, against, other, supported
+        )
 
 
-def _shares(results: StackResults) -> Iterator[HeadFunction]:
+def _shares(results: StackResults) -> Iterator[ClaimedFunction]:
     """Yield shares of attention against uniform attention."""
     for text, metric, label in ASKED:
         known = results.by_id.get(metric)
@@ -109,7 +111,7 @@ def _shares(results: StackResults) -> Iterator[HeadFunction]:
             percent(best.value.value), HIGHEST, results.stack.name, (metric, view, label),
             split=HELD_OUT_SPLIT, layer=best.head.layer, head=best.head.head,
         )  # fmt: skip
-        yield HeadFunction(
+        yield ClaimedFunction(
             text.format(sink=sink_tokens(results)),
             best.head,
             best.tied,

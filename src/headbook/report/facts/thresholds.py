@@ -1,0 +1,41 @@
+"""Every threshold by which the function of a head is told, each with its reason."""
+
+import math
+from typing import NamedTuple
+
+
+class Threshold(NamedTuple):
+    """A limit that a number has to reach.
+
+    Attributes:
+        value: the limit; for shares that are corrected for chance, the corrected share.
+        reason: why the limit is that value.
+    """
+
+    value: float
+    reason: str
+
+
+UNTESTED = Threshold(math.nan, "A test decides, or no number does.")
+MIN_SENTENCES = Threshold(20, "With fewer sentences, intervals rest on too few clusters.")
+MIN_QUERIES = Threshold(200, "A share of fewer query tokens can be that of a few words.")
+MIN_OFF_UNIFORM = Threshold(
+    0.05, "If uniform attention gives more than 95 %, no share can exceed that clearly."
+)
+HALF = Threshold(0.5, "More than all other keys together, so that two functions cannot both hold.")
+SCORE = Threshold(
+    0.3, "Heads on repeated random tokens give either nearly nothing or far more than this."
+)
+SINK_ONLY = Threshold(0.9, "With less than a tenth left, what is left moves hardly any output.")
+POSITION_ONLY = Threshold(
+    0.05,
+    "Upper end of attention variability: a twentieth of the weight changes with the words.",
+)
+TWICE_THE_MEAN = Threshold(2.0, "A head has a function only if most other heads do not have it.")
+EVEN = Threshold(
+    0.8, "Untrained heads lie above 0.9; half of the weight on one of 20 keys gives 0.72."
+)
+SAME_KEYS = Threshold(0.5, "The key explains more than distance and pairs of words together.")
+OWN_SENTENCE_ODDS = Threshold(
+    2.0, "Odds, since uniform attention already gives about half to one of two sentences."
+)
