@@ -335,6 +335,9 @@ class AttentionStack:
         return SinkView.NOSINK if self.causal else SinkView.RAW
 
 
+Place = tuple[int, int]  # layer and head  # layer and head
+
+
 class HeadName(NamedTuple):
     """A head of a model; layer and head are counted from 0."""
 

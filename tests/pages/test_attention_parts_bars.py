@@ -3,9 +3,10 @@
 import pytest
 
 from chosen_results import Fake, fake_results
+from headbook.charts.patterns import PARTS, part_key, parts_of, widths
 from headbook.pages.heads import heads_page
-from headbook.pages.parts.attention_parts import PARTS, part_key, parts_of, parts_table, widths
 from headbook.pages.parts.head_list import list_data
+from headbook.pages.patterns import _parts_table
 from headbook.results.number import Number
 from sites import Site
 
@@ -51,7 +52,7 @@ def test_list_script_and_layers_have_the_numbers_of_the_table(encoder_site: Site
         assert line[-1] == pytest.approx(widths(parts)[1], abs=0.05)
         assert dict(page.key)["head"] == head
     for results in encoder_site.results.values():
-        for _, bar, *numbers in parts_table(results).rows:
+        for _, bar, *numbers in _parts_table(results).rows:
             values = [number.value for number in numbers if isinstance(number, Number)]
             assert sum(values) == pytest.approx(1)
             assert bar is not None

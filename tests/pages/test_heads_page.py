@@ -28,8 +28,8 @@ from headbook.report.head_facts import (
     head_facts,
     type_words,
 )
-from headbook.report.head_types import head_types, share_of_head
-from headbook.report.results import StackResults
+from headbook.report.head_types import head_types
+from headbook.report.results import StackResults, share_of_head
 from headbook.schema import SinkView, heads_of
 from headbook.study.ablation_tables import EFFECT
 from html_pages import data_file

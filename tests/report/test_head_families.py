@@ -10,7 +10,6 @@ from headbook.report.families import (
     family_names,
     family_of,
     in_page_words,
-    sink_tokens,
     style_of,
 )
 from headbook.report.head_types import (
@@ -21,6 +20,7 @@ from headbook.report.head_types import (
     TypeShares,
     head_types,
 )
+from headbook.report.sink import sink_tokens
 from sites import Site
 
 

@@ -1,4 +1,4 @@
-"""Charts of attention by distance, and of how alike the outputs of heads are by layer."""
+"""Charts of attention by distance, of its parts, and of how alike outputs are by layer."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,6 +8,7 @@ import pandas as pd
 
 from headbook.analysis.accumulators import Estimates
 from headbook.charts.axes import spread_values
+from headbook.charts.drawing import Drawing
 from headbook.charts.plots import (
     Plot,
     PlotMark,
@@ -26,6 +27,8 @@ from headbook.report.facts.patterns import ODDS, OUTPUTS, ROWS
 from headbook.report.results import StackResults
 from headbook.results.formats import head_name, number, signed
 from headbook.results.formats import percent as share_text
+from headbook.results.number import Number
+from headbook.results.sentence import Sentence, listed, say
 from headbook.schema import HeadKey, HeadName, SinkView
 
 OFFSET_HEIGHT, LAYER_HEIGHT = 330, 300  # pixels
@@ -202,3 +205,50 @@ def odds_plot(results: StackResults, name: str, caption: str) -> Plot:
         name, caption, [line], [str(layer) for layer in layers], scale=scale, ticks=ticks,
         baselines=[(1.0, "no preference")], label_width=160,
     )  # fmt: skip
+
+
+PARTS = {"distance": "distance", "key": "the key", "pair": "the pair of query and key"}
+FILLS = {"distance": "f-position", "key": "f-broadcast", "pair": "c-control"}
+
+
+def part_key(part: str) -> HeadKey:
+    """Return metric, view and label of a part of attention."""
+    return HeadKey(ids.ATTENTION_PARTS, SinkView.RENORM, part)
+
+
+def parts_of(results: StackResults, layer: int, head: int | None = None) -> dict[str, Number]:
+    """Return the parts of a head, or of all heads of a layer together, that were measured."""
+    numbers = {
+        part: results.number(part_key(part), layer, head)
+        for part in PARTS
+        if results.has_value(*part_key(part))
+    }
+    return {part: number for part, number in numbers.items() if number.known}
+
+
+def widths(parts: dict[str, Number]) -> tuple[float, float]:
+    """Return the widths of distance and key in per cent; the pair has the rest, nothing below 0."""
+    distance = min(max(parts["distance"].value, 0.0), 1.0) if "distance" in parts else 0.0
+    key = min(max(parts["key"].value, 0.0), 1 - distance)
+    return 100 * distance, 100 * key
+
+
+def parts_bar(parts: dict[str, Number]) -> Drawing:
+    """Return a bar of three parts."""
+    distance, key = widths(parts)
+    ends = (0.0, distance), (distance, key), (distance + key, 100 - distance - key)
+    bars = "".join(
+        f'<rect class="{FILLS[part]}" x="{start:.1f}%" width="{width:.1f}%" height="100%"/>'
+        for part, (start, width) in zip(PARTS, ends, strict=True)
+    )
+    shares = (f"{PARTS[part]} {number.as_text('whole')}" for part, number in parts.items())
+    caption = ", ".join(shares)
+    svg = f'<svg class="parts" role="img" aria-label="{caption}">{bars}</svg>'
+    return Drawing("", caption, svg)
+
+
+def parts_sentence(parts: dict[str, Number]) -> Sentence:
+    """Return what explains the departure of a head's attention from uniform attention."""
+    shares = [say("{part} {share:interval}", part=PARTS[part], share=share)
+              for part, share in parts.items()]  # fmt: skip
+    return say("Explains its preference among keys: {shares}.", shares=listed(shares))

@@ -28,13 +28,11 @@ from headbook.comparison.drift import MAX_EQUAL_DRIFT
 from headbook.metrics import all_metrics, ids
 from headbook.report.answers.overview.claim_parts import OF_STACK, OverviewClaim, places_of
 from headbook.report.findings.finding import Parts
-from headbook.report.head_types import Place
 from headbook.report.linked_rows import LinkedNumber
-from headbook.report.roles import signed_points
-from headbook.report.wording import capital, count_text, is_share, number_word
+from headbook.report.wording import capital, count_text, is_share, number_word, signed_points
 from headbook.results.formats import head_file, head_name, in_hundred, percent
 from headbook.results.sentence import Link
-from headbook.schema import AttentionStack, HeadName
+from headbook.schema import AttentionStack, HeadName, Place
 
 MIN_CHANGE = 0.1  # of a share, for a claim
 MARGIN = 0.1  # within which a share counts as kept

@@ -13,11 +13,11 @@ from headbook.comparison.study_pair import StackPair, check_same_sentences, same
 from headbook.errors import StudyError
 from headbook.metrics import ids
 from headbook.metrics.base import Source
-from headbook.report.head_types import HeadType, Place, head_types
+from headbook.report.head_types import HeadType, head_types
 from headbook.report.relations import relation_words
 from headbook.report.results import StackResults, stack_results
-from headbook.report.roles import sink_words
-from headbook.schema import AblationTarget, AttentionStack, HeadKey, SinkView
+from headbook.report.sink import sink_words
+from headbook.schema import AblationTarget, AttentionStack, HeadKey, Place, SinkView
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import SentenceData

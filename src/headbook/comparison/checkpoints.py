@@ -26,8 +26,7 @@ from headbook.comparison.checkpoint_steps import (
     checkpoint_step,
 )
 from headbook.errors import StudyError
-from headbook.report.head_types import Place
-from headbook.schema import AttentionStack
+from headbook.schema import AttentionStack, Place
 from headbook.study.study import Study
 from headbook.study.tables import HEAD_COLUMNS, METRIC_COLUMNS, TableSpec
 from headbook.written_site import Site, show_site

@@ -44,12 +44,11 @@ from headbook.report.answers.overview.claim_parts import (
     short_link,
 )
 from headbook.report.findings.finding import Parts
-from headbook.report.head_types import Place
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import capital, count_text, number_word, p_text
 from headbook.results.formats import THIN, interval_text, number, percent
 from headbook.results.sentence import Link
-from headbook.schema import AttentionStack, HeadName, SinkView
+from headbook.schema import AttentionStack, HeadName, Place, SinkView
 from headbook.study.tables import RowKey
 
 NAMED = 3  # heads that a claim names

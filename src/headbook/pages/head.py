@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from headbook.author import HeadNote
 from headbook.charts.drawing import Drawing
+from headbook.charts.patterns import parts_bar, parts_of, parts_sentence
 from headbook.metrics import ids
 from headbook.pages.head_parts import sections
 from headbook.pages.head_parts.effect import AblationSection, ablation_section
@@ -16,7 +17,6 @@ from headbook.pages.head_parts.standing import Strip, strips, strips_text
 from headbook.pages.head_parts.tokens import FromTo, TopTokens, from_to, top_tokens
 from headbook.pages.head_parts.writes import WritesSection, missing_text, writes_section
 from headbook.pages.parts.atlas import map_style, mean_maps
-from headbook.pages.parts.attention_parts import parts_bar, parts_of, parts_sentence
 from headbook.pages.parts.baselines import ShareWithBaseline, baseline_title
 from headbook.pages.parts.exemplars import Exemplars, exemplars_of
 from headbook.pages.parts.groups import group_table, pair_table
@@ -32,18 +32,12 @@ from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.report.answers.head_numbers import RoleSentence
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.class_flows import flows_of_stack
-from headbook.report.families import (
-    FIRST_TOKEN,
-    Family,
-    families,
-    family_names,
-    in_page_words,
-    sink_tokens,
-)
-from headbook.report.head_types import HeadType, head_types, share_of_head, sink_remark
+from headbook.report.families import Family, families, family_names, in_page_words
+from headbook.report.head_types import HeadType, head_types, sink_remark
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.published import published_of_head
-from headbook.report.results import StackResults
+from headbook.report.results import StackResults, share_of_head
+from headbook.report.sink import FIRST_TOKEN, sink_tokens
 from headbook.report.wording import STACKS, VIEWS, count_text
 from headbook.results.formats import head_file, head_name, head_page, whole_percent
 from headbook.results.sentence import Sentence, say

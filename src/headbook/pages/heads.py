@@ -7,9 +7,9 @@ from typing import ClassVar
 from urllib.parse import urlencode
 
 from headbook.charts.drawing import Drawing
+from headbook.charts.patterns import parts_bar, parts_of
 from headbook.pages.parts.all_heads import MANY
 from headbook.pages.parts.atlas import many_heads, map_style
-from headbook.pages.parts.attention_parts import parts_bar, parts_of
 from headbook.pages.parts.head_list import (
     EFFECT_TITLE,
     Column,
@@ -31,12 +31,13 @@ from headbook.report.answers.heads import (
     heads_answer,
     ranking_text,
 )
-from headbook.report.families import Family, sink_tokens
+from headbook.report.families import Family
 from headbook.report.head_facts import HeadFacts, head_facts
 from headbook.report.head_types import MIN_PART_SHARE, MIN_UNIFORM_ENTROPY, NOT_MEASURED, sink_share
 from headbook.report.linked_rows import LinkedNumber, head_number
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital, count_text, is_share
 from headbook.results.formats import MISSING, head_file, interval_text, number
 from headbook.schema import HeadKey, HeadName, Replacement

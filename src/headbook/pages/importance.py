@@ -41,9 +41,10 @@ from headbook.report.ablation import (
 from headbook.report.answers.ablation.tasks import gap_sentences
 from headbook.report.facts import importance as facts
 from headbook.report.facts.sinks import sink_heads_text
-from headbook.report.families import FAMILY_OF_TYPE, Family, families, family_names, sink_tokens
+from headbook.report.families import FAMILY_OF_TYPE, Family, families, family_names
 from headbook.report.head_types import OffSinkType
 from headbook.report.results import StackResults, study_of
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import STACKS, capital, count_text
 from headbook.results.number import Number
 from headbook.results.sentence import Link, Marked, Sentence, listed, say

@@ -24,12 +24,13 @@ from headbook.report.answers.overview.family_claim import FamilyHeads, family_he
 from headbook.report.answers.overview.layer_runs import layers_sentence
 from headbook.report.answers.overview.model_kind import Purpose, purpose_of, what_it_gives
 from headbook.report.answers.received_attention import most_received
-from headbook.report.families import Family, family_names, sink_tokens
+from headbook.report.families import Family, family_names
 from headbook.report.findings import Finding, findings_of
 from headbook.report.findings.ablation import ablation_summary
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
+from headbook.report.sink import sink_tokens
 from headbook.results import formats
 from headbook.results.sentence import Link
 from headbook.schema import HeadName, Side

@@ -4,14 +4,21 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from headbook.charts.patterns import odds_plot, offset_plot, similarity_plot
+from headbook.charts.patterns import (
+    PARTS,
+    odds_plot,
+    offset_plot,
+    part_key,
+    parts_bar,
+    parts_of,
+    similarity_plot,
+)
 from headbook.charts.plots import Plot
 from headbook.charts.sinks import change_plot, sink_plot
 from headbook.charts.theme import amount_class
 from headbook.metrics import ids
 from headbook.pages.overview_parts.wall import tile_style
 from headbook.pages.parts.atlas import map_style
-from headbook.pages.parts.attention_parts import PARTS, part_key, parts_of, parts_table
 from headbook.pages.parts.blocks import (
     Block,
     Bullets,
@@ -45,8 +52,8 @@ from headbook.report.answers.received_attention import most_received
 from headbook.report.facts import patterns as facts
 from headbook.report.facts import sinks
 from headbook.report.facts.sinks import SINK, SINK_OUTPUT
-from headbook.report.families import sink_tokens
 from headbook.report.results import StackResults, heads_by_value, study_of
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import STACKS, capital, count_text, number_word, visible
 from headbook.results.formats import MISSING, head_page, number
 from headbook.results.number import PLAIN, Number
@@ -202,9 +209,22 @@ def _parts_question(results: StackResults) -> Question:
         f"grey: the pair{_sample_note(results, part_key('key'))}."
     )
     return Question(
-        "parts", "What decides where heads look?", answer,
-        (parts_table(results), Caption((caption,))),
+        "parts", "What decides attention?", answer,
+        (_parts_table(results), Caption((caption,))),
         "distance key pair content position what decides attention parts",
+    )  # fmt: skip
+
+
+def _parts_table(results: StackResults) -> Table:
+    """Return the parts of each layer's heads together, as bars and numbers."""
+    rows = []
+    for layer in results.stack.attention_layers:
+        if parts := parts_of(results, layer):
+            numbers = (parts.get(part) for part in PARTS)
+            rows.append(row(f"layer {layer}", parts_bar(parts), *numbers))
+    return Table(
+        ("", "", *PARTS.values()), tuple(rows),
+        label="Parts of the departure from even attention, by layer",
     )  # fmt: skip
 
 

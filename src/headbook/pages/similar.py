@@ -27,7 +27,6 @@ from headbook.pages.parts.blocks import (
     row,
 )
 from headbook.report.facts.alike import attends_evenly, doubles, mean_distances_fact
-from headbook.report.families import first_position_is_sink, sink_tokens
 from headbook.report.head_facts import type_words
 from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, study_of
@@ -38,6 +37,7 @@ from headbook.report.similar_heads import (
     compared_view,
     head_distances,
 )
+from headbook.report.sink import first_position_is_sink, sink_tokens
 from headbook.report.wording import VIEWS, count_text
 from headbook.results.number import NATS, Number, RowAddress
 from headbook.results.sentence import Link, Sentence, listed, say

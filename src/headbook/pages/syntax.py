@@ -37,11 +37,11 @@ from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests, tests_of_stack
 from headbook.report.relations import arrow_words, best_head_of_relation, points_text
 from headbook.report.results import StackResults, study_of
-from headbook.report.roles import estimate
 from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
 from headbook.report.wording import (
     DIRECTIONS,
     count_text,
+    estimate,
     p_family_wise_text,
     rule_phrase,
     whole_points,

@@ -5,16 +5,15 @@ whose type could not be measured has no family.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headbook.report.head_types import NOT_MEASURED, HeadType, OffSinkType, Place, head_types
+from headbook.report.head_types import NOT_MEASURED, HeadType, OffSinkType, head_types
 from headbook.report.results import StackResults
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital
-
-FIRST_TOKEN = "the first token"  # noqa: S105 - no password
-MAX_NAMED_TOKENS = 3  # special tokens that pages name; of more they say "special tokens"
+from headbook.schema import Place
 
 
 class Family(StrEnum):
@@ -63,28 +62,6 @@ def families(results: StackResults) -> Mapping[Place, Family]:
 def _families(results: StackResults) -> Mapping[Place, Family]:
     of_heads = {place: family_of(kind) for place, kind in head_types(results).items()}
     return {place: family for place, family in of_heads.items() if family is not None}
-
-
-def sink_tokens(results: StackResults) -> str:
-    """Return the sink tokens of a stack by name: ``[CLS] and [SEP]``, ``the first token``."""
-    added = results.study.manifest.model.special_tokens.split()
-    names = [*dict.fromkeys(name for name in added if name != "…")]
-    if len(names) > MAX_NAMED_TOKENS:
-        names = ["special tokens"]
-    if results.stack.causal or not names:
-        names = [FIRST_TOKEN if results.stack.causal else "special tokens", *names]
-    return word_list(names)
-
-
-def first_position_is_sink(results: StackResults) -> bool:
-    """Check whether the first key of a stack belongs to the sink: a start token, or by order."""
-    return results.stack.causal or not results.study.manifest.model.special_tokens.startswith("…")
-
-
-def word_list(words: Sequence[str]) -> str:
-    """Return words as a list in a sentence: ``a``, ``a and b``, ``a, b and c``."""
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def family_names(results: StackResults) -> Mapping[Family, str]:

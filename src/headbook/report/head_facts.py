@@ -15,13 +15,13 @@ from headbook.report.head_types import (
 from headbook.report.linked_rows import LinkedNumber, claim_number
 from headbook.report.next_word_tests import next_word_tests
 from headbook.report.relation_counts import METRIC, VIEW
-from headbook.report.relation_tests import tests_of_stack
+from headbook.report.relation_tests import best_relation, tests_of_stack
 from headbook.report.relations import (
     points_text,
     relation_words,
 )
 from headbook.report.results import StackResults
-from headbook.report.roles import Role, best_relation, roles_by_head
+from headbook.report.roles import Role, roles_by_head
 from headbook.report.wording import rule_phrase
 from headbook.results.formats import head_name, head_page, number
 from headbook.schema import HELD_OUT_SPLIT, HeadKey, HeadName, heads_of

@@ -31,17 +31,15 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.metrics import ids
 from headbook.metrics.patterns.type_shares import EVEN, KEYS, OFFSETS, ONE_OFFSET, PARTS
-from headbook.report.results import StackResults
+from headbook.report.results import StackResults, share_of_head
 from headbook.results.formats import percent, signed
-from headbook.schema import SinkView
+from headbook.schema import Place, SinkView
 
 METRIC = ids.TYPE_SHARES
 MIN_OFF_UNIFORM = 0.05  # of 1 - uniform share; with less, shares could hardly exceed it
 ROUNDING_TOLERANCE = 1e-9  # of sums that should reach a threshold
-Place = tuple[int, int]  # layer and head
 Key = TypeVar("Key", int, str)
 
 
@@ -181,15 +179,6 @@ def shares_by(ask: Ask, sink: Share, *, crosses: bool) -> TypeShares:
 
 def _known(shares: Mapping[Key, Share]) -> dict[Key, Share]:
     return {name: share for name, share in shares.items() if not math.isnan(share.value)}
-
-
-def share_of_head(
-    results: StackResults, metric: str, view: SinkView, label: str, place: Place
-) -> Estimate:
-    """Return a number of one head; NaN if the study lacks it."""
-    if not results.has_value(metric, view, label):
-        return NO_ESTIMATE
-    return results.heads(metric, view, label).at(*place)
 
 
 MIN_SINK_SHARE = 0.5  # corrected share of the sink from which on a name begins with the sink
@@ -421,9 +410,6 @@ def _types(results: StackResults) -> Types:
         head: None if math.isnan(head_shares.sink.value) else head_type(head_shares)
         for head, head_shares in shares.items()
     }
-
-
-TAG_VIEW = SinkView.RENORM  # the view of attention by part of speech
 
 
 def much_to_sink(results: StackResults, place: Place) -> float:

@@ -3,12 +3,11 @@
 from typing import NamedTuple
 from urllib.parse import quote
 
-from headbook.report.head_types import Place
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
 from headbook.results.number import RowAddress
-from headbook.schema import ALL, HELD_OUT_SPLIT, RELATION, HeadKey, HeadName
+from headbook.schema import ALL, HELD_OUT_SPLIT, RELATION, HeadKey, HeadName, Place
 from headbook.study.tables import UNIFORM, RowKey
 
 Column = HeadKey | tuple[str, str, str]  # metric, view and label

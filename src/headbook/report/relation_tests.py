@@ -46,6 +46,7 @@ from headbook.report.relation_counts import (
     words_of,
 )
 from headbook.report.results import StackResults
+from headbook.schema import Place
 from headbook.study.sums.word_samples import StrongestWords
 
 MIN_SENTENCES_FOR_BUCKETS = 200  # in both splits; below, single sentences are flipped
@@ -347,3 +348,10 @@ def _layer_margins(present: NDArray[np.bool_], tested: list[_Test]) -> Estimates
         np.where(has_heads, part, np.nan) for part in (numbers.value, numbers.low, numbers.high)
     )
     return numbers._replace(value=value, low=low, high=high)
+
+
+def best_relation(tests: "RelationTests | None", place: Place) -> int | None:
+    """Return the index of the relation that a head serves best, by the selection split, or None."""
+    if tests is None or not len(tests.labels):
+        return None
+    return tests.best_label(tests.claimed & (tests.head == place).all(1))

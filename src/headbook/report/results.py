@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headbook.analysis.accumulators import Estimates, RatioSums
+from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates, RatioSums
 from headbook.analysis.arrays import Floats
 from headbook.memory import CachedByFunction
 from headbook.metrics import all_metrics, ids, interval_rules
@@ -20,6 +20,7 @@ from headbook.schema import (
     BaselineRun,
     EmbeddingSpace,
     HeadKey,
+    Place,
     ResidualPoint,
     SinkView,
     TokenKey,
@@ -29,6 +30,9 @@ from headbook.study.study import Study
 
 # Metrics whose labels are parts of speech.
 TAG_METRICS = frozenset({ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN})
+
+
+TAG_VIEW = SinkView.RENORM  # the view of attention by part of speech
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,3 +301,12 @@ def study_of(results: Mapping[str, StackResults]) -> Study:
 def stack_results(study: Study) -> dict[str, StackResults]:
     """Return the results of every stack, in the order of pages."""
     return {stack.name: StackResults(study, stack) for stack in study.manifest.stacks}
+
+
+def share_of_head(
+    results: StackResults, metric: str, view: SinkView, label: str, place: Place
+) -> Estimate:
+    """Return a number of one head; NaN if the study lacks it."""
+    if not results.has_value(metric, view, label):
+        return NO_ESTIMATE
+    return results.heads(metric, view, label).at(*place)

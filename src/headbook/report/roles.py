@@ -20,20 +20,25 @@ from headbook.report.head_types import (
     METRIC,
     MIN_SINK_MENTION,
     PART_NAMES,
-    TAG_VIEW,
     HeadType,
     OffSinkType,
-    Place,
     head_types,
-    share_of_head,
     sink_share,
 )
-from headbook.report.relation_tests import tests_of_stack
+from headbook.report.relation_tests import best_relation, tests_of_stack
 from headbook.report.relations import TAGS, ends_of, head_rules, relation_words
-from headbook.report.results import StackResults
-from headbook.report.wording import capital, count_text, p_family_wise_text, rule_phrase
-from headbook.results.formats import THIN, interval_text, number, percent
-from headbook.schema import HeadKey, HeadName, SinkView, heads_of
+from headbook.report.results import TAG_VIEW, StackResults, share_of_head
+from headbook.report.sink import sink_words
+from headbook.report.wording import (
+    capital,
+    count_text,
+    estimate,
+    p_family_wise_text,
+    point_estimate,
+    rule_phrase,
+)
+from headbook.results.formats import THIN, percent
+from headbook.schema import HeadKey, HeadName, Place, SinkView, heads_of
 
 if TYPE_CHECKING:
     from headbook.report.relation_tests import RelationTests
@@ -69,34 +74,6 @@ class Claim(NamedTuple):
     p: float = math.nan
     chosen: float = math.nan
     column: HeadKey | None = None
-
-
-def estimate(value: Estimate, *, share: bool = True) -> str:
-    """Return a number with its interval as text, with one unit: ``84.4 % [72.0, 96.9]``."""
-    return " ".join(value_and_interval(value, share=share)).strip()
-
-
-def value_and_interval(value: Estimate, *, share: bool = True) -> tuple[str, str]:
-    """Return a number and its interval as two texts; the second is empty without an interval."""
-    interval = interval_text(value.low, value.high, share=share)
-    return number(value.value, share=share), interval
-
-
-def signed_points(value: float) -> str:
-    """Return a difference of shares in points as text, with its sign."""
-    return f"{100 * value:+.1f}".replace("-", "−")
-
-
-def point_estimate(value: Estimate) -> str:
-    """Return a difference of shares with its interval as text: ``+40.0 points [+22.8, +57.2]``."""
-    interval = f" [{signed_points(value.low)}, {signed_points(value.high)}]"
-    return f"{signed_points(value.value)} points" + ("" if math.isnan(value.low) else interval)
-
-
-def sink_words(results: StackResults) -> str:
-    """Return the tokens that are the sink of a stack, in words."""
-    tokens = "special tokens and the first position" if results.stack.causal else "special tokens"
-    return f"{tokens}, and the learned sink" if results.stack.learned_sink else tokens
 
 
 def _subject(results: StackResults, head_type: HeadType) -> str:
@@ -361,13 +338,6 @@ def role_of(results: StackResults, head: HeadName, tests: "RelationTests | None"
         *sink_claim(results, cell, head_type),
     )
     return Role(head, head_type, claims)
-
-
-def best_relation(tests: "RelationTests | None", place: Place) -> int | None:
-    """Return the index of the relation that a head serves best, by the selection split, or None."""
-    if tests is None or not len(tests.labels):
-        return None
-    return tests.best_label(tests.claimed & (tests.head == place).all(1))
 
 
 def relation(tests: "RelationTests | None", place: Place) -> Iterator[Claim]:

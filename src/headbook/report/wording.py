@@ -13,11 +13,14 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from headbook.analysis.accumulators import Estimate
 from headbook.attention.surface_rules import LAST_NOUN, SIDES
 from headbook.metrics.base import Metric
 from headbook.results.formats import (
     MISSING,
     THIN,
+    interval_text,
+    number,
     signed,
 )
 from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView, relation_of
@@ -314,3 +317,25 @@ def tie_note(others: Sequence[str]) -> str:
         named = [*others[:MAX_NAMED_TIES]]
         last = f"{number_word(len(others) - MAX_NAMED_TIES)} more"
     return f" (tied with {', '.join(named)}{' and ' * bool(named)}{last})"
+
+
+def estimate(value: Estimate, *, share: bool = True) -> str:
+    """Return a number with its interval as text, with one unit: ``84.4 % [72.0, 96.9]``."""
+    return " ".join(value_and_interval(value, share=share)).strip()
+
+
+def value_and_interval(value: Estimate, *, share: bool = True) -> tuple[str, str]:
+    """Return a number and its interval as two texts; the second is empty without an interval."""
+    interval = interval_text(value.low, value.high, share=share)
+    return number(value.value, share=share), interval
+
+
+def signed_points(value: float) -> str:
+    """Return a difference of shares in points as text, with its sign."""
+    return f"{100 * value:+.1f}".replace("-", "−")
+
+
+def point_estimate(value: Estimate) -> str:
+    """Return a difference of shares with its interval as text: ``+40.0 points [+22.8, +57.2]``."""
+    interval = f" [{signed_points(value.low)}, {signed_points(value.high)}]"
+    return f"{signed_points(value.value)} points" + ("" if math.isnan(value.low) else interval)

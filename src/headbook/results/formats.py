@@ -1,6 +1,7 @@
 """Values and names of heads as text: few digits, per cent, intervals."""
 
 import math
+from collections.abc import Sequence
 
 from headbook.metrics import all_metrics
 from headbook.metrics.base import LayerMetric, LayerPairMetric, PairMetric
@@ -95,3 +96,9 @@ def metric_page(name: str) -> str:
         return "geometry.html"
     variant_of = metric.variant_of
     return f"metrics/{variant_of}.html#{name}" if variant_of else f"metrics/{name}.html"
+
+
+def word_list(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

@@ -43,8 +43,7 @@ from headbook.pages.parts.atlas import Atlas, atlas_of
 from headbook.pages.parts.page import StackSection, TemplatePage
 from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
 from headbook.report.families import TYPE_STYLES, in_page_words, letters_of, style_of
-from headbook.report.roles import signed_points
-from headbook.report.wording import STACKS, capital, count_text, number_word
+from headbook.report.wording import STACKS, capital, count_text, number_word, signed_points
 from headbook.results.formats import head_name, number, percent
 from headbook.results.sentence import Link
 from headbook.schema import AttentionStack, HeadName

@@ -14,11 +14,9 @@ from headbook.comparison.checkpoint_claims import HEADS_PAGE, rises
 from headbook.comparison.checkpoint_steps import CheckpointColumn
 from headbook.comparison.checkpoints import BestHead, Checkpoints
 from headbook.metrics import all_metrics
-from headbook.report.head_types import Place
-from headbook.report.roles import estimate
-from headbook.report.wording import is_share
+from headbook.report.wording import estimate, is_share
 from headbook.results.formats import head_file, head_name, number
-from headbook.schema import HeadName
+from headbook.schema import HeadName, Place
 
 HEADS = HEADS_PAGE
 MEASURES = "steps/"

@@ -15,12 +15,11 @@ from headbook.charts.theme import rgba_ramp
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.baselines import ShareWithBaseline, share_with_baseline
 from headbook.pages.parts.table import NumberCell, PageTable, Row
-from headbook.report.head_types import TAG_VIEW, share_of_head
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import RelationTests, tests_of_stack
 from headbook.report.relations import TAG_NAMES, relation_words
-from headbook.report.results import StackResults
-from headbook.report.roles import sink_words
+from headbook.report.results import TAG_VIEW, StackResults, share_of_head
+from headbook.report.sink import sink_words
 from headbook.report.wording import (
     VIEWS,
     capital,

@@ -12,9 +12,8 @@ from headbook.charts.heads import RangeStrip
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric
 from headbook.report.results import StackResults
-from headbook.report.roles import estimate
 from headbook.report.trees import is_ranked
-from headbook.report.wording import VIEWS, is_share, label_name, number_word, ordinal
+from headbook.report.wording import VIEWS, estimate, is_share, label_name, number_word, ordinal
 from headbook.results.formats import metric_page, number
 from headbook.schema import HeadName, SinkView
 

@@ -22,9 +22,8 @@ from headbook.pages.parts.written_tokens import exemplar_parts, token_parts
 from headbook.report.answers import circuit_rules as report
 from headbook.report.answers.circuit_rules import ExemplarRow, Written
 from headbook.report.answers.circuits import change_text, output_facts
-from headbook.report.head_types import share_of_head
 from headbook.report.linked_rows import LinkedNumber, head_row
-from headbook.report.results import StackResults
+from headbook.report.results import StackResults, share_of_head
 from headbook.report.wording import count_text, shortened
 from headbook.results.formats import MISSING, number
 from headbook.schema import HeadName

@@ -10,11 +10,11 @@ from headbook.charts.theme import ink_steps, rgba_ramp
 from headbook.pages.parts.all_heads import MANY, MAX_LINKED
 from headbook.pages.parts.page import StackSection
 from headbook.report.families import in_page_words, kinds_of, letters_of, style_of
-from headbook.report.head_types import HeadType, Place
+from headbook.report.head_types import HeadType
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text
 from headbook.results.formats import head_name, head_page
-from headbook.schema import AttentionStack, HeadName
+from headbook.schema import AttentionStack, HeadName, Place
 
 TileNote = Callable[[HeadName], tuple[str, str]]  # further classes of a tile, and words
 

@@ -9,8 +9,7 @@ from headbook.charts import Drawing
 from headbook.charts.drawing import interval_dot
 from headbook.metrics.base import HeadMetric
 from headbook.report.results import StackResults
-from headbook.report.roles import value_and_interval
-from headbook.report.wording import is_share
+from headbook.report.wording import is_share, value_and_interval
 from headbook.results.formats import in_hundred, number
 from headbook.results.sentence import Link, head_link
 from headbook.schema import Baseline, HeadName

@@ -12,9 +12,9 @@ from headbook.pages.parts.text import Token, running_text
 from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.received_attention import Received
 from headbook.report.families import in_page_words, style_of
-from headbook.report.head_types import share_of_head
-from headbook.report.results import StackResults
-from headbook.report.roles import roles_by_head, sink_words
+from headbook.report.results import StackResults, share_of_head
+from headbook.report.roles import roles_by_head
+from headbook.report.sink import sink_words
 from headbook.report.wording import visible
 from headbook.results.formats import head_name, head_page, number
 from headbook.schema import HeadName, SinkView, heads_of

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates
 from headbook.analysis.arrays import Floats
 from headbook.analysis.intervals import MIN_EFFECTIVE
+from headbook.charts.patterns import parts_of, widths
 from headbook.metrics import all_metrics, head_metrics, ids
 from headbook.metrics.base import ChartKind, HeadMetric
 from headbook.pages.parts.atlas import map_style
-from headbook.pages.parts.attention_parts import parts_of, widths
 from headbook.report.ablation import effect_unit, head_changes, short_target
 from headbook.report.head_facts import HeadFacts, HeadWord, head_facts
 from headbook.report.results import StackResults, study_of

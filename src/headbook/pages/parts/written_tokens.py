@@ -16,9 +16,8 @@ from headbook.pages.parts.table import (
 from headbook.pages.parts.text import running_text
 from headbook.report.answers import circuit_rules as report
 from headbook.report.answers.circuit_rules import ExemplarRow
-from headbook.report.head_types import share_of_head
 from headbook.report.linked_rows import head_row
-from headbook.report.results import StackResults
+from headbook.report.results import StackResults, share_of_head
 from headbook.report.wording import count_text
 from headbook.schema import HeadName
 

@@ -16,11 +16,10 @@ import pandas as pd
 
 from headbook.analysis.accumulators import Estimate
 from headbook.metrics import ids
-from headbook.report.head_types import Place, share_of_head
 from headbook.report.linked_rows import LinkedNumber
-from headbook.report.results import StackResults
+from headbook.report.results import StackResults, share_of_head
 from headbook.report.wording import visible
-from headbook.schema import HeadKey, HeadName, SinkView
+from headbook.schema import HeadKey, HeadName, Place, SinkView
 from headbook.study.circuits import CircuitResults, OutputSpace
 from headbook.study.sentence_data import StoredText
 

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from headbook.metrics import all_metrics, ids
-from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import is_share, with_unit
 from headbook.results.formats import head_name, number
 from headbook.schema import HeadKey, HeadName, SinkView

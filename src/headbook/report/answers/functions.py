@@ -10,13 +10,13 @@ import numpy as np
 
 from headbook.analysis.accumulators import Estimate
 from headbook.metrics import ids
-from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import Parts, choose_head, uniform_estimate
 from headbook.report.linked_rows import LinkedNumber, claim_number
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import best_head_of_relation, relation_words
 from headbook.report.results import StackResults
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import p_family_wise_text, rule_phrase
 from headbook.results.formats import interval_text, percent
 from headbook.schema import HELD_OUT_SPLIT, HeadName

@@ -9,13 +9,12 @@ import numpy as np
 from headbook.analysis.accumulators import Estimates
 from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
-from headbook.report.families import word_list
 from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import WORD_CLASS_NAMES, WORD_CLASSES, own_tokens
 from headbook.report.wording import capital, count_text, number_word
-from headbook.results.formats import THIN, number, percent, whole_percent
+from headbook.results.formats import THIN, number, percent, whole_percent, word_list
 from headbook.schema import EmbeddingSpace, ResidualPoint
 
 COSINE, KEPT, RANK = ids.COSINE_TO_INPUT, ids.NEIGHBOUR_OVERLAP, ids.VOCABULARY_RANK

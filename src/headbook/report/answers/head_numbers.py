@@ -8,11 +8,10 @@ import numpy as np
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.report.findings.finding import Part, Parts
-from headbook.report.head_types import HeadType, share_of_head
+from headbook.report.head_types import HeadType
 from headbook.report.linked_rows import LinkedNumber
-from headbook.report.results import StackResults
-from headbook.report.roles import estimate, point_estimate
-from headbook.report.wording import count_text
+from headbook.report.results import StackResults, share_of_head
+from headbook.report.wording import count_text, estimate, point_estimate
 from headbook.results.formats import number, percent, whole_percent
 from headbook.schema import HeadKey, HeadName
 

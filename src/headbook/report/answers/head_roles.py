@@ -28,17 +28,22 @@ from headbook.report.answers.head_numbers import (
 )
 from headbook.report.answers.head_writes import with_output
 from headbook.report.class_flows import class_name, key_flows, rule_queries
-from headbook.report.families import FIRST_TOKEN, sink_tokens, word_list
 from headbook.report.findings.finding import Part, Parts
-from headbook.report.head_types import METRIC, PART_NAMES, TAG_VIEW, OffSinkType, head_types
+from headbook.report.head_types import METRIC, PART_NAMES, OffSinkType, head_types
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.next_word_tests import Target, next_word_tests
-from headbook.report.relation_tests import tests_of_stack
+from headbook.report.relation_tests import best_relation, tests_of_stack
 from headbook.report.relations import ends_of
-from headbook.report.results import StackResults
-from headbook.report.roles import best_relation, estimate
-from headbook.report.wording import count_text, number_word, p_family_wise_text, rule_phrase
-from headbook.results.formats import percent
+from headbook.report.results import TAG_VIEW, StackResults
+from headbook.report.sink import FIRST_TOKEN, sink_tokens
+from headbook.report.wording import (
+    count_text,
+    estimate,
+    number_word,
+    p_family_wise_text,
+    rule_phrase,
+)
+from headbook.results.formats import percent, word_list
 from headbook.schema import HeadKey, HeadName, SinkView, heads_of
 
 MIN_SENTENCES = 20  # sentences below which no role is told

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headbook.metrics import ids
-from headbook.report.families import Family, family_names, sink_tokens
+from headbook.report.families import Family, family_names
 from headbook.report.findings.finding import choose_head, uniform_estimate
 from headbook.report.head_facts import HeadFacts
 from headbook.report.linked_rows import LinkedNumber, claim_number
@@ -15,8 +15,15 @@ from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import best_head_of_relation, relation_words
 from headbook.report.results import StackResults
-from headbook.report.roles import sink_words, value_and_interval
-from headbook.report.wording import capital, is_share, number_word, p_family_wise_text, rule_phrase
+from headbook.report.sink import sink_tokens, sink_words
+from headbook.report.wording import (
+    capital,
+    is_share,
+    number_word,
+    p_family_wise_text,
+    rule_phrase,
+    value_and_interval,
+)
 from headbook.results.formats import percent
 from headbook.results.sentence import Link, head_link
 from headbook.schema import HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, HeadName, SinkView

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from headbook.report.answers.head_roles import AT_OFFSET, head_roles, named_queries
 from headbook.report.head_types import OffSinkType, head_types
 from headbook.report.next_word_tests import Target, next_word_tests
-from headbook.report.relation_tests import tests_of_stack
+from headbook.report.relation_tests import best_relation, tests_of_stack
 from headbook.report.results import StackResults
-from headbook.report.roles import best_relation
 from headbook.schema import HeadName, relation_of, universal_relation
 from headbook.study.sentence_data import Exemplar, StoredText
 

@@ -37,12 +37,12 @@ from headbook.report.facts.thresholds import (
     Threshold,
 )
 from headbook.report.facts.word_rules import word_rules
-from headbook.report.families import word_list
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import ends_of
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, number_word, rule_phrase
+from headbook.results.formats import word_list
 from headbook.results.number import Number
 from headbook.results.sentence import NOTHING, Sentence, listed, say
 from headbook.schema import HeadKey, HeadName

@@ -35,8 +35,8 @@ from headbook.report.facts.thresholds import (
     UNTESTED,
     Threshold,
 )
-from headbook.report.families import sink_tokens
 from headbook.report.results import StackResults
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital
 from headbook.results.number import Number
 from headbook.results.sentence import Sentence, say

@@ -8,12 +8,11 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.metrics import ids
 from headbook.report.facts.fact import Fact
 from headbook.report.facts.sinks import SINK_OUTPUT, largest_share, sink_heads
-from headbook.report.families import sink_tokens
-from headbook.report.head_types import Place
 from headbook.report.results import StackResults
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import count_text
 from headbook.results.sentence import NOTHING, Sentence, say
-from headbook.schema import HeadKey, SinkView
+from headbook.schema import HeadKey, Place, SinkView
 from headbook.study.manifest import MissingPart
 
 SELF = HeadKey(ids.OFFSET_PROFILE, SinkView.RAW, "0")

@@ -8,15 +8,15 @@ import numpy as np
 from headbook.metrics import ids
 from headbook.report.ablation import CHANGING_VERDICTS, Rows, rows_by_head
 from headbook.report.facts.fact import Fact
-from headbook.report.families import sink_tokens
 from headbook.report.findings.ablation import group_rows, zero_is_dead
-from headbook.report.head_types import MIN_OFF_UNIFORM, MIN_SINK_SHARE, Place, head_types
+from headbook.report.head_types import MIN_OFF_UNIFORM, MIN_SINK_SHARE, head_types
 from headbook.report.results import StackResults, heads_by_value
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import count_text, number_word, ordinal, tie_note, tied_places
 from headbook.results.formats import head_name, percent
 from headbook.results.number import PLAIN, Number, RowAddress, Unit
 from headbook.results.sentence import NOTHING, Link, Sentence, say
-from headbook.schema import HeadKey, HeadName, Replacement, SinkView
+from headbook.schema import HeadKey, HeadName, Place, Replacement, SinkView
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION, AblationVerdict
 from headbook.study.ablation_tables import EFFECT

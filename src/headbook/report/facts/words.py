@@ -8,9 +8,8 @@ from headbook.analysis.accumulators import SELECTION
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
 from headbook.report.facts.fact import Chosen, Fact, Tested, chosen_head
-from headbook.report.head_types import TAG_VIEW
 from headbook.report.relations import TAG_NAMES
-from headbook.report.results import StackResults
+from headbook.report.results import TAG_VIEW, StackResults
 from headbook.report.wording import FEW_WORDS, capital
 from headbook.results.number import TIMES, Number
 from headbook.results.sentence import say

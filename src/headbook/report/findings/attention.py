@@ -10,7 +10,7 @@ from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric, Source
 from headbook.report.findings import finding
 from headbook.report.results import StackResults
-from headbook.report.roles import sink_words
+from headbook.report.sink import sink_words
 from headbook.report.wording import count_text, is_share, number_word
 from headbook.results.formats import interval_text, number, signed
 from headbook.results.sentence import Link, head_link

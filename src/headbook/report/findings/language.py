@@ -20,12 +20,19 @@ from headbook.report.findings.finding import (
     sentence_start,
     uniform_estimate,
 )
-from headbook.report.head_types import TAG_VIEW, much_to_sink
+from headbook.report.head_types import much_to_sink
 from headbook.report.relations import TAG_NAMES, ends_of
-from headbook.report.results import StackResults
-from headbook.report.roles import estimate, point_estimate
+from headbook.report.results import TAG_VIEW, StackResults
 from headbook.report.trees import TREES, heads_above_plain_trees, plain_trees
-from headbook.report.wording import FEW_WORDS, capital, number_word, p_family_wise_text, rule_phrase
+from headbook.report.wording import (
+    FEW_WORDS,
+    capital,
+    estimate,
+    number_word,
+    p_family_wise_text,
+    point_estimate,
+    rule_phrase,
+)
 from headbook.results.formats import interval_text, number, percent
 from headbook.results.sentence import head_link
 from headbook.schema import HeadName, SinkView

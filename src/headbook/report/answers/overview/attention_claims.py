@@ -27,10 +27,10 @@ from headbook.report.answers.overview.numbers import (
     sink_run,
 )
 from headbook.report.facts.sinks import sink_heads, sink_heads_text
-from headbook.report.families import sink_tokens
 from headbook.report.findings.finding import Parts, metric_link
 from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital, count_text, number_word
 from headbook.results.formats import number, percent, whole_percent
 from headbook.schema import HeadKey, HeadName, SinkView

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from headbook.analysis.accumulators import Estimate
 from headbook.report.findings.finding import Parts
-from headbook.report.head_types import Place
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text
 from headbook.results.formats import head_page, interval_text
 from headbook.results.sentence import Link
-from headbook.schema import AttentionStack, HeadName, Replacement, heads_of
+from headbook.schema import AttentionStack, HeadName, Place, Replacement, heads_of
 from headbook.study.ablation_tables import GROUP
 
 OF_STACK = {

@@ -17,9 +17,9 @@ from headbook.report.answers.overview.claim_parts import (
     sentences_text,
     short_link,
 )
-from headbook.report.families import MEANINGS, Family, families, family_names, sink_tokens
+from headbook.report.families import MEANINGS, Family, families, family_names
 from headbook.report.findings.finding import Parts
-from headbook.report.head_types import METRIC, HeadType, OffSinkType, Place, head_types
+from headbook.report.head_types import METRIC, HeadType, OffSinkType, head_types
 from headbook.report.linked_rows import LinkedNumber, claim_number, head_number
 from headbook.report.next_word_tests import next_word_tests
 from headbook.report.relation_counts import METRIC as RELATION_METRIC
@@ -27,10 +27,11 @@ from headbook.report.relation_counts import VIEW as RELATION_VIEW
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import ends_of, points_text
 from headbook.report.results import StackResults
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import number_word, p_family_wise_text, rule_phrase
 from headbook.results.formats import number, percent, whole_percent
 from headbook.results.sentence import head_link
-from headbook.schema import HELD_OUT_SPLIT, HeadKey, HeadName, SinkView
+from headbook.schema import HELD_OUT_SPLIT, HeadKey, HeadName, Place, SinkView
 
 Key = TypeVar("Key")
 

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from headbook.analysis.arrays import Floats
-from headbook.report.families import Family, families, sink_tokens
+from headbook.report.families import Family, families
 from headbook.report.head_types import OffSinkType, head_types
 from headbook.report.results import StackResults
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import STACKS, capital
 
 MAX_RUNS = 3

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
 from headbook.report.families import Family, families
-from headbook.report.head_types import Place
 from headbook.report.results import StackResults, study_of
-from headbook.schema import CONTENT, HeadName, heads_of
+from headbook.schema import CONTENT, HeadName, Place, heads_of
 from headbook.study.sentence_data import UINT8_STEPS, Ranking, StoredSentence, StoredText
 
 MAX_TOKENS = 20

@@ -27,9 +27,8 @@ from headbook.metrics import all_metrics, ids
 from headbook.report.ablation import LAYER, SINK, LayerRatio, layer_ratio, main_target
 from headbook.report.families import Family, families
 from headbook.report.findings.finding import run_mean
-from headbook.report.head_types import Place
 from headbook.report.results import StackResults
-from headbook.schema import FUNCTION, Baseline, HeadKey, Replacement, SinkView
+from headbook.schema import FUNCTION, Baseline, HeadKey, Place, Replacement, SinkView
 from headbook.study.ablation.results import AblationResults, HeadSet, HeadSetKind
 from headbook.study.ablation_tables import GROUP
 

@@ -11,15 +11,16 @@ from itertools import groupby
 from headbook.report.ablation import CHANGING_VERDICTS
 from headbook.report.answers.overview.attention_claims import SAME_KEYS, class_key
 from headbook.report.answers.overview.numbers import same_keys
-from headbook.report.families import Family, families, sink_tokens
+from headbook.report.families import Family, families
 from headbook.report.findings.finding import Parts
-from headbook.report.head_types import Place, head_types
+from headbook.report.head_types import head_types
 from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital, count_text, number_word
 from headbook.results.formats import whole_percent
 from headbook.results.sentence import Link
-from headbook.schema import Replacement
+from headbook.schema import Place, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import AblationVerdict, head_names
 
