@@ -210,10 +210,11 @@ def test_how_many_heads_can_go_stands_beside_the_random_order() -> None:
     """At 1 % of the loss, which is 2 nats."""
     given = ablation_results(around(0.05, 0.0))
     text = pruning(given, steps([0, 0.01, 0.019, 0.03]))
-    (share,) = numbers(text)
-    assert share.value == pytest.approx(0.1)
+    share, margin = numbers(text)
+    assert (share.value, margin.value) == pytest.approx((0.1, 0.02))
     assert text.text.endswith("in random order 5.0\u202f%.")
-    assert not numbers(pruning(given, steps([0, 0.03, 0.01, 0.03])))
+    (margin,) = numbers(pruning(given, steps([0, 0.03, 0.01, 0.03])))
+    assert margin.value == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize(
@@ -236,8 +237,9 @@ def test_the_curve_says_whether_heads_that_can_each_go_alone_can_go_together(
     text = together(given, table)
     assert "the 2 heads of smallest effect" in text.text
     assert f"{side} than 1.0" in text.text
-    (number,) = numbers(text)
+    number, margin = numbers(text)
     assert (number.value, number.low, number.high) == (sum(ends) / 2, *ends)
+    assert margin.value == pytest.approx(0.02)
     assert number.row.table == "tests"
     assert dict(number.row.key)["label"] == "ablation_effect/0.5/mean/loss"
     assert not together(ablation_results(around(0.05, 0.05, 0.05, 0.05)), table)

@@ -48,6 +48,7 @@ VERDICT_VERBS = {  # verbs for one head, and for several heads
     AblationVerdict.HARMFUL: ("is harmful", "are harmful"),
     AblationVerdict.UNDECIDED: ("is undecided", "are undecided"),
 }
+GROUP_MARGIN = "margin of several heads"  # metric in the table of tests
 COSINE_UNIT = "thousandths"  # of changes of a cosine
 
 

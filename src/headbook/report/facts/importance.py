@@ -15,6 +15,7 @@ import pandas as pd
 
 from headbook.report.ablation import (
     CHANGING_VERDICTS,
+    GROUP_MARGIN,
     HEAVY_NAME,
     REPLACEMENTS,
     SINK,
@@ -321,6 +322,12 @@ def pruning_steps(ablation: AblationResults, pruning: pd.DataFrame) -> pd.DataFr
     return steps if known else steps[:0]
 
 
+def group_margin(ablation: AblationResults) -> Number:
+    """Return the change that several heads together may make, with its row."""
+    row = RowAddress("tests", (("metric", GROUP_MARGIN), ("label", loss_target(ablation))))
+    return Number(effect_tests.group_margin(ablation), change_unit(ablation), row)
+
+
 def together(ablation: AblationResults, steps: pd.DataFrame) -> Sentence:
     """Return what changes without about as many heads together as can go alone.
 
@@ -345,7 +352,7 @@ def together(ablation: AblationResults, steps: pd.DataFrame) -> Sentence:
         verb=measure.verb, surely=surely, side="less" if row["high"] <= limit else "more",
         n=Number(row["value"], unit, RowAddress("tests", (("metric", "pruning"), ("label", label))),
                  row["low"], row["high"]),
-        limit=unit.text(limit),
+        limit=group_margin(ablation),
     )  # fmt: skip
 
 
@@ -358,8 +365,7 @@ def pruning(ablation: AblationResults, steps: pd.DataFrame) -> Sentence:
     """
     shares, median = effect_tests.removable_shares(ablation, steps)
     share = shares[EFFECT_ORDER]
-    unit = change_unit(ablation)
-    limit = unit.text(effect_tests.group_margin(ablation))
+    limit = group_margin(ablation)
     if not share > 0:
         return say(
             "Hardly any: even without the {least} of smallest effect, the change may exceed a "
