@@ -90,7 +90,7 @@ def test_groups_are_types_and_layers(full: Study) -> None:
     assert {each.kind for each in ablation.sets} == {*HeadSetKind}
 
 
-def test_the_fast_level_replaces_layers_and_compares_with_what_rounding_does(
+def test_the_auto_level_replaces_layers_and_compares_with_what_rounding_does(
     collected: Callable[..., Study],
 ) -> None:
     study = collected(margin=0.7)
@@ -181,7 +181,7 @@ def test_other_models_have_it_or_say_why_not(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"importance": "some"}, "importance: got 'some', expected one of off, fast, full"),
+        ({"importance": "some"}, "importance: got 'some', expected one of off, auto, full"),
         ({"importance_sentences": 1}, "importance_sentences: got 1, expected 2 to 2000"),
         ({"margin": 0.0}, "margin: got 0.0, expected a number above 0"),
     ],

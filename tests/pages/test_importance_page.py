@@ -120,12 +120,26 @@ def test_a_site_shows_all_heads_and_those_that_were_replaced(encoder_site: Site)
     assert len(table.rows) == len(styles) == n_heads
     estimated = int((given.chosen == AblationReason.NOT_ABLATED).sum())
     assert sum("estimated" in style for style in styles) == estimated
-    assert any("--importance full" in text for text in page.absent) == (given.level == "fast")
+    assert any("--importance full" in text for text in page.absent) == (given.level == "auto")
     counts = verdict_counter(given).most_common()
     for verdict, amount in counts:
         ringed = sum({"ring", verdict} <= {*style} for style in styles)
         assert ringed == (amount if estimated or verdict != counts[0][0] else 0)
     assert not any({"ring", "estimated"} <= {*style} for style in styles)
+
+
+def test_the_auto_level_shows_how_many_heads_can_go_together(encoder_site: Site) -> None:
+    page = importance_page(encoder_site.results)
+    assert "pruning" in {question.id for question in page.questions}
+    (plot,) = (plot for plot in every(Plot, page) if plot.name == "importance-pruning")
+    ablation = encoder_site.study.corpus_sums.ablation
+    assert ablation is not None
+    n_heads = len(ablation.heads)
+    steps = [0, *(2**power for power in range(10) if 2**power < n_heads), n_heads]
+    orders = plot.rows.groupby("order")["share"]
+    assert {name: [*(shares * n_heads).round()] for name, shares in orders} == {
+        "smallest effect first": steps, "random order": steps,
+    }  # fmt: skip
 
 
 def test_groups_of_heads_are_drawn_with_their_random_sets() -> None:

@@ -185,7 +185,7 @@ def test_without_claims_a_sentence_says_so(sentences: int, words: str) -> None:
 def test_without_ablation_no_bar_stands_and_the_option_is_named(tmp_path: Path) -> None:
     page, html = rendered((2, 2), tmp_path)
     assert page.losses is None
-    assert "--importance fast" in text_of(html)
+    assert "--importance auto" in text_of(html)
     assert 'class="lay"' not in html
 
 
@@ -197,7 +197,7 @@ def test_without_groups_the_bars_of_layers_are_absent(tmp_path: Path) -> None:
                          tmp_path)  # fmt: skip
     assert page.losses is not None
     assert page.layers is None
-    assert "without a whole layer (--importance fast" in text_of(html)
+    assert "without a whole layer (--importance auto" in text_of(html)
     assert 'class="lay"' not in html
     assert html.count('<b class="w') == 3
 

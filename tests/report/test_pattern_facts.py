@@ -233,7 +233,7 @@ def test_no_question_without_ablation_or_sink_heads(monkeypatch: pytest.MonkeyPa
     for each, is_open in ((found, True), (none, False)):
         assert not dead(each).holds
         assert not dead(each).text
-        assert any("--importance fast" in text for text in not_measured(each)) == is_open
+        assert any("--importance auto" in text for text in not_measured(each)) == is_open
 
 
 @pytest.mark.parametrize(

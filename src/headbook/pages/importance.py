@@ -33,7 +33,6 @@ from headbook.report.ablation import (
     choice_text,
     effect_unit,
     head_changes,
-    loss_target,
     margin_text,
     short_verdict,
     unit_factor,
@@ -50,7 +49,7 @@ from headbook.results.number import Number
 from headbook.results.sentence import Link, Marked, Sentence, listed, say
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation.effect_tests import ranked_target
-from headbook.study.ablation.results import AblationReason, AblationResults
+from headbook.study.ablation.results import FULL, AblationReason, AblationResults
 from headbook.study.ablation_tables import EXACT, GROUP
 
 MAX_LISTED = 150  # heads of the table; the files have all of them
@@ -71,9 +70,7 @@ def importance_page(results: Results) -> Page:
     ablation = study.corpus_sums.ablation
     assert ablation is not None
     changes = _with_styles(results, head_changes(ablation, ranked_target(ablation)))
-    groups, steps = study.head_groups, study.pruning
-    steps = steps[steps["target"] == loss_target(ablation)]
-    steps = steps if steps["high"].notna().any() else steps[:0]
+    groups, steps = study.head_groups, facts.pruning_steps(ablation, study.pruning)
     plot = _group_plot(ablation, groups, results)
     tasks = [task_question(task) for task in study.corpus_sums.tasks.values()]
     return Page(
@@ -125,9 +122,9 @@ def _scope(ablation: AblationResults, groups: pd.DataFrame) -> tuple[tuple[str, 
 def _absent(ablation: AblationResults, *, has_pruning: bool) -> Iterator[str]:
     """Yield the parts that were not measured, with the option that measures each."""
     if not has_pruning:
-        yield (
-            "How many heads can go together, and heads of each type: --importance full measures it."
-        )
+        yield "How many heads can go together: at least 20 sentences in one study."
+    if ablation.level != FULL:
+        yield "Heads of each type together, pairs of heads, finer curves: --importance full."
     estimated = int((ablation.chosen == AblationReason.NOT_ABLATED).sum())
     if estimated:
         heads = count_text(estimated, "head")
@@ -145,15 +142,8 @@ def _questions(
         "important matter needed strongest effect",
     )  # fmt: skip
     if removable := facts.removable_heads(ablation):
-        alone = say(
-            "“Can go alone”: surely fewer than a fifth of the sentences change by more than the "
-            "margin ({margin}). Heads that can each go alone cannot all go together: others may "
-            "stand in for one of them, and not for many. {where} {table} lists them all.",
-            margin=margin_text(ablation), table=Link("table", "importance.html#list"),
-            where="In the map above they have a green ring; the" if ringed else "The",
-        )  # fmt: skip
+        below = (Caption((_alone(ablation, steps, ringed=ringed),)),)
         keywords = f"{REMOVE} useless spare"
-        below = (Caption((alone,)),)
         yield Question("removable", "Which heads could go?", removable, below, keywords)
     groups = study_of(results).head_groups
     found = (facts.sink_rows(groups, stack, ranked_target(ablation)) for stack in results)
@@ -174,6 +164,26 @@ def _questions(
             "pruning", "How many heads can go together?", facts.pruning(ablation, steps),
             (Lead(parts.pruning_plot(ablation, steps)),), REMOVE,
         )  # fmt: skip
+
+
+def _alone(ablation: AblationResults, steps: pd.DataFrame, *, ringed: bool) -> Sentence:
+    """Return the meaning of "can go alone", and whether such heads can go together.
+
+    Args:
+        ablation: results of all heads.
+        steps: steps of pruning orders.
+        ringed: whether heads that can go alone have a ring in the map.
+    """
+    together = facts.together(ablation, steps)
+    return say(
+        "“Can go alone”: surely fewer than a fifth of the sentences change by more than the "
+        "margin ({margin}). Heads that can each go alone may not go together: others may "
+        "stand in for one of them, and not for many. {together}{space}{where} {table} lists them "
+        "all.",
+        margin=margin_text(ablation), together=together, space=" " if together else "",
+        where="In the map above they have a green ring; the" if ringed else "The",
+        table=Link("table", "importance.html#list"),
+    )  # fmt: skip
 
 
 def _head_maps(
@@ -367,10 +377,13 @@ def _measured(ablation: AblationResults, results: Results, *, has_tasks: bool) -
         ("harmful", "changes the output, and the loss is lower without, tested over all heads at "
          "once"),
         ("undecided", "neither is sure; bounds are exact and hold for all heads together (95 %)"),
-        ("estimated", "from the slope of the output along the head's output, one backward pass for "
-         "all heads (attribution patching)"),
         ("random sets", "as many random heads in each layer as the group has"),
     ]  # fmt: skip
+    if (ablation.chosen == AblationReason.NOT_ABLATED).any():
+        symbols.append((
+            "estimated", "from the slope of the output along the head's output, one backward pass "
+            "for all heads (attribution patching)",
+        ))  # fmt: skip
     if has_tasks:
         symbols += [
             ("accuracy", "of tasks: share of right labels, of pairs whose acceptable sentence is "

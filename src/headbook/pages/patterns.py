@@ -59,6 +59,7 @@ from headbook.results.formats import MISSING, head_page, number
 from headbook.results.number import PLAIN, Number
 from headbook.results.sentence import Link, Marked, Sentence, listed, say
 from headbook.schema import HEAD_RULES, HeadKey, HeadName, SinkView
+from headbook.study.ablation.results import FULL
 
 MAX_NARROW_COLUMNS = 14  # columns of a table on half of the page
 MAX_UNIFORM_SPREAD = 0.001  # range over layers up to which a uniform share is printed once
@@ -253,13 +254,15 @@ def _alike_question(results: StackResults, answer: Sentence) -> Question:
 def _dead_question(results: StackResults, answer: Sentence) -> Question:
     ablation = results.study.corpus_sums.ablation
     assert ablation is not None
+    all_exact = ablation.level == FULL
+    hollow = "" if all_exact else "; hollow: estimated from slopes (attribution patching)"
     figure = change_plot(
         results, _name(results, "dead"),
         "Circle: change when the head is replaced by its mean over tokens of the same class. "
         f"Diamond: with only the sink masked: attention to {sink_tokens(results)} left out. "
         f"{count_text(len(ablation.content_hash), 'sentence')}; largest change first, all sink "
         "heads together at the left where they were replaced together. Solid: measured, with 95 % "
-        "interval; hollow: estimated from slopes (attribution patching). Dashed: "
+        f"interval{hollow}. Dashed: "
         f"{margin_text(ablation)}, from which on a sentence counts as changed, by "
         f"{verdict_target_text(ablation)}.",
     )  # fmt: skip

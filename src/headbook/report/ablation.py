@@ -48,6 +48,7 @@ VERDICT_VERBS = {  # verbs for one head, and for several heads
     AblationVerdict.HARMFUL: ("is harmful", "are harmful"),
     AblationVerdict.UNDECIDED: ("is undecided", "are undecided"),
 }
+GROUP_MARGIN = "margin of several heads"  # metric in the table of tests
 COSINE_UNIT = "thousandths"  # of changes of a cosine
 
 
@@ -374,7 +375,7 @@ def head_groups(results: Mapping[str, StackResults]) -> list[HeadGroup]:
 
 
 def layers_and_sinks(groups: Iterable[HeadGroup]) -> list[HeadGroup]:
-    """Return the groups of the fast level: each layer, and the sink heads of each stack."""
+    """Return the groups of the auto level: each layer, and the sink heads of each stack."""
     return [
         group
         for group in groups

@@ -24,12 +24,12 @@ from headbook.results.number import RowAddress
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import equivalence_margin, ranked_target
-from headbook.study.ablation.results import AblationReason, AblationResults
+from headbook.study.ablation.results import EFFECT_ORDER, AblationReason, AblationResults
 from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, GROUP
 
 RANDOM = "random order"
 ORDERS = {  # names of pruning orders, with the class of their line
-    "ablation_effect": ("smallest effect first", "model"),
+    EFFECT_ORDER: ("smallest effect first", "model"),
     "reversed": ("largest effect first", "other"),
     "gradient_importance": ("smallest gradient importance first", "other"),
     "attribution_estimate": ("smallest estimate first", "other"),
@@ -221,6 +221,7 @@ def pruning_plot(ablation: AblationResults, steps: pd.DataFrame) -> Plot:
     rows[["value", "low", "high"]] *= unit_factor(ablation)
     caption = (
         "Change as ever more heads are replaced by their mean output. Orders come from one half of "
-        "the sentences, curves from the other. Bands: 95 % intervals; of random orders all 20."
+        "the sentences, curves from the other. Bands: 95 % intervals; of random orders all "
+        f"{steps.loc[chance, 'order'].nunique()}."
     )
     return charts.pruning_plot("importance-pruning", caption, rows, unit=effect_unit(ablation))
