@@ -27,7 +27,7 @@ from headbook.charts.layers import (
     x_of,
     y_of,
 )
-from headbook.charts.theme import CURVES, GREY, INK
+from headbook.charts.theme import CURVES, FAMILY_COLOURS, GREY, INK
 
 FIRST_STEP_PLACE = 0.14  # place on the axis from 0 to 1 of the first step after step 0
 MIN_LABEL_GAP = 0.15  # between two labels of the axis, as a share of its length
@@ -111,19 +111,16 @@ def step_areas(
 
     Args:
         shares: each row sums to 1, or is NaN. *Shape:* ``(step, part)``.
-        parts: names and colours, from below.
+        parts: names and families of functions, from below.
         texts: shares at the last step as text.
     """
     heights = np.nan_to_num(shares)
     upper = heights.cumsum(1)
     lower = upper - heights
     elements = [*draw_axes(axis, (0.0, 1.0), SHARE_TICKS)]
-    for part_index, (part, colour) in enumerate(parts):
+    for part_index, (part, family) in enumerate(parts):
         shape = _area(lower[:, part_index], upper[:, part_index], axis)
-        elements.append(
-            f'<path d="{shape}" fill="{colour}" stroke="{colour}" stroke-width="0.6">'
-            f"<title>{escape(part)}</title></path>"
-        )
+        elements.append(f'<path d="{shape}" {_fill(family)}><title>{escape(part)}</title></path>')
     elements += _rules(axis)
     label_heights = [
         (y_of(float(lower[-1, part_index] + upper[-1, part_index]) / 2, (0.0, 1.0)), part_index)
@@ -159,12 +156,17 @@ def _rules(axis: CurveAxis) -> Iterator[str]:
     yield f'<path d="{path}" stroke="{INK}" stroke-opacity="0.25" stroke-width="0.7"/>'
 
 
-def _legend_entry(part: str, colour: str, text: str, y: float) -> Iterator[str]:
+def _fill(family: str) -> str:
+    """Return attributes with the colour of a family, which style sheets of pages replace."""
+    return f'class="f-{family}" fill="{FAMILY_COLOURS[family][0]}"'
+
+
+def _legend_entry(part: str, family: str, text: str, y: float) -> Iterator[str]:
     x = WIDTH - LABELS_WIDTH + 8
     yield (
         f'<rect x="{x:.0f}" y="{y - SWATCH_PIXELS / 2:.1f}" '
         f'width="{SWATCH_PIXELS:.0f}" height="{SWATCH_PIXELS:.0f}" '
-        f'fill="{colour}"/>'
+        f"{_fill(family)}/>"
     )
     yield svg_text(f"{part} {text}", x + SWATCH_PIXELS + 5, y + 4, TEXT_PIXELS, anchor="start")
 
