@@ -167,7 +167,7 @@ class Study:
     def head(
         self, layer: int | str, head: int | None = None, stack: str | None = None
     ) -> "NotebookView":
-        """Return the card of a head: mean map, role, exemplars, and effect.
+        """Return the card of a head: mean map, function, exemplars, and effect.
 
         Args:
             layer: layer, counted from 0; or the name of a head, such as ``L2-H8``.
