@@ -413,6 +413,20 @@ def test_areas_fill_the_whole() -> None:
         assert drawn.svg.count(f'class="f-{name}" fill="{FAMILY_COLOURS[name][0]}"') == 2
     assert drawn.svg.count("<path") == 3 + 2 + 1  # ticks, areas, rules
     assert ">x 1<" in drawn.svg
+    assert 'width="420"' in drawn.svg
+
+
+def test_a_legend_with_long_names_widens_the_areas() -> None:
+    name = "Same words from everywhere"
+    drawn = step_areas(
+        "a", "A", np.ones((2, 1)), parts=[(name, "same_keys")], texts=["12.5 %"],
+        axis=step_axis(np.array([1, 10]), named=True),
+    )  # fmt: skip
+    start = re.search(rf'<text x="([\d.]+)"[^>]*>{name}', drawn.svg)
+    width = re.search(r'viewBox="0 0 (\d+)', drawn.svg)
+    assert start is not None
+    assert width is not None
+    assert float(start[1]) + 5.5 * len(f"{name} 12.5 %") < float(width[1]) < 600
 
 
 @pytest.mark.soak

@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.arrays import Floats, Ints
+from headbook.charts.attention import LETTER_PIXELS, WIDE_LETTER_PIXELS
 from headbook.charts.axes import styled_spec
-from headbook.charts.drawing import Drawing, drawing, svg_text
+from headbook.charts.drawing import Drawing, drawing, guessed_width, svg_text
 from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.layers import (
     HEIGHT,
@@ -33,6 +34,8 @@ FIRST_STEP_PLACE = 0.14  # place on the axis from 0 to 1 of the first step after
 MIN_LABEL_GAP = 0.15  # between two labels of the axis, as a share of its length
 BAR_PIXELS = 10.0  # width of the bar of step 0
 SWATCH_PIXELS = 10.0  # side of a square of colour in the legend
+SWATCH_GAP = 5.0  # pixels between a square of colour and its name
+LEGEND_X = WIDTH - LABELS_WIDTH + 8  # left edge of the legend
 SPARK_WIDTH, SPARK_HEIGHT = 200, 40  # view box of a sparkline
 SHARE_TICKS = ((0.0, "0"), (0.5, "50\u202f%"), (1.0, "100\u202f%"))
 
@@ -126,9 +129,12 @@ def step_areas(
         (y_of(float(lower[-1, part_index] + upper[-1, part_index]) / 2, (0.0, 1.0)), part_index)
         for part_index in range(len(parts))
     ]
+    labels = [f"{part} {text}" for (part, _), text in zip(parts, texts, strict=True)]
     for y, part_index in spread_labels(label_heights):
-        elements += _legend_entry(*parts[part_index], texts[part_index], y)
-    return drawing(name, caption, WIDTH, HEIGHT, elements)
+        elements += _legend_entry(labels[part_index], parts[part_index][1], y)
+    longest = max(guessed_width(label, LETTER_PIXELS, WIDE_LETTER_PIXELS) for label in labels)
+    width = max(WIDTH, LEGEND_X + SWATCH_PIXELS + SWATCH_GAP + longest)
+    return drawing(name, caption, width, HEIGHT, elements)
 
 
 def _area(low: Floats, high: Floats, axis: CurveAxis) -> str:
@@ -161,14 +167,14 @@ def _fill(family: str) -> str:
     return f'class="f-{family}" fill="{FAMILY_COLOURS[family][0]}"'
 
 
-def _legend_entry(part: str, family: str, text: str, y: float) -> Iterator[str]:
-    x = WIDTH - LABELS_WIDTH + 8
+def _legend_entry(label: str, family: str, y: float) -> Iterator[str]:
     yield (
-        f'<rect x="{x:.0f}" y="{y - SWATCH_PIXELS / 2:.1f}" '
+        f'<rect x="{LEGEND_X:.0f}" y="{y - SWATCH_PIXELS / 2:.1f}" '
         f'width="{SWATCH_PIXELS:.0f}" height="{SWATCH_PIXELS:.0f}" '
         f"{_fill(family)}/>"
     )
-    yield svg_text(f"{part} {text}", x + SWATCH_PIXELS + 5, y + 4, TEXT_PIXELS, anchor="start")
+    x = LEGEND_X + SWATCH_PIXELS + SWATCH_GAP
+    yield svg_text(label, x, y + 4, TEXT_PIXELS, anchor="start")
 
 
 STEPS_WIDTH, STEPS_HEIGHT = 620, 300
