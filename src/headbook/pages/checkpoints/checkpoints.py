@@ -280,7 +280,8 @@ def _stack(drawn: DrawnCheckpoints, stack: AttentionStack, lit: Lit) -> Checkpoi
         learnt=tuple(_learnt(drawn, stack.name)),
         atlas=atlas_of(
             stack,
-            last.types,
+            {},
+            {},
             sheet=_sheet(stack, len(drawn.checkpoints.frames) - 1),
             side=last.maps.shape[-1],
             about=f"mean attention by position, the first {last.maps.shape[-1]} positions",

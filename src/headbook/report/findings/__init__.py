@@ -14,9 +14,6 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.report.findings.attention import (
     distance_trend,
     like_untrained,
-    neighbour_heads,
-    positional_heads,
-    repeated_tokens,
     sink_layers,
     variability,
 )
@@ -44,15 +41,12 @@ Rules = tuple[Callable[[StackResults], Iterator[Finding]], ...]
 # Rules on all heads together.
 GENERAL: Rules = (distance_trend, sink_layers, drift_from_input, own_word, like_untrained)
 SPECIAL: Rules = (
-    positional_heads,
     beyond_distance,
     parts_of_speech,
     phrase_trees,
     dependency_trees,
     variability,
     rare_words,
-    repeated_tokens,
-    neighbour_heads,
     dependencies,
 )
 
