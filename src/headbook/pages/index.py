@@ -93,7 +93,7 @@ class FamilySection:
     Attributes:
         heads: the family.
         counts: number of heads, by stack if there are several.
-        functions: functions of the family with their numbers of heads.
+        functions: functions of the family with their numbers of heads; empty for a single one.
         tiles: name with function, address and classes of the map of the first heads.
         more: number of heads without a tile.
         style: classes of the map of the example.
@@ -394,7 +394,7 @@ def _family(results: Mapping[str, StackResults], family: FamilyHeads) -> FamilyS
     return FamilySection(
         heads=family,
         counts=" · ".join(parts) if len(results) > 1 else f"{len(family.heads):,}",
-        functions=" · ".join(_counts(family)),
+        functions=" · ".join(_counts(family)) if len(family.functions) > 1 else "",
         tiles=tuple(map(tile, family.heads[:MAX_FAMILY_TILES])),
         more=max(0, len(family.heads) - MAX_FAMILY_TILES),
         style=tile_style(results[clearest.stack], clearest),

@@ -92,7 +92,7 @@ KEYS = {
 CHECKED = ("Identity", "where", "largest difference", "tolerance", "holds")
 LISTED = 8  # sentences that are listed by number
 DIFFERENCE = "Largest absolute difference, relative to the largest value compared."
-RULE_COLUMNS = ("", "Function", "Sentence", "Family", "Least", "Why this value", "Heads here")
+RULE_COLUMNS = ("Function", "Sentence", "Family", "Least", "Why this value", "Heads here")
 PUBLISHED = ("Figure", "published", "this study", "computed from", "in the source")
 
 
@@ -153,13 +153,13 @@ def _functions(results: Mapping[str, StackResults]) -> Table:
         function.id for each in results.values() for function in functions_of(each).values()
     )
     rows = []
-    for place, rule in enumerate(RULES):
+    for rule in RULES:
         name = rule.noun.format(sink=tokens) or rule.id.replace("_", " ")
         where = rule.where.format(sink=tokens)
         least = "" if math.isnan(rule.threshold.value) else f"{rule.threshold.value:g}"
         family = FAMILY_NAMES.get(rule.family, capital(tokens)) if rule.family else ""
         rows.append(row(
-            place, name, f"Attends {where}." if where else "", family, least,
+            name, f"Attends {where}." if where else "", family, least,
             rule.threshold.reason, counts[rule.id],
         ))  # fmt: skip
     return Table(RULE_COLUMNS, tuple(rows), label="Functions of heads")

@@ -280,13 +280,13 @@ def _stripes_question(results: StackResults, answer: Sentence) -> Question:
     heads = [HeadName(results.stack.name, *place) for place in main_stripes(results)]
     layer = f" in layer {heads[0].layer}" if heads else ""
     why = (
-        "A column of the sink is no sign of such a head: the sink is masked before one weight per "
-        "key is fitted."
+        "A column of the sink is no sign of such a head: the sink is masked before the key’s part "
+        "is measured."
     )
     if heads and heads[0].layer == results.stack.attention_layers[-1]:
         why = (
             "A column of [CLS] or of another sink is no sign of such a head: the sink is masked "
-            "before one weight per key is fitted. An inference, not tested here: in the last layer "
+            "before the key’s part is measured. An inference, not tested here: in the last layer "
             "every token can add the same words to the output, so that the query matters little."
         )
     maps = tuple(_striped(results, head) for head in heads[:MAX_STRIPED])

@@ -152,7 +152,7 @@ def family_claim(results: StackResults) -> Iterator[OverviewClaim]:
             (
                 f"In {layers_text(results, layers)}, {does} ",
                 short_link(example.head),
-                f" ({example.noun}, ",
+                " (" if example.noun in several else f" ({example.noun}, ",
                 linked(example.number),
                 ").",
             ),
