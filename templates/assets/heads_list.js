@@ -207,7 +207,7 @@
     const bar = draw("svg", { class: "parts", role: "img" });
     let x = 0;
     for (const [fill, width] of /** @type {const} */ ([
-      ["f-position", distance], ["f-broadcast", key], ["c-control", 100 - distance - key],
+      ["f-position", distance], ["f-same_keys", key], ["c-control", 100 - distance - key],
     ])) {
       bar.append(draw("rect", { class: fill, x: `${x}%`, width: `${width}%`, height: "100%" }));
       x += width;

@@ -86,7 +86,7 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(study: Study) -> 
     assert [question.id for question in page.questions] == ["heads", "removable", "pruning"]
     plots = {plot.name: plot for plot in every(Plot, page)}
     assert "random order" in {*plots["importance-pruning"].rows["order"]}
-    assert {"Previous-token", "Layer 0"} <= {*plots["importance-groups"].rows["group"]}
+    assert {"One fixed distance", "Layer 0"} <= {*plots["importance-groups"].rows["group"]}
     (heads,) = every(Table, group_of(page, "list"))
     assert [row[-1] for row in heads.rows] == ["changes the output", "can go alone"]
     (types,) = every(Table, group_of(page, "types"))
@@ -94,15 +94,15 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(study: Study) -> 
     assert page.absent == ()
 
 
-def test_heads_of_a_type_are_answered_by_three_replacements(study: Study) -> None:
-    verdicts = study.head_groups.query("group == 'previous-token' and target == 'kl'")
+def test_heads_of_a_family_are_answered_by_three_replacements(study: Study) -> None:
+    verdicts = study.head_groups.query("group == 'position' and target == 'kl'")
     assert {*verdicts["replacement"]} == {"mean", "without_sink", "zero"}
     assert [*verdicts["verdict"]] == ["changes"] * 3
     ablation = study.corpus_sums.ablation
     assert ablation is not None
-    found = answer(ablation, study.head_groups, "self", "previous-token")
+    found = answer(ablation, study.head_groups, "self", "position")
     text = " ".join(finding.text for finding in found)
-    assert "Not dead: without one previous-token head, the KL divergence of predictions is" in text
+    assert "Not dead: without one position head, the KL divergence of predictions is" in text
     assert "; 100 random sets with as many heads in each layer: " in text
 
 

@@ -10,6 +10,7 @@ from headbook.charts import Plot
 from headbook.charts.ablation import GroupEffect, effect_ends, effect_step, group_plot
 from headbook.pages.importance_parts.tasks import task_question
 from headbook.pages.parts import ablation as parts
+from headbook.pages.parts.ablation import group_name
 from headbook.pages.parts.all_heads import heads_table
 from headbook.pages.parts.blocks import (
     Block,
@@ -39,9 +40,8 @@ from headbook.report.ablation import (
 )
 from headbook.report.answers.ablation.tasks import gap_sentences
 from headbook.report.facts import importance as facts
+from headbook.report.facts.functions import FunctionFamily, families_of, functions_of
 from headbook.report.facts.sinks import sink_heads_text
-from headbook.report.families import FAMILY_OF_TYPE, Family, families, family_names
-from headbook.report.head_types import OffSinkType
 from headbook.report.results import StackResults, study_of
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import STACKS, capital, count_text
@@ -91,15 +91,16 @@ def importance_page(results: Results) -> Page:
 
 
 def _with_styles(results: Results, changes: pd.DataFrame) -> pd.DataFrame:
-    """Return changes of heads by stack, with the class and the name of each head's family."""
+    """Return changes of heads by stack, with the class of each head's family and its function."""
     stacks = pd.Categorical(changes["stack"], categories=[*results], ordered=True)
     changes = changes.iloc[np.argsort(stacks.codes, kind="stable")]
-    styles, names = [], []
+    styles, nouns = [], []
     for stack, layer, head in changes[["stack", "layer", "head"]].itertuples(index=False):
-        family = families(results[stack]).get((layer, head)) if stack in results else None
-        styles.append(f"f-{family}" if family else "c-other")
-        names.append(family_names(results[stack])[family] if family else "")
-    return changes.assign(style=styles, family=names)
+        of_stack = functions_of(results[stack]) if stack in results else {}
+        function = of_stack.get(HeadName(stack, layer, head))
+        styles.append(f"f-{function.family}" if function and function.family else "c-other")
+        nouns.append(function.noun if function else "")
+    return changes.assign(style=styles, function=nouns)
 
 
 def _last_layers(results: Results) -> dict[str, int]:
@@ -255,14 +256,14 @@ def _head_map(
     def more(head: HeadName) -> str:
         row = rows[head]
         verdict = short_verdict(row["verdict"]) if row["method"] == EXACT else "estimated"
-        return ", ".join(filter(None, (verdict, row["family"])))
+        return ", ".join(filter(None, (verdict, row["function"])))
 
     title = f"Change without each head, {effect_unit(ablation)}"
     return heads_table(results.stack, number, fill, title, format_name="bare short", more=more)
 
 
 def _closer(ablation: AblationResults, results: Results, changes: pd.DataFrame) -> Iterator[Block]:
-    """Yield heads within layers, estimates, direct changes, types, and the table of heads."""
+    """Yield heads within layers, estimates, direct changes, families, and the table of heads."""
     study, groups = study_of(results), study_of(results).head_groups
     estimates = parts.estimates_plot(ablation, changes)
     direct = parts.direct_plot(changes, study.importance)
@@ -298,22 +299,19 @@ def _heads_table(ablation: AblationResults, changes: pd.DataFrame) -> Table:
         exact = row["method"] == EXACT
         verdict = short_verdict(row["verdict"]) if exact else "estimated"
         change = facts.head_change(ablation, row, exact=exact)
-        lines.append((head, row["family"], change.bare, verdict))
-    columns = ("Head", "Family", f"Change, {effect_unit(ablation)}", "Verdict")
+        lines.append((head, row["function"], change.bare, verdict))
+    columns = ("Head", "Function", f"Change, {effect_unit(ablation)}", "Verdict")
     return Table(columns, tuple(lines), "Largest change first, with 95 % intervals.")
 
 
 def _legend(results: Results) -> tuple[Sentence, ...]:
     """Return the colours of the families of heads, in the order of families."""
     names = {
-        family: name
-        for each in results.values()
-        for family, name in family_names(each).items()
-        if family in families(each).values()
+        family: name for each in results.values() for family, name in families_of(each).items()
     }
     return tuple(
         say("{name}", name=Marked(names[family], f"dot-key f-{family}"))
-        for family in Family
+        for family in FunctionFamily
         if family in names
     )
 
@@ -347,9 +345,9 @@ def _group_effect(
     factor, group = unit_factor(ablation), str(row["group"])
     tokens = sink_tokens(results[row["stack"]])
     names = {SINK: f"Sink heads ({tokens})", HEAVY_NAME: f"Over 90 % on {tokens}"}
-    name = names.get(group, capital(group))
-    family = FAMILY_OF_TYPE.get(OffSinkType(group)) if group in [*OffSinkType] else None
-    family = Family.SINK if group in names else family
+    name = names.get(group) or group_name(group)
+    family = FunctionFamily(group) if group in [*FunctionFamily] else None
+    family = FunctionFamily.SINK if group in names else family
     beside, supported = facts.random_rank(row)
     return GroupEffect(
         name=f"{name} ({STACKS[row['stack']]})" if len(results) > 1 else name,
