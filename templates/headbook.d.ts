@@ -298,9 +298,7 @@ type LiveData = {
 type Direction = "to" | "from";
 /** A head in short: `headbook.pages.parts.head_card.atlas_data`. */
 type Card = [
-  name: string, href: string, type: string, style: string, border: string, summaryOf: string,
-  evidence: string, given: string, brought: string, what: string, caption: string,
-  text: [kind: string, letters: string][],
+  name: string, noun: string, style: string, summary: string,
 ];
 /** What the search looks through: `headbook.site.search.find_data`. */
 type Named = [title: string, href: string, note: string, unseen: string];
