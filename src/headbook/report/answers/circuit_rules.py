@@ -16,12 +16,11 @@ import pandas as pd
 
 from headbook.analysis.accumulators import Estimate
 from headbook.metrics import ids
-from headbook.report.facts.function_numbers import number_of, reaches
 from headbook.report.facts.thresholds import SCORE
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, share_of_head
 from headbook.report.wording import visible
-from headbook.schema import HeadKey, HeadName, Place, SinkView, heads_of
+from headbook.schema import HeadKey, HeadName, Place, SinkView
 from headbook.study.circuits import CircuitResults, OutputSpace
 from headbook.study.sentence_data import StoredText
 
@@ -37,7 +36,7 @@ INDUCTION = HeadKey(ids.INDUCTION_SCORE, SinkView.RAW, "")
 PREVIOUS = HeadKey(ids.PREVIOUS_SCORE, SinkView.RAW, "")
 TOP = 10  # rank, from either end, up to which a token counts as promoted or suppressed
 MIN_COPY_RATE = 0.1
-MIN_SCORE = SCORE.value  # of induction heads and previous-token heads, at the interval's lower end
+MIN_SCORE = SCORE.value  # of induction heads and previous-token heads, on repeated random tokens
 MIN_LOSS = 0.05  # of an induction score
 MAX_TOWARDS, MIN_CONTROL = 1 / 20, 1 / 4  # ranks as shares of the words
 
@@ -135,13 +134,11 @@ def values_of(results: StackResults, key: HeadKey) -> np.ndarray[Any, np.dtype[n
 
 
 def heads_from(results: StackResults, key: HeadKey) -> list[HeadName]:
-    """Return the heads of high scores on repeated random tokens, the highest first.
-
-    The score has to reach the threshold by which a head's function is induction.
-    """
-    numbers = ((head, number_of(results, key, head)) for head in heads_of(results.stack))
-    high = [(n.value, head) for head, n in numbers if n is not None and reaches(n, MIN_SCORE)]
-    return [head for _, head in sorted(high, key=lambda scored: -scored[0])]
+    """Return the heads whose score on repeated random tokens is high, the highest first."""
+    values = values_of(results, key)
+    places = np.argwhere(values >= MIN_SCORE).tolist()
+    places.sort(key=lambda place: -values[tuple(place)])
+    return [HeadName(results.stack.name, *place) for place in places]
 
 
 def copying_heads(results: StackResults) -> dict[Place, int]:
