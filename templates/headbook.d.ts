@@ -225,8 +225,8 @@ type Word = [text: string, detail: string, order: Maybe, value?: string, table?:
 /** `headbook.pages.parts.head_list.list_data`. */
 type HeadRow = [
   name: string, href: string, stack: string, layer: number, label: Word,
-  relation: Word, verdict: Word, role: number, beats: number, family: string, style: string,
-  rank: number, distance?: number, key?: number,
+  relation: Word, verdict: Word, family: string, style: string, rank: number,
+  distance?: number, key?: number,
 ];
 type HeadListData = {
   heads: HeadRow[]; stacks: [name: string, title: string][]; columns: string[];
@@ -236,8 +236,8 @@ type HeadListData = {
 };
 type WordName = "class" | "verdict" | "relation";
 type Head = {
-  i: number; name: string; href: string; stack: string; layer: number; role: boolean;
-  beats: boolean; family: string; style: string; rank: number; distance?: number; key?: number; text: string;
+  i: number; name: string; href: string; stack: string; layer: number; family: string;
+  style: string; rank: number; distance?: number; key?: number; text: string;
 } & Record<WordName, Word>;
 type Column = {
   key: string; metric: string; share: boolean; table: string; title: string; unit: string;
@@ -254,8 +254,8 @@ type HeadList = Omit<HeadListData, "heads" | "columns"> & {
 };
 /** What a reader has chosen. */
 type ListState = {
-  columns: string[]; sort: string; down: boolean; role: boolean; stack: string; from: string;
-  to: string; find: string; ranges: Map<string, string[]>;
+  columns: string[]; sort: string; down: boolean; stack: string; from: string; to: string;
+  find: string; ranges: Map<string, string[]>;
 } & Record<WordName, string>;
 interface List {
   WORDS: Record<WordName, string>;
@@ -298,9 +298,7 @@ type LiveData = {
 type Direction = "to" | "from";
 /** A head in short: `headbook.pages.parts.head_card.atlas_data`. */
 type Card = [
-  name: string, href: string, type: string, style: string, border: string, summaryOf: string,
-  evidence: string, given: string, brought: string, what: string, caption: string,
-  text: [kind: string, letters: string][],
+  name: string, noun: string, style: string, summary: string,
 ];
 /** What the search looks through: `headbook.site.search.find_data`. */
 type Named = [title: string, href: string, note: string, unseen: string];

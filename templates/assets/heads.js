@@ -8,7 +8,7 @@
 
   /** @type {(box: HTMLElement) => Promise<void>} */
   const start = async (box) => {
-    const { src = "", values = "", others = "" } = box.dataset;
+    const { src = "", values = "" } = box.dataset;
     const list = opened(await load(src, "headlist"));
     const limit = Number(box.dataset.limit);
     const table = one("table.finding"), body = one("tbody", table);
@@ -43,12 +43,11 @@
       const found = list.heads.filter(passes(state, numbers)).sort(order(state, numbers));
       const columns = state.columns.flatMap((key) => numbers.get(key) ?? []);
       const listed = whole ? found : found.slice(0, limit);
-      const parts = state.sort === "rank" ? [true, false] : [];
       body.replaceChildren(...listed.flatMap((head, n) => {
         const row = rows.get(head.i) ?? rowOf(list, head, columns, links);
         rows.set(head.i, row);
-        const begins = parts.includes(head.role) && head.role !== listed[n - 1]?.role;
-        return begins ? [part(head.role ? "Clear role" : others), row] : [row];
+        const [family] = head.class, begins = n === 0 || family !== listed[n - 1].class[0];
+        return state.sort === "rank" && begins ? [part(family || "Not measured"), row] : [row];
       }));
       /** @type {(amount: number) => string} */
       const many = (amount) => amount.toLocaleString("en-US");
@@ -153,9 +152,7 @@
     /* Controls show what is chosen. */
     const tell = () => {
       for (const control of all("[data-filter]")) {
-        const value = Object(state)[control.dataset.filter ?? ""];
-        if (control.matches("[type=checkbox]")) Object.assign(control, { checked: value });
-        else Object.assign(control, { value });
+        Object.assign(control, { value: Object(state)[control.dataset.filter ?? ""] });
       }
     };
     /** @type {(values?: Partial<ListState>) => Promise<void>} */

@@ -63,19 +63,9 @@
     const layers = make("span", { class: "layers" });
     layers.append(labelled("Layers from", layer("from")), labelled("to", layer("to")));
     parts.push(layers);
-    if (list.heads.some((head) => head.role)) {
-      const label = make("label");
-      label.append(input("role", "checkbox"), " clear role");
-      parts.push(label);
-    }
     return parts;
   };
 
-  /** @type {(control: HTMLElement) => string | boolean} */
-  const chosen = (control) => {
-    if (control instanceof HTMLInputElement && control.type === "checkbox") return control.checked;
-    return /** @type {Field} */ (control).value;
-  };
   /* Build the controls of a list; each change goes to `change` at once, or through `refresh` where
      it may need numbers that are not there yet. */
   /** @type {Controls} */
@@ -98,7 +88,9 @@
     place.append(...filters(list), again, more);
     for (const control of all("[data-filter]", place)) {
       const { filter = "" } = control.dataset;
-      control.addEventListener("input", () => change({ [filter]: chosen(control) }));
+      control.addEventListener("input", () => {
+        change({ [filter]: /** @type {Field} */ (control).value });
+      });
     }
   };
 

@@ -22,7 +22,7 @@
   const opened = (list) => {
     const heads = list.heads.map(
       ([name, href, stack, layer, label, relation, verdict, ...marks], i) => {
-        const [role, beats, family, style, rank, distance, key] = marks;
+        const [family, style, rank, distance, key] = marks;
         const words = [label, relation, verdict].flatMap((word) => word.slice(0, 2));
         return {
           i,
@@ -33,8 +33,6 @@
           class: label,
           relation,
           verdict,
-          role: role === 1,
-          beats: beats === 1,
           family,
           style,
           rank,
@@ -60,7 +58,6 @@
     class: "",
     verdict: "",
     relation: "",
-    role: false,
     stack: "",
     from: "",
     to: "",
@@ -89,7 +86,6 @@
     }
     if (list.stacks.some(([name]) => name === asked("stack"))) state.stack = asked("stack");
     for (const end of ENDS) if (/^\d{1,4}$/.test(asked(end))) state[end] = asked(end);
-    state.role = found.get("role") === "1";
     state.find = asked("find").slice(0, 200);
     for (const range of found.getAll("range")) {
       const [column, least = "", most = ""] = range.split(" ");
@@ -108,7 +104,6 @@
     for (const name of TEXTS) {
       if (state[name] !== first[name]) parts.set(name, state[name]);
     }
-    if (state.role) parts.set("role", "1");
     for (const [key, ends] of state.ranges)
       if (ends.some((end) => end !== "")) parts.append("range", [key, ...ends].join(" "));
     return parts.size ? `#${parts}` : "";
@@ -132,7 +127,6 @@
       && (!state.stack || head.stack === state.stack)
       && (state.from === "" || head.layer >= Number(state.from))
       && (state.to === "" || head.layer <= Number(state.to))
-      && (!state.role || head.role)
       && NAMES.every((name) => !state[name] || head[name][0] === state[name])
       && ranges.every((inside) => inside(head.i))
     );
@@ -179,9 +173,8 @@
   };
   /** @type {(head: Head, name: WordName, known?: string) => HTMLElement} */
   const factOf = (head, name, known) => {
-    const [text, detail, , value, table] = head[name], strong = name === "relation" && head.beats;
-    const style = `fact ${name}${strong ? " strong" : ""}`;
-    const cell = make("td", { class: style }, text || MISSING);
+    const [text, detail, , value, table] = head[name];
+    const cell = make("td", { class: `fact ${name}` }, text || MISSING);
     if (detail) cell.title = detail;
     if (value && table) cell.append(" ", linked(value, table, known));
     return cell;
@@ -192,7 +185,7 @@
   /** @type {List["linksOf"]} */
   const linksOf = (list, table) => {
     const bar = list.bars ? [""] : [], links = new Map();
-    const keys = ["", "", "", ...bar, ...list.first, ...list.facts];
+    const keys = ["", "", "class", ...bar, ...list.first, ...list.facts];
     for (const link of all("tbody a.n", table)) {
       const cell = link.closest("td"), href = link.getAttribute("href");
       if (cell) links.set(`${cell.closest("tr")?.id} ${keys[cell.cellIndex]}`, href);
@@ -223,13 +216,15 @@
     const id = lineOf(head), line = make("tr", { id });
     const map = make("td"), frame = make("span", { class: `map s24 ${head.style}` });
     const name = make("th", { scope: "row" }), does = make("td", { class: "does" });
+    const [, noun, , value, table] = head.class;
     frame.append(make("i"));
     map.append(frame);
     name.append(make("a", { href: root() + head.href }, head.name));
     does.append(
       make("i", { class: head.family ? `key f-${head.family}` : "key" }),
-      head.class[1] || MISSING,
+      noun,
     );
+    if (value && table) does.append(" ", linked(value, table, links.get(`${id} class`)));
     line.append(
       map, name, does,
       ...(list.bars ? [partsOf(head)] : []),

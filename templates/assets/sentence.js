@@ -47,7 +47,7 @@
       this.directions = [];
       this.mask = make("input", { type: "checkbox" });
       /** @type {WorkspaceLike["summaryOf"]} */
-      this.summaryOf = (view) => this.cards.get(view.name)?.[5] ?? "";
+      this.summaryOf = (view) => this.cards.get(view.name)?.[3] ?? "";
     }
 
     get tiles() { return this.gridOf(this.at); }
@@ -86,7 +86,7 @@
       this.page.dataset.ready = "";
     }
 
-    /* Types and roles of heads, where the site has them. */
+    /* Functions of heads, where the site has them. */
     async startCards() {
       try {
         const cards = await load(`${root()}data/atlas.js`, "atlas");

@@ -75,14 +75,14 @@
       rove(over, this.marks, this.columns);
     }
 
-    /* Types of the heads, as strips and in words. */
+    /* Functions of the heads, as strips and in words. */
     /** @param {Map<string, Card>} cards */
     name(cards) {
       this.marks.forEach((mark, i) => {
-        const [, , type, style] = cards.get(this.list[i].name) || [];
+        const [, noun, style] = cards.get(this.list[i].name) || [];
         if (style) mark.classList.add(...style.split(" "));
-        if (type) {
-          mark.title = `${this.list[i].name}, ${type}`;
+        if (noun) {
+          mark.title = `${this.list[i].name}, ${noun}`;
           mark.setAttribute("aria-label", mark.title);
         }
       });

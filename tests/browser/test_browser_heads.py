@@ -189,7 +189,6 @@ def filter_by_what_they_name(page: Page, encoder_site: Site) -> None:
     assert names(page) == [f.name for f in facts if f.head.layer >= 1]
     page.get_by_label("to", exact=True).fill("1")
     assert names(page) == [f.name for f in facts if f.head.layer == 1]
-    page.get_by_label("clear role").check() if any(f.has_role for f in facts) else None
     page.get_by_label("Filter by words").fill("l1h0")
     assert names(page) == ["L1·H0"]
     page.get_by_role("button", name="Reset").click()

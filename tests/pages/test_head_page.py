@@ -1,6 +1,8 @@
 """The page of a head: what a study of few sentences shows there, in which order."""
 
+import math
 import re
+from collections import Counter
 from dataclasses import replace
 from html import unescape
 
@@ -12,11 +14,12 @@ from headbook.pages.head import HeadPage, head_pages
 from headbook.pages.head_parts import standing
 from headbook.pages.head_parts.sections import weak_text
 from headbook.pages.head_parts.tokens import KINDS
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.facts.functions import SINK_RULES, families_of, functions_of
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import stack_results
 from headbook.report.wording import number_word, ordinal
-from headbook.results.formats import interval_text, number, percent
+from headbook.results.formats import head_name, interval_text, number, percent
+from headbook.results.number import Printed
 from headbook.schema import HeadName, Side
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import Ranking
@@ -48,20 +51,40 @@ def test_sections_stand_in_one_order_the_numbers_last_and_closed(encoder_site: S
 def test_the_first_lines_say_what_the_head_does_and_its_family(encoder_site: Site) -> None:
     text = " ".join(text_of(html_of(encoder_site.folder / "heads/L00-H01.html")).split())
     [page] = [p for p in head_pages(encoder_site.results["self"]) if p.name == "L0·H1"]
-    family, role = (" ".join(each.split()) for each in (page.family_text, page.role.plain))
-    assert 0 < text.index(family) < text.index(role) < text.index("Where it attends")
-    assert text.index(page.type_text.split("(")[0]) < text.index("Where it attends")
+    first = page.family_text, page.text.text, page.sink.text, "Where it attends"
+    places = [text.index(" ".join(each.split())) for each in first]
+    assert places == sorted(places)
+    assert places[0] > 0
 
 
-def test_a_sentence_has_at_most_20_words_and_its_evidence_three_numbers(
-    encoder_site: Site, decoder_site: Site, pair_site: Site
+@pytest.mark.parametrize("kind", ["encoder_site", "decoder_site", "pair_site"])
+def test_sentence_family_and_numbers_are_those_of_the_function(
+    kind: str, request: pytest.FixtureRequest
 ) -> None:
-    for site in (encoder_site, decoder_site, pair_site):
-        for results in site.results.values():
-            for page in head_pages(results):
-                assert 3 <= len(page.role.plain.split()) <= 20
-                assert sum(isinstance(part, LinkedNumber) for part in page.role.line) <= 3
-                assert len(page.title) <= 60
+    """The evidence begins with the number of the function, and has its baseline and threshold."""
+    site: Site = request.getfixturevalue(kind)
+    for results in site.results.values():
+        functions = functions_of(results)
+        of_families = Counter(function.family for function in functions.values())
+        for page, (head, function) in zip(head_pages(results), functions.items(), strict=True):
+            assert page.name == head_name(head)
+            assert page.text.text.startswith(function.text.text)
+            assert page.family == (f"f-{function.family}" if function.family else "")
+            assert bool(page.family_text) == (function.family is not None)
+            if function.family is not None:
+                name, amount = page.family_text.rsplit(", ", 1)
+                assert name == families_of(results)[function.family]
+                assert int(amount.split()[0]) == of_families[function.family]
+            numbers = [part.number for part in page.evidence.parts if isinstance(part, Printed)]
+            assert numbers[:1] == [function.number] * (function.number is not None)
+            if function.even is not None:
+                assert numbers[1] == function.even
+            if function.number and not math.isnan(function.threshold):
+                assert numbers[1 + (function.even is not None)].value == function.threshold
+            shares = [part.number for part in page.sink.parts if isinstance(part, Printed)]
+            has_sink = function.sink is not None and function.id not in SINK_RULES
+            assert (function.sink in shares) == has_sink
+            assert len(page.title) <= 60
 
 
 def test_every_picture_says_which_keys_it_shows(encoder_site: Site) -> None:
@@ -71,7 +94,7 @@ def test_every_picture_says_which_keys_it_shows(encoder_site: Site) -> None:
     main = next(tree_of(html_of(encoder_site.folder / "heads/L01-H02.html")).every("main"))
     for node in main.every():
         style = {*node.attributes.get("class", "").split()}
-        of_numbers = style & {"effects", "bar", "dot"}
+        of_numbers = style & {"effects", "bar", "dot", "parts"}
         if (node.tag not in {"img", "svg"} and "map" not in style) or of_numbers:
             continue
         if any(up.attributes.get("class", "").startswith("exemplar") for up in node.up()):

@@ -1,8 +1,9 @@
 """The list of heads holds the numbers of the study, and its answers follow from them."""
 
 import math
+import re
 from collections.abc import Mapping
-from types import SimpleNamespace
+from html import unescape
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -20,19 +21,14 @@ from headbook.pages.parts.head_list import (
     number_columns,
 )
 from headbook.report import ablation, relation_tests
-from headbook.report import head_facts as facts_module
 from headbook.report.answers.heads import RANKINGS
-from headbook.report.families import families, family_names
+from headbook.report.facts.functions import FunctionFamily, families_of, functions_of
 from headbook.report.findings import SELECTION
-from headbook.report.head_facts import (
-    head_facts,
-    type_words,
-)
-from headbook.report.head_types import head_types
+from headbook.report.head_facts import HeadWord, head_facts
 from headbook.report.results import StackResults, share_of_head
 from headbook.schema import SinkView, heads_of
 from headbook.study.ablation_tables import EFFECT
-from html_pages import data_file
+from html_pages import data_file, html_of
 from sites import Site
 
 pytestmark = pytest.mark.slow
@@ -133,7 +129,7 @@ def test_a_page_has_a_line_and_a_map_for_every_head(any_site: Site) -> None:
     stacks = any_site.study.manifest.stacks
     amount = sum(len(s.attention_layers) * s.n_heads for s in stacks)
     listed = list_data(any_site.results)["heads"]
-    by_rank = [row[1] for row in sorted(listed, key=lambda row: row[11])]
+    by_rank = [row[1] for row in sorted(listed, key=lambda row: row[9])]
     assert page.total == len(page.lines) == amount
     assert [line.facts.href for line in page.lines] == by_rank
     assert all((any_site.folder / href).is_file() for href in by_rank)
@@ -142,19 +138,20 @@ def test_a_page_has_a_line_and_a_map_for_every_head(any_site: Site) -> None:
     assert {each.href for each in maps} == {f"#{line.id}" for line in page.lines}
 
 
-def test_heads_with_a_clear_role_come_first_and_others_by_their_change(any_site: Site) -> None:
-    """In the table as in the data of the script; without ablation layer by layer."""
+def test_lines_stand_by_family_and_by_the_change_without_the_head(any_site: Site) -> None:
+    """In the table as in the data of the script; families in the order of the enumeration."""
     page, found = page_of(any_site), any_site.results
-    roles = [line.facts.has_role for line in page.lines]
-    assert roles == sorted(roles, reverse=True)
     results = any_site.study.corpus_sums.ablation
     assert results is not None
     changes = ablation.head_changes(results).set_index(["stack", "layer", "head"])["value"]
-    others = [changes[line.facts.head] for line in page.lines if not line.facts.has_role]
-    assert others == sorted(others, reverse=True)
-    listed = {row[1]: row[7:9] for row in list_data(found)["heads"]}
+    order = [*FunctionFamily, None]
+    keys = [
+        (order.index(line.facts.function.family), -changes[line.facts.head]) for line in page.lines
+    ]
+    assert keys == sorted(keys)
+    listed = {row[1]: row[7] for row in list_data(found)["heads"]}
     for line in page.lines:
-        assert listed[line.facts.href] == [line.facts.has_role, line.facts.beats]
+        assert listed[line.facts.href] == (line.facts.function.family or "")
 
 
 def test_maps_stand_in_the_family_of_their_heads(any_site: Site) -> None:
@@ -167,11 +164,11 @@ def test_maps_stand_in_the_family_of_their_heads(any_site: Site) -> None:
         )
         for panel in section.panels:
             heads = [each.facts.head for each in panel.maps]
-            of_heads = {families(r).get((head.layer, head.head)) for head in heads}
+            of_heads = {functions_of(r)[head].family for head in heads}
             assert len(of_heads) == 1
             (family,) = of_heads
             assert panel.family == (f"f-{family}" if family else "")
-            assert panel.name == (family_names(r)[family] if family else "Not measured")
+            assert panel.name == (families_of(r)[family] if family else "Not measured")
             asked = parse_qs(panel.view)
             assert asked.get("class", [""]) == [heads[0] and panel.maps[0].facts.label.word]
             assert ("stack" in asked) == (len(found) > 1)
@@ -235,22 +232,27 @@ def test_the_first_head_of_a_ranking_is_chosen_on_the_other_half(any_site: Site)
     assert checked or any_site.kind == "pair"
 
 
-def test_facts_follow_from_types(any_site: Site) -> None:
+def test_names_and_numbers_of_the_list_are_those_of_functions(any_site: Site) -> None:
+    """On the page and in the data of the script."""
+    rows = {row[1]: row[4] for row in list_data(any_site.results)["heads"]}
     for r in any_site.results.values():
-        types, of_heads = head_types(r), families(r)
+        functions, names = functions_of(r), families_of(r)
         for facts in head_facts(r):
-            cell = facts.head.layer, facts.head.head
-            head_type = types[cell]
-            if head_type is None:
-                assert facts.label.word == facts.label.detail == ""
-            else:
-                family = of_heads.get(cell)
-                assert facts.label.word == (family_names(r)[family] if family else "not measured")
-                assert facts.label.detail.startswith(type_words(head_type))
+            function = functions[facts.head]
+            assert facts.function is function
+            family = names[function.family] if function.family else ""
+            assert facts.label == HeadWord(family, function.noun, function.number)
+            number = function.number
+            more = [number.value, number.as_text(), number.row.table] if number else [None]
+            assert rows[facts.href] == [family, function.noun, *more]
+    html = html_of(any_site.folder / "heads.html")
+    for line in page_of(any_site).lines:
+        [row] = re.findall(rf'<tr id="{line.id}">.*?</tr>', html)
+        assert f">{line.facts.function.noun}" in unescape(row)
 
 
 def test_only_claimed_relations_stand_in_the_list(any_site: Site) -> None:
-    """With the accuracy on the held-out half; other heads have none."""
+    """With the accuracy over all sentences; other heads have none."""
     for r in any_site.results.values():
         tests = r.cached(relation_tests.tests_of_stack)
         claimed = set()
@@ -259,22 +261,9 @@ def test_only_claimed_relations_stand_in_the_list(any_site: Site) -> None:
         for facts in head_facts(r):
             cell = facts.head.layer, facts.head.head
             assert bool(facts.relation.word) == facts.beats == (cell in claimed)
+            if facts.relation.number:
+                label = dict(facts.relation.number.row.key)["label"]
+                value = r.heads("relation_accuracy", SinkView.NOSINK, str(label)).value[cell]
+                assert facts.relation.number.value == value
     titles = page_of(any_site).facts
     assert ("relation" in titles) == any(line.facts.beats for line in page_of(any_site).lines)
-
-
-def test_the_next_word_of_a_class_is_a_clear_role(
-    encoder_site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is found more often than at any fixed offset, as the page of the head says."""
-    (results,) = encoder_site.results.values()
-    with_role = {facts.head: facts.has_role for facts in head_facts(results)}
-    found = SimpleNamespace(supported=True, target=SimpleNamespace(phrase="the next noun"))
-    first = next(head for head, has_role in with_role.items() if not has_role)
-    tests = {(first.layer, first.head): found}
-    monkeypatch.setattr(facts_module, "next_word_tests", lambda _: tests)
-    (fresh,) = encoder_site.results.values()
-    for facts in head_facts(fresh):
-        assert facts.has_role == (with_role[facts.head] or facts.head == first)
-        if facts.head == first:
-            assert "; attends to the next noun" in facts.label.detail

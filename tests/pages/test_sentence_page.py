@@ -15,7 +15,7 @@ from headbook.pages import sentence
 from headbook.pages.parts.token_paths import drawn_metrics
 from headbook.pages.sentence import ENTRIES, SentencePage, sentence_pages
 from headbook.pages.sentences import sentences_page
-from headbook.report.families import families
+from headbook.report.facts.functions import functions_of
 from headbook.report.results import stack_results
 from headbook.results.formats import head_name, number
 from headbook.schema import HeadName
@@ -136,12 +136,12 @@ def test_the_list_of_sentences_marks_maps_of_some_heads_and_the_strongest_exempl
     results = encoder_site.results
     page, data = sentences_page(results), encoder_site.study.sentence_data
     assert [line.listed for line in page.lines] == [s.listed for s in data.paged]
-    of_heads = families(results["self"])
+    functions = functions_of(results["self"])
     for line in page.lines:
         own = {e.head for e in data.exemplars
                if e.index == line.number - 1 and e.ranking is Ranking.STRONGEST}  # fmt: skip
         printed = [name for _, heads in line.families for name in (head.text for head in heads)]
-        known = [head for head in own if (head.layer, head.head) in of_heads]
+        known = [head for head in own if functions[head].family]
         assert sorted(printed) == sorted(map(head_name, known))
     styles = {style for line in page.lines for style, _ in line.families}
     assert {style for style, _ in page.families} == styles

@@ -27,9 +27,11 @@ from headbook.report.answers.circuits import (
     copying_answer,
     writers_answer,
 )
-from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.overview.attention_claims import induction_claim
+from headbook.report.facts.functions import functions_of
+from headbook.report.facts.head_outputs import HeadOutput, outputs_of
 from headbook.report.results import StackResults
+from headbook.results.number import Printed
 from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.circuits import CircuitResults, OutputSpace
 
@@ -72,6 +74,11 @@ def heads(*places: tuple[int, int]) -> list[HeadName]:
     return [HeadName("self", *place) for place in places]
 
 
+def said(results: StackResults, place: tuple[int, int]) -> tuple[HeadOutput, ...]:
+    """Return what the output of a head does."""
+    return outputs_of(results, functions_of(results)[HeadName("self", *place)])
+
+
 def plain(parts: Any) -> str:
     return plain_text(parts).replace("\u202f", " ")
 
@@ -107,7 +114,7 @@ def test_without_a_loss_or_a_score_nothing_is_used(pair: Any, scores: dict[HeadK
     assert not used_feeds(results)
     assert "circuit:" not in plain(circuits_answer({"self": results}))
     assert circuits_evidence({"self": results}) == ()
-    assert "uses what" not in head_roles(results)[HeadName("self", 1, 0)].plain.lower()
+    assert not said(results, (1, 0))
 
 
 def test_an_interval_that_reaches_zero_is_no_loss() -> None:
@@ -167,8 +174,9 @@ def test_a_head_promotes_what_is_among_its_ten_highest_tokens(rank: float, verb:
     place = (1, 0)
     results = studied(exemplar_key_rank={place: rank}, scores={})
     assert written_tokens(results) == ({place: verb} if verb else {})
-    role = head_roles(results)[HeadName("self", *place)]
-    assert (f"{verb} the token that it attends to".lower() in role.plain.lower()) == bool(verb)
+    assert [output.text.text.split()[0].lower() for output in said(results, place)] == (
+        [verb] if verb else []
+    )
     counted = {
         "promotes": "One of 4 heads promotes the token that it attends to.",
         "suppresses": "None of 4 heads promotes the token it attends to; one suppresses it.",
@@ -193,17 +201,20 @@ def test_disagreements_of_weights_and_interventions_come_first() -> None:
     assert agreement_answer(studied()) == ()
 
 
-def test_the_sentence_on_an_induction_head_names_the_head_that_it_uses() -> None:
+def test_the_outputs_of_an_induction_head_name_the_head_that_it_uses() -> None:
     results = studied(PAIRS, exemplar_key_rank={(1, 0): 2.0})
-    role = head_roles(results)[HeadName("self", 1, 0)]
-    assert role.plain == (
-        "Attends to what followed an earlier occurrence of the current token, using what L0·H0 "
-        "writes. Promotes the token that it attends to."
-    )
-    assert max(len(each.split()) for each in role.plain.split(". ")) <= 20
-    assert any("without L0·H0 in its keys: −0.70 [−0.72, −0.68]" in each for each in role.details)
-    assert [found.column.metric for found in role.evidence] == ["induction_score", "attended_rank"]
-    assert "2 of 504" in role.details[-1]
+    used, promoted = said(results, (1, 0))
+    assert (used.text.text, promoted.text.text) == (
+        "Uses what L0·H0 writes.", "Promotes the token that it attends to.",
+    )  # fmt: skip
+    change, rank = (
+        part.number for output in (used, promoted) for part in output.evidence.parts
+        if isinstance(part, Printed)
+    )  # fmt: skip
+    assert (change.value, change.low, change.high) == pytest.approx((-0.7, -0.72, -0.68))
+    assert change.row.table == "composition"
+    assert (rank.value, dict(rank.row.key)["metric"]) == (2, "attended_rank")
+    assert f"2 of {VOCABULARY}" in promoted.evidence.text
 
 
 def test_the_claim_on_induction_lights_the_heads_that_are_needed() -> None:
@@ -235,7 +246,7 @@ def test_writing_into_the_vector_takes_rank_and_control(
     found = StackResults(replace(results.study, circuits=circuits), results.stack)
     assert writes_into_vector(found, (1, 0)) is writes
     assert not writes_into_vector(found, (0, 0))
-    text = head_roles(found)[HeadName("self", 1, 0)].plain
+    text = " ".join(output.text.text for output in said(found, (1, 0)))
     assert ("into the sentence vector" in text) is writes
 
 

@@ -12,9 +12,8 @@ from chosen_results import Fake, fake_results
 from headbook.analysis.accumulators import Estimate
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.report import class_flows, next_word_tests, relation_tests
-from headbook.report.answers.head_numbers import CLAIM, RoleSentence
+from headbook.report.answers.head_numbers import RoleSentence
 from headbook.report.answers.head_roles import head_roles
-from headbook.report.claims.heads import role_sentences
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.next_word_tests import TARGETS, NextWordTest
 from headbook.report.relation_tests import RelationTests
@@ -322,21 +321,6 @@ def test_classes_of_keys_are_named_if_they_make_up_half(
     results = studied(tags, key=0.9)
     results._made[class_flows._flows] = flow_of(flows)
     assert sentence_of(results).plain == text
-
-
-def test_every_number_of_the_evidence_is_a_row_of_the_table() -> None:
-    results = studied(parts=PREVIOUS, sink=0.7)
-    rows = [*role_sentences(results)]
-    assert {row["claim"] for row in rows} == {CLAIM}
-    for head, found in head_roles(results).items():
-        for part in found.line:
-            if isinstance(part, LinkedNumber):
-                wanted = dict(part.row)
-                [row] = [row for row in rows if {k: row[k] for k in wanted} == wanted]
-                assert row["layer"] == head.layer
-                values = [whole_percent(row[name]) for name in ("value", "baseline_value")
-                          if not math.isnan(row[name])]  # fmt: skip
-                assert part.text in [*values, f"{row['value']:.2f}"]
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,6 @@ import treebank
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.metrics.patterns.type_shares import PARTS
-from headbook.pages.head import head_pages
-from headbook.pages.overview_parts.wall import wall_of
-from headbook.report.ablation import head_groups
-from headbook.report.head_facts import head_facts
 from headbook.report.head_types import (
     NO_SHARE,
     OffSinkType,
@@ -399,34 +395,6 @@ def test_heads_of_random_models_have_types_by_the_same_rules(
                 assert sum(p.value for p in each.shares.parts.values()) == pytest.approx(
                     1, abs=1e-5
                 )
-
-
-@pytest.mark.parametrize(
-    "metrics",
-    ["attention_distance,sink_share", "type_shares,sink_share"],
-    ids=["shares", "entropy"],
-)
-def test_wall_and_head_pages_say_that_types_are_not_measured(
-    make: Callable[..., Study], metrics: str
-) -> None:
-    """Without the shares, and without the entropy, no head is near-uniform, mixed or "distant"."""
-    found = stack_results(make("bert", metrics.split(",")))
-    (stack,) = found.values()
-    displayed, types = wall_of(stack, None, {}, {}), head_types(stack)
-    tiles = {(x, y): tile for x, row in displayed.rows for y, tile in enumerate(row)}
-    pages = {page.name: page for page in head_pages(stack)}
-    missing = [place for place, found in types.items() if found and not found.measured]
-    assert missing
-    for layer, head in missing:
-        tile, text = tiles[layer, head], pages[f"L{layer}·H{head}"].type_text
-        assert text.endswith("not measured.")
-        assert tile.label.startswith(f"L{layer}·H{head}: ")
-        assert tile.label.endswith("not measured")
-    if "type_shares" not in metrics:
-        assert len(missing) == len(types)
-        assert not displayed.legend
-        assert {fact.label.word for fact in head_facts(stack)} <= {"sink", "not measured"}
-        assert {group.name for group in head_groups(found) if group.type} <= {"sink"}
 
 
 def test_without_the_share_of_the_sink_there_is_no_type(make: Callable[..., Study]) -> None:

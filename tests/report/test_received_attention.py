@@ -8,15 +8,16 @@ from numpy.typing import NDArray
 
 from headbook.pages.parts.exemplars import received_pair, received_picture
 from headbook.report.answers import received_attention
-from headbook.report.answers.head_numbers import RoleSentence
 from headbook.report.answers.received_attention import (
     MIN_QUERIES,
     most_received,
     received_exemplars,
     strongest_received,
 )
+from headbook.report.facts.functions import HeadFunction
 from headbook.report.results import StackResults
 from headbook.report.wording import visible
+from headbook.results.sentence import NOTHING
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar
 from sites import Site
 
@@ -97,7 +98,7 @@ def test_in_causal_attention_only_later_words_count(decoder_site: Site) -> None:
     assert (received.key, received.queries) == (1, n - 2)
 
 
-def test_only_heads_of_that_role_have_a_sentence_that_shows_it(
+def test_only_heads_of_that_function_have_a_sentence_that_shows_it(
     results: StackResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The picture of the sentence leaves out the sink, whose column would hide the others."""
@@ -107,11 +108,12 @@ def test_only_heads_of_that_role_have_a_sentence_that_shows_it(
     favoured = with_weights(exemplar, weights)
     data = replace(results.study.sentence_data, exemplars=(favoured,))
     study = replace(results.study, sentence_data=data)
-    for kind in ("broadcast", "near_uniform"):
+    for kind in ("same_keys", "even"):
         own = StackResults(study, results.stack)
-        role = RoleSentence(kind, ("Attends.",))
-        monkeypatch.setattr(received_attention, "head_roles", lambda _, r=role: {exemplar.head: r})
-        assert [*most_received(own)] == ([exemplar.head] if kind == "broadcast" else [])
+        function = HeadFunction(exemplar.head, kind, "", NOTHING, None)
+        by_head = {exemplar.head: function}
+        monkeypatch.setattr(received_attention, "functions_of", lambda _, known=by_head: known)
+        assert [*most_received(own)] == ([exemplar.head] if kind == "same_keys" else [])
     received = strongest_received(results, favoured)
     assert received
     piece = data.sentences[exemplar.index].texts[results.stack.keys].pieces[words[2]]

@@ -31,10 +31,14 @@ FIRST = 10
 
 
 class Seen(NamedTuple):
-    """One head in one sentence, the sink masked: its weights by query and key."""
+    """One head in one sentence, the sink masked: its weights by query and key.
+
+    Those of queries with several keys stand apart: others have nothing to choose from.
+    """
 
     cells: dict[tuple[int, int], float]
     queries: int
+    chosen: dict[tuple[int, int], float]
 
 
 def looked(folder: Path) -> dict[tuple[int, int], list[Seen]]:
@@ -45,7 +49,9 @@ def looked(folder: Path) -> dict[tuple[int, int], list[Seen]]:
         for _, layer, head, attention in bare.looks(given(tree)):
             rows = Viewed(attention, "nosink").rows
             cells = {(r.query, key): w for r in rows for key, w in r.weights.items()}
-            found.setdefault((layer, head), []).append(Seen(cells, len(rows)))
+            several = {r.query for r in rows if len(r.weights) > 1}
+            chosen = {at: w for at, w in cells.items() if at[0] in several}
+            found.setdefault((layer, head), []).append(Seen(cells, len(rows), chosen))
     return found
 
 
@@ -70,7 +76,7 @@ def moved(sentences: list[Seen]) -> dict[int, float]:
 
 
 def wanted(sentences: list[Seen]) -> Chosen:
-    best = ranked({n: max(s.cells.values()) for n, s in enumerate(sentences) if s.cells})
+    best = ranked({n: max(s.chosen.values()) for n, s in enumerate(sentences) if s.chosen})
     mass = {n: sum(s.cells.values()) / s.queries for n, s in enumerate(sentences) if s.queries}
 
     def near(part: float, number: int) -> list[tuple[int, int, float]]:
@@ -112,6 +118,11 @@ def test_every_ranking_is_that_of_plain_loops(
     study = collect(file, model=str(tiny_folder(family)), **OPTIONS)
     for (layer, head), sentences in looked(tiny_folder(family)).items():
         same(chosen(study, layer, head), wanted(sentences))
+        for exemplar in study.sentence_data.by_weight:
+            if exemplar.head[1:] == (layer, head):
+                weights = sentences[exemplar.index].chosen
+                pair = exemplar.query, exemplar.key
+                assert weights[pair] == pytest.approx(max(weights.values()), abs=1e-6)
 
 
 def test_splits_change_no_ranking(tiny_folder: Folder, tmp_path: Path) -> None:

@@ -201,6 +201,11 @@ class ViewMask(CachedByFunction):
         """Number of keys that each query sees. *Shape:* ``(sentence, query)``."""
         return self.mask.sum(-1).squeeze(1)
 
+    @cached_property
+    def has_choice(self) -> torch.Tensor:
+        """Queries that see at least two keys. *Shape:* ``(sentence, query)``, boolean."""
+        return self.n_visible > 1
+
 
 def _members(texts: PaddedTexts) -> torch.Tensor:
     """Return the membership of tokens in words. *Shape:* ``(sentence, token, word)``, boolean."""

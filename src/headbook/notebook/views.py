@@ -29,7 +29,7 @@ from headbook.pages.head import head_pages
 from headbook.pages.index import overview_page
 from headbook.pages.metric import has_page, metric_pages, study_metrics
 from headbook.pages.parts.atlas import map_sheets, one_map_sheet
-from headbook.pages.parts.page import SentenceParts, SiteFacts
+from headbook.pages.parts.page import SiteFacts
 from headbook.pages.parts.sentence_maps import sheet_picture
 from headbook.pages.sentence import sentence_pages
 from headbook.report.results import StackResults, stack_results
@@ -111,8 +111,8 @@ def head_view(study: Study, layer: int | str, head: int | None, stack: str | Non
     maps, classes = one_map_sheet(results, name.layer, name.head)
     lines = [
         f"{page.title} of {study.manifest.model.name} ({page.stack_title})",
-        _plain(page.role.text),
-        _plain(page.role.line),
+        page.text.text,
+        page.evidence.text,
         *(f"Strongest: {e.query} → {e.key} {e.weight}" for e in page.exemplars.first[:1]),
     ]
     html = _html(study.manifest, "head", replace(page, map=classes), page.styles, maps)
@@ -227,10 +227,6 @@ def _range(numbers: Any) -> str:
     numbers = [*numbers]
     gaps = len(numbers) != numbers[-1] - numbers[0] + 1
     return ", ".join(map(str, numbers)) if gaps else f"{numbers[0]} to {numbers[-1]}"
-
-
-def _plain(sentence: SentenceParts) -> str:
-    return "".join(part if isinstance(part, str) else part.text for part in sentence)
 
 
 def comparison_html(comparison: Comparison) -> str:

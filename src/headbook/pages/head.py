@@ -1,6 +1,5 @@
 """The page of one head, section by section."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -24,26 +23,35 @@ from headbook.pages.parts.head_card import strongest_of
 from headbook.pages.parts.page import (
     ATTENTION_SCRIPTS,
     EVERY,
-    SentenceParts,
     TemplatePage,
     gap_texts,
 )
 from headbook.pages.parts.table import NumberCell, PageTable
-from headbook.report.answers.head_numbers import RoleSentence
-from headbook.report.answers.head_roles import head_roles
 from headbook.report.class_flows import flows_of_stack
-from headbook.report.families import Family, families, family_names, in_page_words
-from headbook.report.head_types import HeadType, head_types, sink_remark
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.facts.function_numbers import number_of
+from headbook.report.facts.function_tests import evidence_of
+from headbook.report.facts.functions import (
+    SINK_RULES,
+    FunctionFamily,
+    HeadFunction,
+    families_of,
+    functions_of,
+)
+from headbook.report.facts.head_outputs import outputs_of
 from headbook.report.published import published_of_head
-from headbook.report.results import StackResults, share_of_head
+from headbook.report.results import StackResults
 from headbook.report.sink import FIRST_TOKEN, sink_tokens
-from headbook.report.wording import STACKS, VIEWS, count_text
-from headbook.results.formats import head_file, head_name, head_page, whole_percent
-from headbook.results.sentence import Sentence, say
-from headbook.schema import HeadName, SinkView, heads_of
+from headbook.report.wording import STACKS, VIEWS, capital, count_text
+from headbook.results.formats import head_file, head_name, head_page
+from headbook.results.sentence import NOTHING, Sentence, say
+from headbook.schema import HeadKey, HeadName, SinkView, heads_of
 from headbook.study.sentence_data import Exemplar
 
+UNMEASURED = say(
+    "The function was not measured; it follows from sink_share, type_shares and relative_entropy "
+    "(--metrics)."
+)
+SINK_NORM = HeadKey(ids.SINK_NORM_SHARE, SinkView.RAW, "")
 STYLE = "numbers all"  # classes of the tables of all numbers
 
 
@@ -63,16 +71,16 @@ class HeadPage(TemplatePage):
 
     Attributes:
         name: ``L4·H11``.
-        role: what the head does, with its evidence.
+        text: what the head does, and what its output does.
+        evidence: the numbers behind ``text``; nothing without any.
+        sink: shares of the sink in attention and in the output norm; nothing if not measured.
         family: class of the colours of its family; empty without one.
         family_text: name of the family, and how many heads it has; empty without one.
-        type_text: its type by shares of attention; empty without one.
         stack_title: the kind of attention.
         place: numbers of layer and head, in words.
         previous, next: addresses and names of the heads before and after; None at the ends.
         map: classes of its mean map.
         map_over: sentences and positions behind the mean map, in words.
-        sink: shares of attention and output of the sink, in words; empty if not measured.
         flow: classes or tokens that the head attends from and to; None if not measured.
         offsets: attention by offset, or None.
         exemplars: sentences with the attention of the head.
@@ -86,7 +94,6 @@ class HeadPage(TemplatePage):
         ablated: effects of ablating the head; None if no head was replaced.
         writes: tokens that the head promotes, or words that vectors move to; None if not measured.
         tags: attention to parts of speech; empty without tags.
-        tags_sink: share of the sink, which ``tags`` leave out; empty if the share is small.
         top: tokens and pairs that the head favours; None if tokens were not summed.
         default_view: keys that count in percentiles and charts, in words.
         baselines: names of the baselines.
@@ -106,10 +113,11 @@ class HeadPage(TemplatePage):
     styles = ("plots", "maps", "written", "head")
     contents = False
     name: str
-    role: RoleSentence
+    text: Sentence
+    evidence: Sentence
+    sink: Sentence
     family: str
     family_text: str
-    type_text: str
     stack_title: str
     place: str
     previous: tuple[str, str] | None
@@ -120,7 +128,6 @@ class HeadPage(TemplatePage):
     more: PageTable
     map: str
     map_over: str
-    sink: SentenceParts
     flow: FromTo | None
     offsets: sections.Offsets | None
     exemplars: Exemplars
@@ -132,7 +139,6 @@ class HeadPage(TemplatePage):
     ablated: AblationSection | None
     writes: WritesSection | None
     tags: tuple[sections.TagRow, ...]
-    tags_sink: str
     top: TopTokens | None
     alike: tuple[Neighbours, ...] = ()
     near: tuple[NearTile, ...] = ()
@@ -194,9 +200,10 @@ def _page(
 ) -> HeadPage:
     stack, study = results.stack, results.study
     name, place = head_name(head), (head.layer, head.head)
-    role, family = head_roles(results)[head], families(results).get(place)
-    strongest = strongest_of(results).get(head)
-    head_type = head_types(results).get(place)
+    function, strongest = functions_of(results)[head], strongest_of(results).get(head)
+    outputs, family = outputs_of(results, function), function.family
+    text = sum((output.text for output in outputs), start=function.text or UNMEASURED)
+    evidence = (output.evidence for output in outputs)
     baselines = tuple(baseline_title(results, baseline) for baseline in results.baselines)
     views = (VIEWS[view] for view in SinkView)
     columns = ("Metric", *views, "uniform attention", *baselines, "percentile")
@@ -205,13 +212,14 @@ def _page(
     return HeadPage(
         path=head_page(head),
         title=f"Head {name}",
-        description=f"{role.plain} Head {name} of {study.manifest.model.name}, "
+        description=f"{text.text} Head {name} of {study.manifest.model.name}, "
         f"in {listed}, with intervals and exemplar sentences.",
         name=name,
-        role=role,
+        text=text,
+        evidence=sum(evidence, start=evidence_of(results, function)),
+        sink=_sink(results, function),
         family=f"f-{family}" if family else "",
         family_text=_family_text(results, family) if family else "",
-        type_text=_type_text(head_type) if head_type else "",
         stack_title=STACKS[stack.name],
         place=f"layer {head.layer} of {stack.n_layers}, head {head.head} of {stack.n_heads}, "
         "both counted from 0",
@@ -223,7 +231,6 @@ def _page(
         more=PageTable(columns, tuple(metric_rows(results, head, first=False)), style=STYLE),
         map=map_style(stack, *place),
         map_over=results.cached(mean_maps).over,
-        sink=_sink(results, head),
         flow=from_to(results, head),
         offsets=sections.offset_section(results, head),
         exemplars=exemplars_of(results, head, exemplars),
@@ -233,7 +240,6 @@ def _page(
         ablated=ablation_section(results, head),
         writes=writes_section(results, head),
         tags=tuple(sections.tag_rows(results, head)),
-        tags_sink=sink_remark(results, place),
         top=top_tokens(results, head),
         relations=sections.found_relations(results, head),
         weak_relations=sections.weak_relations_text(results, head),
@@ -248,39 +254,31 @@ def _page(
     )
 
 
-def _family_text(results: StackResults, family: Family) -> str:
+def _family_text(results: StackResults, family: FunctionFamily) -> str:
     """Return the name of a family, and how many heads of the stack it has."""
-    members = sum(each is family for each in families(results).values())
-    return f"{family_names(results)[family]}, {count_text(members, 'head')}"
+    members = sum(each.family is family for each in functions_of(results).values())
+    return f"{families_of(results)[family]}, {count_text(members, 'head')}"
 
 
-def _type_text(head_type: HeadType) -> str:
-    """Return the type of a head as a sentence, with the types that it is close to."""
-    border = f"; {head_type.near}" if head_type.near else ""
-    return in_page_words(f"Type by shares of attention: {head_type.name}{border}.")
-
-
-def _sink(results: StackResults, head: HeadName) -> SentenceParts:
-    """Return what the sink receives and contributes; empty if it was not measured."""
-    share, norm = (
-        share_of_head(results, metric, SinkView.RAW, "", (head.layer, head.head)).value
-        for metric in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
-    )
-    if math.isnan(share):
-        return ()
-
-    def linked(value: float, metric: str) -> LinkedNumber:
-        row = (("stack", head.stack), ("layer", head.layer), ("head", head.head),
-               ("metric", metric), ("view", str(SinkView.RAW)), ("label", ""))  # fmt: skip
-        return LinkedNumber(whole_percent(value), "heads", row)
-
+def _sink(results: StackResults, function: HeadFunction) -> Sentence:
+    """Return what the sink receives and contributes; its share alone decides some functions."""
     tokens = sink_tokens(results)
-    text: SentenceParts = (linked(share, ids.SINK_SHARE), f" of its attention goes to {tokens}")
-    if math.isnan(norm):
-        return (*text, ".")
+    norm = number_of(results, SINK_NORM, function.head)
     verb = "contributes" if tokens == FIRST_TOKEN else "contribute"
-    norm_text = linked(norm, ids.SINK_NORM_SHARE)
-    return (*text, f", which {verb} ", norm_text, " of its output norm.")
+    if function.sink is None:
+        return NOTHING
+    if function.id in SINK_RULES:
+        text = "{Tokens} {verb} {norm:whole} of its output norm." if norm else ""
+    elif norm:
+        text = (
+            "{share:whole} of its attention goes to {tokens}, which {verb} {norm:whole} of its "
+            "output norm."
+        )
+    else:
+        text = "{share:whole} of its attention goes to {tokens}."
+    return say(
+        text, share=function.sink, norm=norm, verb=verb, tokens=tokens, Tokens=capital(tokens)
+    )
 
 
 def _absent(results: StackResults) -> Iterator[str]:
@@ -299,15 +297,14 @@ def _near(results: StackResults, alike: Sequence[Neighbours]) -> Iterator[NearTi
     """Yield the nearest heads by the last view, that without the sink."""
     if not alike:
         return
-    names, found = results.cached(_heads_by_name), families(results)
+    names, functions = results.cached(_heads_by_name), functions_of(results)
     nearest = alike[-1]
     column = list(nearest.table.columns).index(VIEWS[nearest.view]) - 1
     for row in nearest.table.rows:
         head, distance = names[row.name], row.cells[column]
         assert isinstance(distance, NumberCell)
-        place = head.layer, head.head
-        family = f" f-{found[place]}" if place in found else ""
-        style = f"{map_style(results.stack, *place)}{family}"
+        family = functions[head].family
+        style = map_style(results.stack, head.layer, head.head) + (f" f-{family}" if family else "")
         yield NearTile(row.name, head_page(head), style, distance.text)
 
 

@@ -31,9 +31,9 @@ from headbook.report.answers.heads import (
     heads_answer,
     ranking_text,
 )
-from headbook.report.families import Family
+from headbook.report.facts.functions import RULES, FunctionFamily, families_of
+from headbook.report.facts.thresholds import HALF
 from headbook.report.head_facts import HeadFacts, head_facts
-from headbook.report.head_types import MIN_PART_SHARE, MIN_UNIFORM_ENTROPY, NOT_MEASURED, sink_share
 from headbook.report.linked_rows import LinkedNumber, head_number
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
@@ -62,7 +62,7 @@ class FamilyMap:
         facts: facts about the head.
         href: address of the head's line, or of its page if it has none.
         style: classes of the map.
-        title: name of the head with its type.
+        title: name of the head with its function.
     """
 
     facts: HeadFacts
@@ -76,7 +76,7 @@ class FamilyPanel:
     """All heads of a family as small maps.
 
     Attributes:
-        family: class of the family's colour; empty for heads without a type.
+        family: class of the family's colour; empty for heads without a function.
         name: name of the family.
         view: the list filtered by the family, as addresses have it after their ``#``.
         maps: heads, most attention to the sink last.
@@ -147,8 +147,7 @@ class HeadsPage(AnalysisPage):
     Attributes:
         sections: small maps of all heads by family, by stack.
         columns: title and unit of the numbers.
-        lines: lines of heads, those with a clear role first.
-        others: title above the lines of heads without a clear role.
+        lines: lines of heads by family, in a family the largest change without the head first.
         facts: names of the facts that any head has, in the order of columns.
         total: number of heads; scripts and files have those without a line.
         rankings: first heads by some numbers.
@@ -164,7 +163,6 @@ class HeadsPage(AnalysisPage):
     sections: tuple[FamilyPanels, ...]
     columns: tuple[tuple[str, str], ...]
     lines: tuple[HeadLine, ...]
-    others: str
     facts: tuple[str, ...]
     fact_titles: ClassVar[Mapping[str, str]] = FACT_TITLES
     total: int
@@ -195,7 +193,6 @@ def heads_page(results: Results) -> HeadsPage:
     model = study_of(results).manifest.model.name
     titles = [(column.title, column.unit) for column in initial]
     listed = {facts[i].href for i in order}
-    who = "All others" if any(each.has_role for each in facts) else "All heads"
     estimated = effects is not None and bool(effects.estimated.any())
     return HeadsPage(
         path="heads.html",
@@ -203,13 +200,12 @@ def heads_page(results: Results) -> HeadsPage:
         description=f"All {count_text(len(facts), 'head')} of {model}: family, attention, "
         "relations and all metrics, to sort and filter.",
         topic="Heads",
-        answer=(heads_answer(facts, results),),
+        answer=heads_answer(facts).parts,
         scope=tuple(_scope(results)),
         absent=tuple(_absent(results, facts, effects)),
         sections=tuple(_panels(r, listed) for r in results.values()),
         columns=(*titles, *([(EFFECT_TITLE, effects.unit)] if effects else [])),
         lines=tuple(lines),
-        others=f"{who}, {'largest change without the head first' if effects else 'layer by layer'}",
         facts=tuple(
             name for name in FACT_TITLES if any(getattr(each, name).word for each in facts)
         ),
@@ -238,8 +234,11 @@ def _absent(
             "Relations of heads: sentences with dependencies, from CoNLL-U files or --annotator, "
             "and enough of them."
         )
-    if not any(each.family for each in facts):
-        yield "Families of heads: --metrics all, or a list with sink_share and type_shares."
+    if not any(each.function.family for each in facts):
+        yield (
+            "Functions of heads: --metrics all, or a list with sink_share, type_shares and "
+            "relative_entropy."
+        )
 
 
 def _symbols(*, estimated: bool) -> Iterator[tuple[str, str]]:
@@ -248,20 +247,18 @@ def _symbols(*, estimated: bool) -> Iterator[tuple[str, str]]:
     Args:
         estimated: whether the effects of some heads are estimates.
     """
-    half, even = f"{100 * MIN_PART_SHARE:.0f} %", MIN_UNIFORM_ENTROPY
     yield (
         "What it does",
-        "type of the attention that is left when the sink is masked and rows are renormalised: "
-        f"nearly evenly (normalised entropy of at least {even}), the same words from everywhere, "
-        f"or at least {half} at one distance, within three tokens, or on other occurrences of the "
-        "token; else the two largest parts. Shares are corrected for uniform attention: "
-        "(share − u) / (1 − u), with u its share.",
+        f"the first of {len(RULES) - 1} functions whose number, which follows its name, reaches "
+        "its threshold with the lower end of the 95 % interval. Shares of attention count with the "
+        "sink masked and rows renormalised, and have to reach "
+        f"{100 * HALF.value:.0f} % after correction for uniform attention, (share − u) / (1 − u) "
+        "with u its share",
     )
-    yield "+ sink", f"at least {half} of all attention on the sink, corrected in the same way"
     yield (
         "Depends on",
-        "what explains the head’s departure from even attention: the distance between query and "
-        "key (blue), the key whatever the query (brown), or the pair (grey)",
+        "what explains the head’s departure from even attention, from left to right: the distance "
+        "between query and key, the key whatever the query, or the pair",
     )
     yield "Attention to the sink", "share of the attention of ordinary tokens, all keys"
     yield (
@@ -280,20 +277,20 @@ def _symbols(*, estimated: bool) -> Iterator[tuple[str, str]]:
 
 def _panels(results: StackResults, listed: set[str]) -> FamilyPanels:
     """Return the small maps of a stack; heads in ``listed`` have a line in the list."""
-    groups: dict[Family | None, list[HeadFacts]] = {}
+    groups: dict[FunctionFamily | None, list[HeadFacts]] = {}
     for facts in head_facts(results):
-        groups.setdefault(facts.family, []).append(facts)
+        groups.setdefault(facts.function.family, []).append(facts)
     stack, several = results.stack, len(results.study.manifest.stacks) > 1
 
     def sink(facts: HeadFacts) -> float:
-        share = sink_share(results, (facts.head.layer, facts.head.head)).value
-        return 0.0 if math.isnan(share) else share
+        share = facts.function.sink
+        return 0.0 if share is None else share.value
 
     panels = []
     for family, heads in sorted(groups.items(), key=lambda group: -len(group[1])):
         maps = [_map(results, facts, listed) for facts in sorted(heads, key=sink)]
         place = {"stack": stack.name} if several else {}
-        name = capital(heads[0].label.word or NOT_MEASURED)
+        name = families_of(results)[family] if family else capital(heads[0].function.noun)
         panels.append(
             FamilyPanel(
                 f"f-{family}" if family else "",
@@ -312,12 +309,11 @@ def _panels(results: StackResults, listed: set[str]) -> FamilyPanels:
 
 def _map(results: StackResults, facts: HeadFacts, listed: set[str]) -> FamilyMap:
     head = facts.head
-    role = "clear role" if facts.has_role else ""
     return FamilyMap(
         facts,
         f"#{head_file(head)}" if facts.href in listed else facts.href,
         map_style(results.stack, head.layer, head.head),
-        ", ".join(filter(None, (facts.name, facts.label.detail, role))),
+        f"{facts.name}, {facts.function.noun}",
     )
 
 

@@ -26,8 +26,7 @@ from headbook.pages.parts.sentence_maps import (
 from headbook.pages.parts.table import MarkedText, PageTable, Row, WordsCell, words_cell
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.parts.token_paths import MOST_TOKENS, drawn_metrics
-from headbook.report.answers.head_roles import head_roles
-from headbook.report.families import present_families
+from headbook.report.facts.functions import families_of, functions_of
 from headbook.report.results import StackResults, study_of
 from headbook.report.word_attention import n_words, word_names
 from headbook.report.wording import (
@@ -274,7 +273,7 @@ class FirstPanel:
     Attributes:
         stack, head: names of stack and head in scripts.
         rule: reason for the head and the token, in words.
-        name, href, summary: the head, its page, and its role.
+        name, href, summary: the head, its page, and the sentence on its function.
         query: position of the query.
         token: letters of the token.
         picture: the head's map as an image address.
@@ -394,7 +393,7 @@ def _start(
     token = sentence.texts[stack.queries].pieces[query]
     row, pieces = known[head][query].astype(int), sentence.texts[stack.keys].pieces
     keys = [int(key) for key in np.argsort(-row, kind="stable")[:RANKED] if row[key]]
-    summary = head_roles(results)[head].plain
+    summary = functions_of(results)[head].text.text
     return FirstPanel(
         stack=stack.name,
         head=f"{head.layer}.{head.head}",
@@ -526,7 +525,7 @@ def stack_of(
         cut=max(0, len(queries.pieces) - MOST_TOKENS),
         entries=_entries_of_stack(stack, near, first_panel),
         sources=sources(_rollouts(data, stack, sentence), queries),
-        families=tuple(present_families(results)),
+        families=tuple((f"f-{family}", name) for family, name in families_of(results).items()),
         proposals=proposals(results, queries, data.ends.get(place)),
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headbook.pages.parts.page import TemplatePage
-from headbook.report.families import Family, families, family_names
+from headbook.report.facts.functions import FunctionFamily, families_of, functions_of
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import count_text, sentence_page
 from headbook.results.sentence import Link, head_link
@@ -95,25 +95,29 @@ def sentences_page(results: Results) -> SentencesPage:
     )
 
 
-def _strongest(results: Results) -> Mapping[int, dict[Family, list[HeadName]]]:
+def _strongest(results: Results) -> Mapping[int, dict[FunctionFamily, list[HeadName]]]:
     """Return the heads that have each sentence among their strongest exemplars, by family."""
-    found: dict[int, dict[Family, list[HeadName]]] = {}
+    by_sentence: dict[int, dict[FunctionFamily, list[HeadName]]] = {}
     for exemplar in study_of(results).sentence_data.exemplars:
         head = exemplar.head
         if exemplar.ranking is Ranking.STRONGEST and head.stack in results:
-            family = families(results[head.stack]).get((head.layer, head.head))
+            family = functions_of(results[head.stack])[head].family
             if family is not None:
-                found.setdefault(exemplar.index, {}).setdefault(family, []).append(head)
-    return found
+                of_families = by_sentence.setdefault(exemplar.index, {})
+                of_families.setdefault(family, []).append(head)
+    return by_sentence
 
 
-def _families(heads: Mapping[Family, list[HeadName]]) -> Iterator[tuple[str, tuple[Link, ...]]]:
-    for family in Family:
+def _families(
+    heads: Mapping[FunctionFamily, list[HeadName]],
+) -> Iterator[tuple[str, tuple[Link, ...]]]:
+    for family in FunctionFamily:
         if family in heads:
             yield f"f-{family}", tuple(map(head_link, sorted(heads[family])))
 
 
 def _names(results: Results) -> Iterator[tuple[str, str]]:
-    names = [family_names(each) for each in results.values()]
-    for family in Family:
-        yield f"f-{family}", " or ".join(dict.fromkeys(each[family] for each in names))
+    of_stacks = [families_of(each) for each in results.values()]
+    for family in FunctionFamily:
+        names = (names[family] for names in of_stacks if family in names)
+        yield f"f-{family}", " or ".join(dict.fromkeys(names))

@@ -277,7 +277,10 @@ class HeadAccumulator:
             return
         maps = ConcatenatedMaps(waiting.scopes[SinkView.NOSINK], waiting.maps, waiting.pairs)
         views = layer_views(waiting.scopes, maps)
-        strongest = views[SinkView.NOSINK].strongest.weight.amax(-1).cpu().numpy()
+        # A query with a single key left gives all it has to that key, whatever the head prefers.
+        has_choice = views[SinkView.NOSINK].scope.has_choice.unsqueeze(1)
+        weights = views[SinkView.NOSINK].strongest.weight.masked_fill(~has_choice, -torch.inf)
+        strongest = weights.amax(-1).cpu().numpy()
         queries = views[SinkView.NOSINK].frame.n_queries.double().cpu().numpy()
         mass = divide(views[SinkView.NOSINK].total.double().cpu().numpy(), queries)
         for layer, heads in waiting.layers.items():

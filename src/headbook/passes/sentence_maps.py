@@ -204,7 +204,8 @@ class _SentenceMaps:
             self._keep_maps(place, item.sentence.index, cells, lengths)
             if stack.crosses:
                 self._keep_strongest(place, item, weights[row, :, :n_queries, :n_keys])
-            self._keep_exemplars(place, row, cells, lengths, outputs)
+            has_choice = views[SinkView.NOSINK].scope.has_choice[row]
+            self._keep_exemplars(place, row, cells, lengths, outputs, has_choice=has_choice)
 
     def _keep_maps(
         self, place: AttentionPlace, index: int, cells: NDArray[np.uint8], lengths: Floats | None
@@ -242,6 +243,8 @@ class _SentenceMaps:
         cells: NDArray[np.uint8],
         lengths: Floats | None,
         outputs: HeadOutputs,
+        *,
+        has_choice: torch.Tensor,
     ) -> None:
         """Store the map of every head of a layer for which a sentence is an exemplar."""
         choices = self._sentence_pass.kept(place, self._items[row].sentence.index)
@@ -249,7 +252,9 @@ class _SentenceMaps:
         for choice in choices:
             head = choice.head.head
             if head not in by_head:
-                exemplar = _exemplar(choice, outputs.layer.maps.kept[row, head], cells[head])
+                exemplar = _exemplar(
+                    choice, outputs.layer.maps.kept[row, head], has_choice, cells[head]
+                )
                 if lengths is not None:
                     exemplar = replace(exemplar, norms=lengths[head].copy())
                 by_head[head] = exemplar
@@ -307,9 +312,20 @@ class _SentenceMaps:
         return PassResults(sentence_data_parts=(sentence_data,))
 
 
-def _exemplar(choice: ExemplarChoice, nosink: torch.Tensor, steps: NDArray[np.uint8]) -> Exemplar:
-    """Return the exemplar of a head with its strongest query and key outside the sink."""
-    query, key = divmod(int(nosink.argmax()), nosink.shape[1])
+def _exemplar(
+    choice: ExemplarChoice,
+    nosink: torch.Tensor,
+    has_choice: torch.Tensor,
+    steps: NDArray[np.uint8],
+) -> Exemplar:
+    """Return the exemplar of a head with its strongest query and key outside the sink.
+
+    Args:
+        nosink: weights with the sink masked. *Shape:* ``(query, key)``.
+        has_choice: queries that count, unless none does. *Shape:* ``(query,)``, boolean.
+    """
+    counted = nosink.masked_fill(~has_choice[:, None], 0) if has_choice.any() else nosink
+    query, key = divmod(int(counted.argmax()), nosink.shape[1])
     return Exemplar(
         head=choice.head,
         ranking=choice.ranking,

@@ -5,25 +5,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from headbook.attention.surface_rules import rule_names, rule_words
 from headbook.charts import Drawing, images
 from headbook.charts.heads import ranking_histogram
 from headbook.charts.theme import rgba_ramp
 from headbook.pages.parts.sentence_maps import has_queries_keys, weight_picture
 from headbook.pages.parts.text import Token, running_text
-from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.received_attention import (
-    BROADCAST,
+    SAME_KEYS,
     Received,
     queries_by_weight,
     received_exemplars,
 )
-from headbook.report.answers.role_exemplars import strongest_that_fits
+from headbook.report.facts.function_numbers import LABEL_OF_OFFSET
+from headbook.report.facts.functions import HeadFunction, functions_of
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, sentence_page, visible
 from headbook.results.formats import MISSING, head_file, head_name, number
-from headbook.schema import HeadName
+from headbook.schema import HeadName, relation_of, universal_relation
 from headbook.study.exemplars import rank_by_weight
-from headbook.study.sentence_data import UINT8_STEPS, Exemplar, Ranking, StoredSentence
+from headbook.study.sentence_data import UINT8_STEPS, Exemplar, Ranking, StoredSentence, StoredText
 
 LINKS = 6  # strongest links listed under an exemplar
 COLOURS = 16  # colours of a preview, few since each picture has its own palette
@@ -102,8 +103,8 @@ class Exemplars:
     """All exemplars of a head.
 
     Attributes:
-        first: strongest exemplars; the one that fits the role of the head before the others.
-        fits: how the first exemplar was chosen, in words; empty if none fits the role.
+        first: strongest exemplars; one that fits the function of the head before the others.
+        fits: how the first exemplar was chosen, in words; empty if it is the strongest.
         received: sentences in which other words favour one key; empty unless the head is one whose
             words all attend to the same words.
         range: further exemplars by the largest weight, from strong to median.
@@ -132,7 +133,8 @@ def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exem
             strongest.add(e.index)
         kept.append(e)
     ranked = sorted((e for e in kept if e.ranking is Ranking.STRONGEST), key=lambda e: e.rank)
-    fitting = strongest_that_fits(results, head, ranked)
+    function = functions_of(results)[head]
+    fitting = next((e for e in ranked if fits_function(results, function, e)), None)
     ranked.sort(key=lambda e: e is not fitting)
     first = ranked[:AT_ONCE]
     listed = {(e.ranking, e.rank) for e in first}
@@ -149,6 +151,56 @@ def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exem
         ),
         _histogram(results, head, exemplars),
     )
+
+
+OFFSET_OF_LABEL = {label: offset for offset, label in LABEL_OF_OFFSET.items()}
+
+
+def fits_function(results: StackResults, function: HeadFunction, exemplar: Exemplar) -> bool:
+    """Check whether query and key of an exemplar have the offset, relation or class of a function.
+
+    The largest weight need not be an instance of these functions: a head that attends to the next
+    noun in two of three cases can have its largest weight in the third. Other functions name no
+    pairs, so that no exemplar is preferred.
+    """
+    if function.number is None or results.stack.crosses:
+        return False
+    text = results.study.sentence_data.sentences[exemplar.index].texts[results.stack.keys]
+    label, query, key = dict(function.number.row.key).get("label"), exemplar.query, exemplar.key
+    if function.id == "offset":
+        return key - query == OFFSET_OF_LABEL[str(label)]
+    if function.id == "relation":
+        return is_related(text, query, key, str(label))
+    return function.id == "next_word" and is_named(
+        text, query, key, str(label), causal=results.stack.causal
+    )
+
+
+def is_related(text: StoredText, query: int, key: int, label: str) -> bool:
+    """Check whether query and key are dependent and head of a relation, in its direction."""
+    relation, direction = relation_of(label)
+    dependent, head = text.words[query], text.words[key]
+    if direction != "to_head":
+        dependent, head = head, dependent
+    if min(dependent, head) < 0 or dependent >= len(text.heads):
+        return False
+    is_relation = relation == universal_relation(text.relations[dependent])
+    return is_relation and text.heads[dependent] == head
+
+
+def is_named(text: StoredText, query: int, key: int, rule: str, *, causal: bool) -> bool:
+    """Check whether a surface rule names the word of the key for the word of the query."""
+    tag_of_word = dict(zip(text.words, text.tags, strict=True))
+    words = range(max(text.words) + 1)
+    tags = sorted({*tag_of_word.values()} - {""})
+    if text.words[query] < 0 or rule not in rule_names(tags):
+        return False
+    places = np.array([tags.index(tag) if (tag := tag_of_word.get(n)) else -1 for n in words])
+    named = rule_words(
+        places, np.ones(len(places), bool), np.array([len(places)]), tags, causal=causal
+    )
+    row = rule_names(tags).index(rule)
+    return bool(named[row, text.words[query]] == text.words[key])
 
 
 def _histogram(
@@ -202,8 +254,8 @@ def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> 
 def _favoured(
     results: StackResults, head: HeadName, exemplars: Sequence[Exemplar]
 ) -> tuple[Received, ...]:
-    """Return exemplars of what all words attend to, if that is the role of the head."""
-    if head_roles(results)[head].kind != BROADCAST:
+    """Return exemplars of what all words attend to, if that is the function of the head."""
+    if functions_of(results)[head].id != SAME_KEYS:
         return ()
     return received_exemplars(results, exemplars)
 

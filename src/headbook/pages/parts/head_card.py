@@ -1,23 +1,18 @@
-"""The card of a head: role, sink, and strongest exemplar."""
+"""The card of a head: function, and the text of its strongest exemplar."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.metrics import ids
 from headbook.pages.parts.text import Token, running_text
-from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.received_attention import Received
-from headbook.report.families import in_page_words, style_of
-from headbook.report.results import StackResults, share_of_head
-from headbook.report.roles import roles_by_head
-from headbook.report.sink import sink_words
+from headbook.report.facts.functions import functions_of
+from headbook.report.results import StackResults
 from headbook.report.wording import visible
-from headbook.results.formats import head_name, head_page, number
-from headbook.schema import HeadName, SinkView, heads_of
+from headbook.results.formats import head_name
+from headbook.schema import HeadName, heads_of
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar, Ranking, StoredText
 
 REACH = 12  # tokens to either side of query and key that the card shows
@@ -26,39 +21,21 @@ STEPS = (1, 3, 6)  # tenths of the attention from which on a key is shaded more
 
 @dataclass(frozen=True)
 class HeadCard:
-    """A head in short: type, role, sink, and strongest exemplar.
+    """A head in short.
 
     Attributes:
-        name, href: the head, also as the author calls it, and its page.
-        type, style: type, and classes of the colours; both empty without a type.
-        border: types that the head is close to; may be empty.
-        summary: role of the head in a few words.
-        evidence: sentence with the numbers behind the role.
-        given, brought: shares of the sink in attention and in the output norm; – without a sink.
-        what: tokens of the sink, in words.
-        caption: query, key and weight of the strongest exemplar; empty without one.
-        text: text of the exemplar, as classes and letters.
+        name: name of the head, also as the author calls it.
+        noun: name of its function.
+        style: class of the colour of its family; empty without a family.
+        summary: sentence on its function.
+        text: text of the strongest exemplar, as classes and letters; empty without one.
     """
 
     name: str
-    href: str
-    type: str
+    noun: str
     style: str
-    border: str
     summary: str
-    evidence: str
-    given: str
-    brought: str
-    what: str
-    caption: str
     text: tuple[tuple[str, str], ...]
-
-    @property
-    def data(self) -> list[Any]:
-        """Fields of the card for the page's script, without those that the tile has."""
-        return [self.name, self.href, self.type, self.style, self.border, self.summary,
-                self.evidence, self.given, self.brought, self.what, self.caption,
-                [list(part) for part in self.text]]  # fmt: skip
 
 
 def strongest_of(results: StackResults) -> Mapping[HeadName, Exemplar]:
@@ -77,34 +54,14 @@ def _strongest(results: StackResults) -> Mapping[HeadName, Exemplar]:
 
 def card(results: StackResults, head: HeadName) -> HeadCard:
     """Return the card of one head."""
-    known, exemplar = roles_by_head(results)[head], strongest_of(results).get(head)
-    head_type, cell = known.type, (head.layer, head.head)
-    claim = known.claim("relation") or next(iter(known.claims), None)
-    given, brought = (
-        number(share_of_head(results, metric, SinkView.RAW, "", cell).value, share=True)
-        for metric in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
-    )
+    function, exemplar = functions_of(results)[head], strongest_of(results).get(head)
     return HeadCard(
         name=" ".join(filter(None, (head_name(head), results.study.manifest.note_on(head).quoted))),
-        href=head_page(head),
-        type=in_page_words(head_type.name) if head_type else "",
-        style=style_of(head_type) if head_type else "",
-        border=in_page_words(head_type.near) if head_type else "",
-        summary=head_roles(results)[head].plain,
-        evidence=claim.text if claim and claim.kind != "sink" else "",
-        given=given,
-        brought=brought,
-        what=sink_words(results),
-        caption=_caption(results, exemplar) if exemplar else "",
+        noun=function.noun,
+        style=f"f-{function.family}" if function.family else "",
+        summary=function.text.text,
         text=tuple(_text(results, exemplar)) if exemplar else (),
     )
-
-
-def _caption(results: StackResults, exemplar: Exemplar) -> str:
-    texts = results.study.sentence_data.sentences[exemplar.index].texts
-    query = texts[results.stack.queries].pieces[exemplar.query]
-    key = texts[results.stack.keys].pieces[exemplar.key]
-    return visible(f"Strongest: {query} → {key}, {number(exemplar.score)}")
 
 
 def _text(results: StackResults, exemplar: Exemplar) -> Iterator[tuple[str, str]]:
@@ -155,6 +112,7 @@ def _kind(token: Token, key: int) -> str:
     return f"w{step}" if step else ""
 
 
-def atlas_data(results: StackResults) -> list[list[Any]]:
-    """Return the cards of all heads, layer by layer."""
-    return [card(results, head).data for head in heads_of(results.stack)]
+def atlas_data(results: StackResults) -> list[list[str]]:
+    """Return name, noun, style and summary of all heads, layer by layer."""
+    cards = (card(results, head) for head in heads_of(results.stack))
+    return [[each.name, each.noun, each.style, each.summary] for each in cards]

@@ -17,6 +17,7 @@ from headbook.metrics import all_metrics, head_metrics, ids
 from headbook.metrics.base import ChartKind, HeadMetric
 from headbook.pages.parts.atlas import map_style
 from headbook.report.ablation import effect_unit, head_changes, short_target
+from headbook.report.facts.functions import FunctionFamily
 from headbook.report.head_facts import HeadFacts, HeadWord, head_facts
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, VIEWS, is_share, label_name
@@ -155,13 +156,13 @@ def all_facts(results: Results) -> tuple[HeadFacts, ...]:
 
 
 def list_order(facts: Sequence[HeadFacts], effects: HeadEffects | None) -> list[int]:
-    """Return the order of the list: clear roles first, then others by the change without them."""
+    """Return the order of the list: by family, then by the change without the head."""
     changes = effects.value if effects else np.full(len(facts), np.nan)
     size = np.where(np.isnan(changes), -np.inf, changes)
-    return sorted(
-        range(len(facts)),
-        key=lambda i: (not facts[i].has_role, 0.0 if facts[i].has_role else -size[i]),
-    )
+    place = {family: number for number, family in enumerate(FunctionFamily)}
+    families = [facts[i].function.family for i in range(len(facts))]
+    family_places = [place[family] if family else len(place) for family in families]
+    return sorted(range(len(facts)), key=lambda i: (family_places[i], -size[i]))
 
 
 def list_data(results: Results) -> dict[str, Any]:
@@ -190,14 +191,14 @@ def list_data(results: Results) -> dict[str, Any]:
 def line_style(results: Results, facts: HeadFacts) -> str:
     """Return the classes of the small map in a head's line, with the family's colour."""
     stack, layer, head = facts.head
-    family = f" f-{facts.family}" if facts.family else ""
+    family = f" f-{facts.function.family}" if facts.function.family else ""
     return map_style(results[stack].stack, layer, head) + family
 
 
 def _data_row(facts: HeadFacts, style: str, rank: int) -> list[Any]:
     place = (facts.name, facts.href, facts.head.stack, facts.head.layer)
     words = (facts.label, facts.relation, facts.verdict)
-    marks = (int(facts.has_role), int(facts.beats), facts.family or "", style, rank)
+    marks = (facts.function.family or "", style, rank)
     return [*place, *map(_data_word, words), *marks]
 
 
@@ -208,8 +209,10 @@ def _bar(results: StackResults, facts: HeadFacts) -> list[float]:
 
 
 def _data_word(fact: HeadWord) -> list[Any]:
-    word = [fact.word, fact.detail, fact.sort_value]
-    return [*word, fact.number.text, fact.number.table] if fact.number else word
+    if fact.number is None:
+        return [fact.word, fact.detail, None]
+    value = fact.number
+    return [fact.word, fact.detail, value.value, value.as_text(), value.row.table]
 
 
 def _metrics(columns: Sequence[Column]) -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from headbook.analysis.accumulators import Estimate
 from headbook.metrics import ids
+from headbook.report.facts.thresholds import SCORE
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, share_of_head
 from headbook.report.wording import visible
@@ -35,7 +36,7 @@ INDUCTION = HeadKey(ids.INDUCTION_SCORE, SinkView.RAW, "")
 PREVIOUS = HeadKey(ids.PREVIOUS_SCORE, SinkView.RAW, "")
 TOP = 10  # rank, from either end, up to which a token counts as promoted or suppressed
 MIN_COPY_RATE = 0.1
-MIN_SCORE = 0.3  # of induction heads and previous-token heads, on repeated random tokens
+MIN_SCORE = SCORE.value  # of induction heads and previous-token heads, on repeated random tokens
 MIN_LOSS = 0.05  # of an induction score
 MAX_TOWARDS, MIN_CONTROL = 1 / 20, 1 / 4  # ranks as shares of the words
 
@@ -132,10 +133,11 @@ def values_of(results: StackResults, key: HeadKey) -> np.ndarray[Any, np.dtype[n
     return np.full((results.stack.n_layers, results.stack.n_heads), np.nan)
 
 
-def heads_from(results: StackResults, key: HeadKey, least: float = MIN_SCORE) -> list[HeadName]:
-    """Return the heads with at least some value, the highest first."""
+def heads_from(results: StackResults, key: HeadKey) -> list[HeadName]:
+    """Return the heads whose score on repeated random tokens is high, the highest first."""
     values = values_of(results, key)
-    places = sorted(np.argwhere(values >= least).tolist(), key=lambda place: -values[tuple(place)])
+    places = np.argwhere(values >= MIN_SCORE).tolist()
+    places.sort(key=lambda place: -values[tuple(place)])
     return [HeadName(results.stack.name, *place) for place in places]
 
 

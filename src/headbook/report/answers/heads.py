@@ -2,12 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from headbook.metrics import ids
-from headbook.report.families import Family, family_names
+from headbook.report.facts.functions import FunctionFamily
 from headbook.report.findings.finding import choose_head, uniform_estimate
 from headbook.report.head_facts import HeadFacts
 from headbook.report.linked_rows import LinkedNumber, claim_number
@@ -15,7 +15,7 @@ from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import best_head_of_relation, relation_words
 from headbook.report.results import StackResults
-from headbook.report.sink import sink_tokens, sink_words
+from headbook.report.sink import sink_words
 from headbook.report.wording import (
     capital,
     is_share,
@@ -25,44 +25,42 @@ from headbook.report.wording import (
     value_and_interval,
 )
 from headbook.results.formats import percent
-from headbook.results.sentence import Link, head_link
+from headbook.results.sentence import Link, Sentence, head_link, listed, say
 from headbook.schema import HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, HeadName, SinkView
 
-# What most heads of a family do, after "most others".
+# What heads of a family do: of one head, and of several.
 FAMILY_VERBS = {
-    Family.POSITION: "attend at one distance",
-    Family.NEARBY: "attend to nearby words",
-    Family.BROADCAST: "attend to the same words from everywhere",
-    Family.REPEATS: "attend to repeated tokens",
-    Family.SPREAD: "spread their attention nearly evenly",
-}
+    FunctionFamily.POSITION: ("attends at one fixed distance", "attend at one fixed distance"),
+    FunctionFamily.NEARBY: ("attends to nearby words", "attend to nearby words"),
+    FunctionFamily.WORDS: ("attends to words of a kind", "attend to words of a kind"),
+    FunctionFamily.SAME_KEYS: (
+        "attends to the same words from everywhere", "attend to the same words from everywhere",
+    ),
+    FunctionFamily.REPEATS: ("attends to repeated tokens", "attend to repeated tokens"),
+    FunctionFamily.EVEN: ("spreads its attention evenly", "spread their attention evenly"),
+    FunctionFamily.SINK: ("attends mostly to the sink", "attend mostly to the sink"),
+    FunctionFamily.MIXED: ("has no single function", "have no single function"),
+}  # fmt: skip
+MAX_FAMILIES = 3  # families that the answer names, the largest first
 
 
-def heads_answer(facts: Sequence[HeadFacts], results: Mapping[str, StackResults]) -> str:
-    """Return how many heads have a clear role, and what most others do."""
-    others = [each for each in facts if not each.has_role]
-    n_roles, families_of_others = len(facts) - len(others), [each.family for each in others]
-    if not n_roles and not any(families_of_others):
-        return "What single heads attend to was not measured here."
-    if not others:
-        return f"All {len(facts):,} heads have a clear role."
-    verb = "has" if n_roles < 2 else "have"
-    start = f"{number_word(n_roles).capitalize()} of {len(facts):,} heads {verb} a clear role"
-    largest = Counter(filter(None, families_of_others)).most_common(2)
-    if not largest:
-        return f"{start}."
-    share = sum(amount for _, amount in largest) / len(others)
-    who = f"{'most' if share > 1 / 2 else 'many'}{' others' if n_roles else ''}"
-    verbs = [FAMILY_VERBS.get(family) or _sink_verb(results) for family, _ in largest]
-    return f"{start}; {who} {' or '.join(verbs)}."
-
-
-def _sink_verb(results: Mapping[str, StackResults]) -> str:
-    """Return the verb of heads of the sink, among which may be heads without a single type."""
-    names = {family_names(each)[Family.SINK] for each in results.values()}
-    if any(name.endswith(" only") for name in names) and len(names) == 1:
-        return f"attend only to {sink_tokens(next(iter(results.values())))}"
-    return "mix several kinds of attention"
+def heads_answer(facts: Sequence[HeadFacts]) -> Sentence:
+    """Return how many heads the largest families have."""
+    functions = [each.function for each in facts]
+    known = {function.text for function in functions if function.id == "too_few"}
+    if known:
+        return next(iter(known))
+    families = Counter(function.family for function in functions if function.family)
+    if not families:
+        return say("What single heads attend to was not measured here.")
+    (first, n_first), *others = families.most_common(MAX_FAMILIES)
+    total = say("{n} of {total} heads", n=capital(number_word(n_first)), total=len(facts))
+    parts = [say("{total} {verb}", total=total, verb=FAMILY_VERBS[first][n_first > 1])]
+    parts += [
+        say("{n} {verb}", n=number_word(n), verb=FAMILY_VERBS[family][n > 1])
+        for family, n in others
+    ]
+    return say("{parts}.", parts=listed(parts))
 
 
 class HeadRanking(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
-from headbook.report.answers.head_roles import head_roles
+from headbook.report.facts.functions import functions_of
 from headbook.report.results import StackResults
 from headbook.schema import HeadName
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar
@@ -21,7 +21,7 @@ from headbook.study.sentence_data import UINT8_STEPS, Exemplar
 MIN_QUERIES = 5  # other words from which the key has to receive attention
 MIN_STRONGEST = 0.5  # share of these words of which the key has to be the strongest
 MOST = 5  # exemplars of a head
-BROADCAST = "broadcast"  # kind of the sentence on heads of the same words from everywhere
+SAME_KEYS = "same_keys"  # function of these heads
 
 
 class Received(NamedTuple):
@@ -50,14 +50,14 @@ class Received(NamedTuple):
 
 
 def most_received(results: StackResults) -> Mapping[HeadName, Received]:
-    """Return the first of `received_exemplars` of every head whose role is to attend so."""
+    """Return the first of `received_exemplars` of every head of that function."""
     return results.cached(_most_received)
 
 
 def _most_received(results: StackResults) -> dict[HeadName, Received]:
-    roles, exemplars = head_roles(results), defaultdict[HeadName, list[Exemplar]](list)
+    functions, exemplars = functions_of(results), defaultdict[HeadName, list[Exemplar]](list)
     for each in results.study.sentence_data.by_weight:
-        if each.head.stack == results.stack.name and roles[each.head].kind == BROADCAST:
+        if each.head.stack == results.stack.name and functions[each.head].id == SAME_KEYS:
             exemplars[each.head].append(each)
     found = {head: received_exemplars(results, own) for head, own in exemplars.items()}
     return {head: received[0] for head, received in found.items() if received}

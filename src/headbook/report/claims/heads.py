@@ -1,4 +1,4 @@
-"""Rows of the table of tests on heads and layers: types, evidence, quantiles, extremes, trees.
+"""Rows of the table of tests on heads and layers: functions, quantiles, extremes, trees.
 
 Findings and lists of pages name the head with the highest number of many. Such a head is chosen on
 the selection split, so that its number on the held-out split is not inflated by the choice. The
@@ -19,8 +19,7 @@ from headbook.analysis.accumulators import (
     without_interval,
 )
 from headbook.metrics import ids
-from headbook.report.answers.head_numbers import CLAIM
-from headbook.report.answers.head_roles import head_roles
+from headbook.report.facts.function_tests import function_tests
 from headbook.report.findings.attention import (
     MIN_POSITIONAL_SHARE,
     MIN_REPEATED_SHARE,
@@ -35,9 +34,7 @@ from headbook.report.findings.finding import (
     run_text,
     uniform_run_mean,
 )
-from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, heads_by_value
-from headbook.report.roles import role_of
 from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
 from headbook.schema import ALL, HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, SinkView, heads_of
 from headbook.study.exemplars import rank_by_weight
@@ -86,43 +83,13 @@ def row(
     }  # fmt: skip
 
 
-TYPE, MEDIAN = "type", "median of all heads"  # claims
+MEDIAN = "median of all heads"  # claim
 QUANTILES = {Ranking.STRONGEST: 1.0, Ranking.Q90: 0.9, Ranking.Q75: 0.75, Ranking.MEDIAN: 0.5}
 
 
-def types(results: StackResults) -> Iterator[Row]:
-    """Yield the type of every head as a label, with the share of the sink that its name prints."""
-    for (layer, head), head_type in head_types(results).items():
-        if head_type is not None:
-            numbers = results.heads(ids.SINK_SHARE, SinkView.RAW).at(layer, head)
-            share = without_interval(head_type.shares.sink.value, numbers.sentences, numbers.events)
-            yield row(TYPE, results.stack.name, (ids.SINK_SHARE, SinkView.RAW, head_type.short),
-                      layer=layer, head=head, value=share)  # fmt: skip
-
-
-def evidence(results: StackResults) -> Iterator[Row]:
-    """Yield the claims on every head's role; relations have rows of their own."""
-    for head in heads_of(results.stack):
-        for claim in role_of(results, head, None).claims:
-            if claim.column is not None:
-                yield row(
-                    f"role: {claim.kind}", head.stack, claim.column, layer=head.layer,
-                    head=head.head, value=claim.value,
-                    baseline="" if math.isnan(claim.baseline) else claim.against,
-                    baseline_value=claim.baseline, p=claim.p,
-                )  # fmt: skip
-
-
-def role_sentences(results: StackResults) -> Iterator[Row]:
-    """Yield the numbers behind the sentence on every head."""
-    for head, sentence in head_roles(results).items():
-        for found in sentence.evidence:
-            yield row(
-                CLAIM, head.stack, found.column, layer=head.layer, head=head.head,
-                split=ALL if math.isnan(found.p) else HELD_OUT_SPLIT, value=found.value,
-                baseline=found.baseline, baseline_value=found.baseline_value,
-                difference=found.difference, p=found.p,
-            )  # fmt: skip
+def functions(results: StackResults) -> Iterator[Row]:
+    """Yield the number of every head's function beside its threshold, and what was tested."""
+    yield from (tested.columns for tested in function_tests(results))
 
 
 def quantiles(results: StackResults) -> Iterator[Row]:

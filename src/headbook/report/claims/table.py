@@ -14,16 +14,14 @@ import pandas as pd
 from headbook.report.claims.ablation import NO_HEAD, ablation_tests, tasks_of_model, whole_model
 from headbook.report.claims.heads import (
     Row,
-    evidence,
     extreme_heads,
+    functions,
     heads_beyond,
     layer_run_rows,
     median_rows,
     pieces_of_words,
     quantiles,
-    role_sentences,
     trees_of_layers,
-    types,
 )
 from headbook.report.claims.overview import overview_rows
 from headbook.report.claims.relations import beside_relations, relation_rows, relations_by_layer
@@ -37,9 +35,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     relation_rows,
     relations_by_layer,
     beside_relations,
-    types,
-    evidence,
-    role_sentences,
+    functions,
     layer_run_rows,
     trees_of_layers,
     heads_beyond,
@@ -85,8 +81,8 @@ def _evidence(results: StackResults) -> Iterator[Row]:
 TESTS: TableSpec[Study] = TableSpec(
     "tests",
     "What pages claim, with baseline, difference and p: relations, effects of heads, the "
-    "evidence on each head's role, and heads and layers that were chosen on one half of the "
-    "sentences and reported on the other.",
+    "number of each head's function beside its threshold, and heads and layers that were chosen "
+    "on one half of the sentences and reported on the other.",
     {
         "claim": "what is claimed; of the highest head of many, chosen on the choice half",
         "stack": f"{LAYER_COLUMNS['stack']}; all where heads of all are taken together",
@@ -95,7 +91,7 @@ TESTS: TableSpec[Study] = TableSpec(
         "metric": "as in the addresses of the metrics' pages, or in the tables on importance",
         "view": "keys: raw (all), nosink (sink masked) or renorm (sink masked and "
         "renormalised); of effects of heads what stands in place of their outputs",
-        "label": "what the value is about where a metric has several; of types the type; of "
+        "label": "what the value is about where a metric has several; of "
         "effects of heads the target",
         "split": "choice: the half of the sentences on which heads, layers and baselines are "
         "chosen; held_out: the other half; all: all sentences",
