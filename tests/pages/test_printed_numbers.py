@@ -17,7 +17,6 @@ import pandas as pd
 import pytest
 
 import headbook
-from headbook.report.families import FAMILY_OF_TYPE
 from headbook.report.wording import NUMBER_WORDS
 from html_pages import html_of
 from printed_numbers import (
@@ -98,7 +97,6 @@ HINTS = (
     ),
     Hint("", r"from B to A \(score »", {"metric": ("previous_score",), "label": ("",)}),
     Hint("", "mixes shares.*»", {"metric": ("type_shares",)}),
-    Hint("", "(?:It|it) keeps »", {"claim": ("role: position",)}),
     Hint("Phrase trees", "", {"metric": ("phrase_trees",)}),
     Hint("Dependency trees", "", {"metric": ("dependency_trees",)}),
     Hint("", "^Baselines without attention", {"claim": ("tree without attention",)}),
@@ -243,14 +241,6 @@ def spelt(words: str) -> int:
     return NUMBER_WORDS.index(words) if words in NUMBER_WORDS else int(words.replace(",", ""))
 
 
-def family_of(label: str) -> str:
-    """Return the family of a type, which decides once the sink is masked."""
-    rest = re.sub(r" \([^()]*\)", "", label).removeprefix("sink + ")
-    families = {str(kind): str(family) for kind, family in FAMILY_OF_TYPE.items() if kind}
-    names = [name for name in families if rest.startswith(name)]
-    return families[max(names, key=len)] if names else "sink"
-
-
 def claimed(tests: pd.DataFrame, relations: pd.DataFrame) -> pd.DataFrame:
     """Return the relations above the best rule whose head does more than prefer a class."""
     above = relations[(relations["p"] < 0.05) & (relations["difference_low"] > 0)]
@@ -261,15 +251,15 @@ def claimed(tests: pd.DataFrame, relations: pd.DataFrame) -> pd.DataFrame:
 def overview_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
     """Yield the counts of the overview."""
     text, tests = main.text(), data["tests"]
-    types = tests[tests["claim"] == "type"]
-    types = types[~types["label"].str.contains("not measured")]
     sections = {
         node.attributes["id"].removeprefix("family-"): next(node.every("h3")).text()
         for node in main.every("section")
         if node.attributes.get("id", "").startswith("family-")
     }
     printed = {name: int(title.split()[-1].replace(",", "")) for name, title in sections.items()}
-    yield "families", printed, dict(Counter(map(family_of, types["label"])))
+    if "functions" in data:
+        families = data["functions"]["family"]
+        yield "families", printed, dict(Counter(families[families != ""]))
     if match := re.search(r"\b(?!most\b)(\S+) heads attend to nearby words", text):
         yield "nearby words", spelt(match[1]), printed["nearby"]
     for claim in (node for node in main.every("li") if "claim" in node.attributes.get("class", "")):
@@ -401,8 +391,9 @@ COUNTS: dict[str, tuple[Callable[..., Iterator[Count]], ...]] = {
 
 
 def counts_of(site: Path, heads: tuple[str, ...]) -> list[Count]:
-    names = ("heads", "importance", "tests")
-    data = {name: pd.read_parquet(site / f"data/{name}.parquet") for name in names}
+    names = ("heads", "importance", "tests", "functions")
+    files = {name: site / f"data/{name}.parquet" for name in names}
+    data = {name: pd.read_parquet(file) for name, file in files.items() if file.exists()}
     found = []
     for page in looked_at(site, heads):
         main = next(tree_of(html_of(site / page)).every("main"))

@@ -74,7 +74,7 @@ def heads(*places: tuple[int, int]) -> list[HeadName]:
     return [HeadName("self", *place) for place in places]
 
 
-def said(results: StackResults, place: tuple[int, int]) -> tuple[HeadOutput, ...]:
+def claims_on_output(results: StackResults, place: tuple[int, int]) -> tuple[HeadOutput, ...]:
     """Return what the output of a head does."""
     return outputs_of(results, functions_of(results)[HeadName("self", *place)])
 
@@ -114,7 +114,7 @@ def test_without_a_loss_or_a_score_nothing_is_used(pair: Any, scores: dict[HeadK
     assert not used_feeds(results)
     assert "circuit:" not in plain(circuits_answer({"self": results}))
     assert circuits_evidence({"self": results}) == ()
-    assert not said(results, (1, 0))
+    assert not claims_on_output(results, (1, 0))
 
 
 def test_an_interval_that_reaches_zero_is_no_loss() -> None:
@@ -174,7 +174,7 @@ def test_a_head_promotes_what_is_among_its_ten_highest_tokens(rank: float, verb:
     place = (1, 0)
     results = studied(exemplar_key_rank={place: rank}, scores={})
     assert written_tokens(results) == ({place: verb} if verb else {})
-    assert [output.text.text.split()[0].lower() for output in said(results, place)] == (
+    assert [output.text.text.split()[0].lower() for output in claims_on_output(results, place)] == (
         [verb] if verb else []
     )
     counted = {
@@ -203,7 +203,7 @@ def test_disagreements_of_weights_and_interventions_come_first() -> None:
 
 def test_the_outputs_of_an_induction_head_name_the_head_that_it_uses() -> None:
     results = studied(PAIRS, exemplar_key_rank={(1, 0): 2.0})
-    used, promoted = said(results, (1, 0))
+    used, promoted = claims_on_output(results, (1, 0))
     assert (used.text.text, promoted.text.text) == (
         "Uses what L0·H0 writes.", "Promotes the token that it attends to.",
     )  # fmt: skip
@@ -246,7 +246,7 @@ def test_writing_into_the_vector_takes_rank_and_control(
     found = StackResults(replace(results.study, circuits=circuits), results.stack)
     assert writes_into_vector(found, (1, 0)) is writes
     assert not writes_into_vector(found, (0, 0))
-    text = " ".join(output.text.text for output in said(found, (1, 0)))
+    text = " ".join(output.text.text for output in claims_on_output(found, (1, 0)))
     assert ("into the sentence vector" in text) is writes
 
 

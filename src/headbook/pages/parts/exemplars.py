@@ -193,7 +193,7 @@ def is_named(text: StoredText, query: int, key: int, rule: str, *, causal: bool)
     tag_of_word = dict(zip(text.words, text.tags, strict=True))
     words = range(max(text.words) + 1)
     tags = sorted({*tag_of_word.values()} - {""})
-    if text.words[query] < 0 or rule not in rule_names(tags):
+    if min(text.words[query], text.words[key]) < 0 or rule not in rule_names(tags):
         return False
     places = np.array([tags.index(tag) if (tag := tag_of_word.get(n)) else -1 for n in words])
     named = rule_words(

@@ -1,4 +1,4 @@
-"""What the output of a head does: tokens, sentence vector, or another head that it uses.
+"""Effects of the output of a head: on tokens, on the sentence vector, or from another head.
 
 *Promotes* and *suppresses* rest on direct contributions to logits, *writes into the sentence
 vector* on the total effect of replacing the head, *uses* on an intervention on its keys.
