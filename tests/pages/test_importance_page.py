@@ -21,8 +21,10 @@ from headbook.pages.head_parts.effect import ablation_section
 from headbook.pages.importance import has_importance, importance_page
 from headbook.pages.parts.blocks import Heat, Table
 from headbook.pages.parts.table import NumberCell, words_cell
-from headbook.report.ablation import backed_up, head_changes, verdict_text
+from headbook.report.ablation import SINK, backed_up, head_changes, head_groups, verdict_text
+from headbook.report.facts.functions import FunctionFamily, functions_of
 from headbook.report.facts.importance import verdict_counter
+from headbook.report.facts.sinks import sink_heads
 from headbook.report.findings.ablation import answer
 from headbook.report.results import stack_results
 from headbook.results.number import Number, RowAddress, Unit
@@ -104,6 +106,22 @@ def test_heads_of_a_family_are_answered_by_three_replacements(study: Study) -> N
     text = " ".join(finding.text for finding in found)
     assert "Not dead: without one position head, the KL divergence of predictions is" in text
     assert "; 100 random sets with as many heads in each layer: " in text
+
+
+def test_groups_before_ablation_are_families_of_functions_and_the_sink_heads(
+    any_site: Site,
+) -> None:
+    """Every head with a function is in the group of its family, or in that of the sink heads."""
+    for results in any_site.results.values():
+        groups = {group.name: group for group in head_groups({results.stack.name: results})}
+        functions = functions_of(results)
+        for family in {function.family for function in functions.values()} - {None}:
+            members = {head for head, each in functions.items() if each.family is family}
+            if family is not FunctionFamily.SINK:
+                assert {*groups[str(family)].heads} == members
+        sinks = {(head.layer, head.head) for head in groups[SINK].heads} if SINK in groups else {}
+        assert sinks == ({*sink_heads(results)} or {})
+        assert {name for name, group in groups.items() if group.type} <= {*map(str, FunctionFamily)}
 
 
 def test_a_site_shows_all_heads_and_those_that_were_replaced(encoder_site: Site) -> None:

@@ -52,8 +52,8 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
     if best is not None and best.value.low > 1 and best.value.sentences >= MIN_SENTENCES:
         share = results.split(HELD_OUT, ids.POS_RECEIVED, view, tag).at(*best.place)
         function = functions_of(results)[best.head]
-        is_mostly_sink = function.mostly_sink and function.sink is not None
-        sink = f" (sink: {function.sink})" if is_mostly_sink else ""
+        share_of_sink = function.sink if function.mostly_sink else None
+        sink = f" (sink: {share_of_sink.as_text()})" if share_of_sink else ""
         yield finding(
             results,
             name,
