@@ -361,12 +361,13 @@ def test_walls_and_lists_name_the_functions_of_both_models(compared: Make) -> No
         head = next(h for h in functions_of(both.a) if head_name(h) == row.name)
         nouns = [functions_of(each)[head].noun for each in (both.a, both.b)]
         assert [*row.cells[-2:]] == nouns
+    assert both.found is not None
     summary = drift_summary(both.found)
     assert summary is not None
     for changed in changed_heads(both, summary):
         head = next(h for h in functions_of(both.a) if head_name(h) == changed.head.text)
         nouns = [functions_of(each)[head].noun for each in (both.a, both.b)]
-        (text,) = changed.text
+        text = plain_text(changed.text)
         assert text.lower().startswith(" → ".join(dict.fromkeys(nouns)).lower())
 
 
