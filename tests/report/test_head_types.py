@@ -18,7 +18,7 @@ from headbook.metrics.base import HeadMetric
 from headbook.metrics.patterns.type_shares import PARTS
 from headbook.pages.head import head_pages
 from headbook.pages.overview_parts.wall import wall_of
-from headbook.report.ablation import head_groups
+from headbook.report.facts.groups import head_groups
 from headbook.report.head_facts import head_facts
 from headbook.report.head_types import (
     NO_SHARE,
