@@ -162,7 +162,7 @@ def _functions(results: Mapping[str, StackResults]) -> Table:
             name, f"Attends {where}." if where else "", family, least,
             rule.threshold.reason, counts[rule.id],
         ))  # fmt: skip
-    return Table(RULE_COLUMNS, tuple(rows), label="Functions of heads")
+    return Table(RULE_COLUMNS, tuple(rows), label="Functions of heads", style="numbers rules-of")
 
 
 def _conditions() -> Iterator[tuple[str, str]]:
