@@ -34,10 +34,10 @@ def build(corpus: str, model: str, importance: str) -> dict[str, Any]:
     """Collect and render, with the circuits' own seconds and memory."""
     of_circuits: dict[str, float] = {}
 
-    def measured(run: Any, study: Any) -> Any:
+    def measured(run: Any, study: Any, moved: Any = None) -> Any:
         CLEAR.write_text("5")  # the peak starts anew
         before, start = memory("VmRSS"), time.process_time()
-        found = circuits.measure_circuits(run, study)
+        found = circuits.measure_circuits(run, study, moved)
         of_circuits["circuits"] = time.process_time() - start
         of_circuits["memory"] = memory("VmHWM") - before
         of_circuits["towards"] = float((found.circuits.numbers["metric"] == "towards_rank").any())
@@ -66,7 +66,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpus")
     parser.add_argument("--models", nargs="+", default=["demo", "demo-causal"])
-    parser.add_argument("--importance", default="fast")
+    parser.add_argument("--importance", default="auto")
     given = parser.parse_args()
     if len(given.models) == 1:
         print(json.dumps(build(given.corpus, given.models[0], given.importance)), flush=True)  # noqa: T201

@@ -2,7 +2,7 @@
 
 Usage: python benchmarks/devices.py CORPUS [--devices cpu cuda] [--sentences 2048] [--like demo]
            [--shapes NAME ...] [--annotator none] [--batch-tokens 2048] [--dtype float32]
-           [--levels fast full] [--processes 1]
+           [--levels auto full] [--processes 1]
            [--only numbers families options speed importance workers]
 
 CORPUS is any file that Headbook reads; where it has too few sentences it is repeated. Each part
@@ -319,7 +319,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=[*SHAPES])
     parser.add_argument("--families", nargs="+", default=[])
     parser.add_argument("--processes", type=int, default=1, help="that compare at once")
-    parser.add_argument("--levels", nargs="+", default=["fast", "full"])
+    parser.add_argument("--levels", nargs="+", default=["auto", "full"])
     parser.add_argument("--annotator", default="none")
     parser.add_argument("--batch-tokens", type=int, default=2048)
     parser.add_argument("--dtype", default="float32")

@@ -35,7 +35,7 @@ import faultyfiles  # isort: skip - both after trials, which finds the tests' mo
 def kills(desk: Desk, count: int) -> Iterator[Line]:
     """Kill collections at random moments; each is resumed and compared with an undisturbed run."""
     texts, place = desk.texts("many.txt", 5 * SHARD), desk.folder / "kills"
-    more = ("--importance=fast", "--quiet")
+    more = ("--importance=auto", "--quiet")
     with small_shards():
         for name in ("first", "whole"):  # the first one takes longer
             line = trial("undisturbed", desk.command(texts, place / name, *more), wanted=(0,))

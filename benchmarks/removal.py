@@ -20,7 +20,7 @@ import numpy as np
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.attribution import gradient_estimates
 from headbook.ablation.costs import costs_of
-from headbook.ablation.importance import FULL, AblationPlan, parameters_of
+from headbook.ablation.importance import AblationPlan, parameters_of
 from headbook.ablation.logit_targets import target_functions
 from headbook.ablation.replacements import MeanOutputs
 from headbook.ablation.sample import ablation_sample
@@ -32,6 +32,7 @@ from headbook.model.forward import run_forward
 from headbook.model.intervention import make_patchable
 from headbook.model.logit_lens import LogitLens, make_logit_lens
 from headbook.schema import Replacement
+from headbook.study.ablation.results import FULL
 from headbook.text.batch import Batch
 from measure import BATCH_TOKENS, prepared
 

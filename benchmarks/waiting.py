@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--busy", type=int, nargs="*", default=[0, 3], help="programs beside it")
     parser.add_argument("--model", default="demo")
     parser.add_argument("--limit", type=int, help="sentences, all by default")
-    parser.add_argument("--importance", default="fast")
+    parser.add_argument("--importance", default="auto")
     given = parser.parse_args()
     arguments = [str(given.input), "--model", given.model, "--importance", given.importance]
     if given.limit:

@@ -1,6 +1,6 @@
 """What a study and its site cost from command to page, over the least that they could cost.
 
-Usage: python benchmarks/whole.py CORPUS [--sentences 64 1000] [--repeats 1] [--importance fast]
+Usage: python benchmarks/whole.py CORPUS [--sentences 64 1000] [--repeats 1] [--importance auto]
            [--only NAME ...]
 
 CORPUS is any file that Headbook reads; it is repeated where it has too few sentences. Times are
@@ -344,7 +344,7 @@ def main() -> None:
     parser.add_argument("--model", default="demo")
     parser.add_argument("--sentences", type=int, nargs="*", default=[64, 1000])
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--importance", default="fast", help="as headbook's own option")
+    parser.add_argument("--importance", default="auto", help="as headbook's own option")
     parser.add_argument("--only", nargs="*", default=[*PARTS])
     parser.add_argument("--least", metavar="MODEL", help="measure the least, for a study")
     parser.add_argument("--study")

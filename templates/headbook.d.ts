@@ -306,9 +306,9 @@ type FindToken = [
   name: string, count: number, within: number, sentences: number[], typed: number,
 ];
 type FindData = {
-  questions: Named[]; pages: Named[]; metrics: Named[]; relations: Record<string, string>;
+  questions: Named[]; pages: Named[]; metrics: Named[];
   same: Record<string, string[]>; sentences: [number: number, href: string, text: string, other?: string][]; total: number;
-  tokens: FindToken[]; types: string[]; roles: string[];
+  tokens: FindToken[]; functions: [noun: string, text: string, words: string][];
   notes?: [name: string, text: string][];
 };
 /** A number of a head in the data of a heat map; what is missing is null. */
@@ -317,8 +317,8 @@ type MapRow = {
   label: string;
 };
 
-/** A step of checkpoints (`pages/checkpoints/checkpoints`): classes, letters and label of each head. */
-interface CheckpointStep { name: string; src: string; heads: [string, string, string][] }
+/** A step of checkpoints (`pages/checkpoints/checkpoints`): class and label of each head. */
+interface CheckpointStep { name: string; src: string; heads: [style: string, label: string][] }
 
 /** `headbook.site.export.table_facts`: columns are name, description and whether they are texts. */
 type TableFacts = { files: string[]; rows: number; columns: [string, string, boolean][] };

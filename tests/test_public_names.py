@@ -92,7 +92,7 @@ def test_objects_of_libraries_stand_for_texts() -> None:
         annotator=pipeline, section="a.md",
     )  # fmt: skip
     assert (config.dtype, config.device) == ("bfloat16", "cpu")
-    assert (config.circuits, config.importance) == ("off", "fast")
+    assert (config.circuits, config.importance) == ("off", "auto")
     assert config.annotator == "de_pipeline in memory"
     assert [path.name for path in config.section] == ["a.md"]
     with pytest.raises(ConfigError, match=r"annotator.*a name with workers="):

@@ -211,11 +211,11 @@ class Config:
         "passes or all pairs of heads.",
     )
     importance: str = measured_option(
-        "fast",
-        "Ablate heads: off; fast (estimates for all heads, exact effects of the 20 with the "
-        "largest estimates and of 20 others in at most 40 forward passes over a sample, of each "
-        "layer, and of the sink heads beside 20 random sets); or full (exact effects of every "
-        "head, groups beside 100 random sets, and pruning curves).",
+        "auto",
+        "Ablate heads: off; auto (every head, or as many as 200 forward passes over a sample "
+        "allow, with estimates of the rest; each layer; the sink heads beside 20 random sets; and "
+        "growing sets of heads beside 5 random orders); or full (every head with several "
+        "replacements, groups beside 100 random sets, pairs, and finer pruning curves).",
         common=True,
     )
     importance_sentences: int = measured_option(

@@ -41,7 +41,7 @@ CHOICES = {  # options with a fixed set of values
     "offload": OFFLOADS,
     "quantization": QUANTIZATIONS,
     "vocabulary_precision": PRECISIONS,
-    "importance": ("off", "fast", "full"),
+    "importance": ("off", "auto", "full"),
     "circuits": ("on", "off"),
     "engine": ("local", "ray"),
 }
@@ -85,7 +85,7 @@ KIND_NAMES = {
 
 # Values of options for which a program may give False and True.
 OFF_AND_ON = {
-    "importance": ("off", "fast"), "circuits": ("off", "on"), "offload": ("off", "auto"),
+    "importance": ("off", "auto"), "circuits": ("off", "on"), "offload": ("off", "auto"),
 }  # fmt: skip
 # Pipelines of spaCy that a program has given as an annotator, by the name that stands for each.
 PIPELINES: WeakValueDictionary[str, Any] = WeakValueDictionary()

@@ -1,6 +1,6 @@
 "use strict";
 /* The atlas of checkpoints: a slider over steps changes the picture of all heads and their
-   types. The page without scripts has all steps as small pictures. */
+   functions. The page without scripts has all steps as small pictures. */
 (() => {
   const { all, one, load, root, rove } = window.headbook;
   const PAUSE = 900; /* milliseconds of a step while the steps play */
@@ -21,12 +21,10 @@
       sheet.src = `${root()}${step.src}`;
       slider.setAttribute("aria-valuetext", step.name);
       output.textContent = step.name;
-      step.heads.forEach(([style, letters, label], i) => {
+      step.heads.forEach(([style, label], i) => {
         tiles[i].className = style;
         tiles[i].setAttribute("aria-label", label);
         tiles[i].title = label;
-        const corner = tiles[i].querySelector("b");
-        if (corner) corner.textContent = letters;
       });
       frames.forEach((frame, i) => {
         if (i === Number(slider.value)) frame.setAttribute("aria-current", "step");

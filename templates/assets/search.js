@@ -54,17 +54,12 @@
   };
   /** @type {(found: FindData) => (row: HeadRow, i: number) => Entry} */
   const headEntry =
-    ({ relations, types, roles, notes }) =>
-    ([name, href, stack, layer, label, relation], i) => {
-      const spelled = relations[relation[0].split(" ")[0]] || "";
+    ({ functions, notes }) =>
+    ([name, href, stack, layer], i) => {
+      const [noun, text, words] = functions[i];
       const [own, note] = notes?.[i] ?? ["", ""];
-      const unseen = [
-        note,
-        types[i] || label[0],
-        relation[0] && `best at ${relation[0]} ${spelled}`,
-      ];
       const title = own ? `${name} ${own}` : name;
-      return entry(title, href, roles[i], unseen.filter(Boolean).join(" "), {
+      return entry(title, href, text || noun, `${note} ${noun} ${words}`, {
         at: { stack, layer, head: Number(name.split("H").pop()) },
       });
     };

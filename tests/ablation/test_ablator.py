@@ -258,7 +258,7 @@ def test_resampled_heads_borrow_from_sentences_of_similar_length(
     head = HeadName(call.stack, call.layer, 2)
     others = DonorOutputs.of(it.ablator.heads, it.ablator.functions, it.batches, {call})
     parts = [
-        it.ablator.effects(b, [[head]], Replacement.RESAMPLE, MeanOutputs(), others)
+        it.ablator.effects(b, [[head]], Replacement.RESAMPLE, MeanOutputs(), donors=others)
         for b in it.batches
     ]
     effects, true = BatchEffects.merge(parts), scored(it)

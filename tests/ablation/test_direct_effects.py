@@ -13,10 +13,10 @@ from test_importance import asked, only
 import tiny
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.attribution import direct_effects_by_token, has_direct_path
-from headbook.ablation.importance import FULL
 from headbook.ablation.logit_targets import LogitTargets
 from headbook.ablation.missed_tokens import top_token_sums
 from headbook.schema import AblationTarget, HeadName, Replacement
+from headbook.study.ablation.results import FULL
 from headbook.study.ablation_tables import importance_table
 from headbook.text.batch import Batch
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,15 +16,15 @@ from test_ablator import FAMILIES, KEYS, SMALL, TEXTS, Case, Naive, batch_of, ca
 import tiny
 from bare_model import Bare
 from headbook.ablation import importance as module
-from headbook.ablation import margins
 from headbook.ablation.attribution import gradient_estimates
-from headbook.ablation.costs import costs_of
+from headbook.ablation.costs import AblationCosts, costs_of
 from headbook.ablation.head_sets import HeadGroup, matched_random_sets
-from headbook.ablation.importance import FAST, FULL, AblationPlan, NotEnoughMemory
+from headbook.ablation.importance import AblationPlan, NotEnoughMemory
 from headbook.ablation.replacements import OutputSums
 from headbook.ablation.sample import AblationSample
+from headbook.model.probe import hidden_states_of
 from headbook.schema import AblationTarget, HeadName, Replacement
-from headbook.study.ablation.results import AblationReason, AblationResults, HeadSetKind
+from headbook.study.ablation.results import AUTO, FULL, AblationReason, AblationResults, HeadSetKind
 from headbook.study.ablation_tables import head_groups_table, importance_table, pruning_table
 from headbook.text.batch import Batch
 
@@ -187,7 +188,7 @@ def test_orders_begin_with_nothing_and_end_with_all(case: Callable[..., Case]) -
 def test_gradients_are_those_of_each_sentence_alone(case: Callable[..., Case]) -> None:
     """Absolute values of sentences, over all scored tokens."""
     it = case("bert")
-    table = importance_table(asked(it, FAST).run())
+    table = importance_table(asked(it, AUTO).run())
     means, loss = it.means, it.ablator.functions.targets[0]
     alone = [
         gradient_estimates(it.ablator, sentences(it, [n]), module.FULL_REPLACEMENTS, means)
@@ -240,41 +241,138 @@ def test_random_sets_have_as_many_heads_in_each_layer() -> None:
     assert head_groups == matched_random_sets(group, heads, seed=0, sets=100)[:20]
 
 
-def test_the_fast_level_keeps_to_its_budget(
+def test_the_auto_level_ablates_every_head_as_the_full_level_does(
+    case: Callable[..., Case],
+) -> None:
+    it = case("gpt2")
+    ablation, full = (asked(it, level).run() for level in (AUTO, FULL))
+    assert (ablation.chosen == AblationReason.SELECTED).all()
+    query = "metric == 'ablation_effect' and replacement == 'mean'"
+    mine, theirs = (importance_table(each).query(query) for each in (ablation, full))
+    assert len(mine) == len(ablation.heads) * len(ablation.targets)
+    assert (mine["method"] == "exact").all()
+    columns = ["stack", "layer", "head", "target", "value", "low", "high", "verdict"]
+    keys = columns[:4]
+    pd.testing.assert_frame_equal(
+        mine[columns].sort_values(keys, ignore_index=True),
+        theirs[columns].sort_values(keys, ignore_index=True),
+        rtol=1e-7,
+    )
+
+
+def test_beyond_the_limit_heads_of_largest_estimates_and_as_many_others_are_ablated(
     case: Callable[..., Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The largest estimates, and others at random; fewer where passes cannot begin later."""
     it = case("gpt2")
-    few = asked(it, FAST)
-    monkeypatch.setattr(module, "FAST_PASSES", few.costs.fixed + 4.2)
+    monkeypatch.setattr(module, "MAX_PASSES", 4.2)
+    few = asked(it, AUTO)
     ablation = few.run()
     exact = [h for h, why in zip(ablation.heads, ablation.chosen, strict=True) if why]
-    assert few.passes <= module.FAST_PASSES + margins.MARGIN_PASSES
+    assert 0 < len(exact) <= few.n_single < len(few.heads)
     assert sum(few.costs.of([head]) for head in exact) <= 4.2
-    assert {*ablation.chosen} == {
-        AblationReason.NOT_ABLATED,
-        AblationReason.SELECTED,
-        AblationReason.AUDIT,
-    }
+    assert {*ablation.chosen} == {*AblationReason}
+    selected, audited = (
+        int((ablation.chosen == reason).sum())
+        for reason in (AblationReason.SELECTED, AblationReason.AUDIT)
+    )
+    assert 0 < audited <= selected
     position = [c[:3] for c in ablation.columns].index(("attribution_estimate", "mean", "kl"))
     guess = ablation.estimates.value[:, position]
     first = guess[ablation.chosen == AblationReason.SELECTED]
     assert first.min() > guess[ablation.chosen != AblationReason.SELECTED].max()
     table = importance_table(ablation)
-    assert {*table["method"]} == {"exact", "estimated"}
     alone = table[table["metric"] == "ablation_effect"]
-    assert {*alone["replacement"]} == {"mean"}
     assert len(alone) == 2 * len(exact)
-    most = np.ceil(module.FAST_PASSES + margins.MARGIN_PASSES)
-    assert f"at most {most:.0f} forward passes over 5 sentences" in few.message
+    estimated = table[table["metric"] == "attribution_estimate"]
+    assert len(estimated) == len(table["replacement"].unique()[1:]) * 2 * len(few.heads)
+    assert estimated["low"].isna().all()
+
+
+def test_heads_of_least_effect_go_together_beside_random_orders(
+    case: Callable[..., Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Orders come from one half of the sentences, of heads without exact effect by estimates."""
+    it = case("gpt2")
+    lost, kl = Lost(it), AblationTarget.KL
+    heads = asked(it, AUTO).heads
+    for limit in (module.MAX_PASSES, 4.2):
+        monkeypatch.setattr(module, "MAX_PASSES", limit)
+        ablation = asked(it, AUTO).run()
+        column = [c[:3] for c in ablation.columns].index(("attribution_estimate", "mean", "kl"))
+        guess = ablation.estimates.split(0).value[:, column]
+        exact = [lost([head], Replacement.MEAN, [0, 3])[kl] for head in heads]
+        effect = dict(zip(heads, np.where(ablation.chosen > 0, exact, guess), strict=True))
+        ascending = sorted(heads, key=lambda head: effect[head])
+        table = pruning_table(ablation)
+        for number in (1, 2, 4, 8):
+            _, least = some_set(ablation, HeadSetKind.ORDER, name="ablation_effect", number=number)
+            assert sorted(least) == sorted(ascending[:number])
+            for target, value in lost(least, Replacement.MEAN, REPORTED).items():
+                share = number / len(heads)
+                row = only(table, order="ablation_effect", share=share, target=target)
+                assert row["value"] == pytest.approx(value, rel=SMALL, abs=SMALL)
+    orders = {*table["order"]} - {"ablation_effect"}
+    assert orders == {f"random-{number:02d}" for number in range(5)}
+    full = asked(it, FULL).run()
+    for order in sorted(orders):
+        drawn = [
+            some_set(each, HeadSetKind.ORDER, name=order, number=4)[1] for each in (ablation, full)
+        ]
+        assert drawn[0] == drawn[1]
+
+
+def test_as_many_passes_are_announced_as_run(case: Callable[..., Case]) -> None:
+    """Of growing sets, which may begin at a later layer, the largest number is announced."""
+    it = case("gpt2")
+    heads = asked(it, AUTO).heads
+    group = HeadGroup(
+        "self", "some", (heads[1], heads[-1]), (Replacement.MEAN, Replacement.ZERO), banded=True
+    )
+    costs = costs_of(it.ablator, 10**15, (60, 32))  # the language-model head costs nothing
+    plan = replace(asked(it, AUTO, group), costs=costs)
+    (layers,) = it.ablator.heads.architecture.layers.values()
+    rows: list[int] = []
+    hooks = [
+        layer.register_forward_hook(lambda _, __, out: rows.append(len(hidden_states_of(out))))
+        for layer in layers
+    ]
+    ablation = plan.run()
+    for hook in hooks:
+        hook.remove()
+    backward = costs.backward_passes + costs.direct
+    run = sum(rows) / len(layers) / len(TEXTS) + backward
+    growing = [
+        costs.of([head for head, is_member in zip(heads, members, strict=True) if is_member])
+        for each, members in zip(ablation.sets, ablation.members, strict=True)
+        if each.kind == HeadSetKind.ORDER
+    ]
+    assert len(growing) == 6 * 4
+    share = len(REPORTED) / len(TEXTS)
+    most, of_growing = (len(growing) + 1) / 2, share * (sum(growing) + 1)
+    assert run == pytest.approx(plan.passes - most + of_growing)
+    assert f"at most {np.ceil(plan.passes):.0f} forward passes over 5 sentences" in plan.message
+
+
+@pytest.mark.parametrize(
+    ("layers", "n_heads", "lm_head_share", "passes"),
+    [(6, 12, 0, 42), (12, 12, 0, 78), (12, 12, 0.214, 92), (12, 12, 0.31, 98), (30, 9, 0.21, 167)],
+)
+def test_every_head_of_common_models_is_ablated(
+    layers: int, n_heads: int, lm_head_share: float, passes: float
+) -> None:
+    """Those of MiniLM, BERT-base without and with a head, GPT-2, and SmolLM2."""
+    costs = AblationCosts({"self": layers}, True, lm_head_share, 1, False)
+    heads = [HeadName("self", layer, head) for layer in range(layers) for head in range(n_heads)]
+    assert sum(costs.of([head]) for head in heads) == pytest.approx(passes, abs=0.5)
+    assert costs.n_single(heads, module.MAX_PASSES) == len(heads)
 
 
 def test_nothing_depends_on_batches(case: Callable[..., Case]) -> None:
     it = case("gpt2")
-    one = asked(it, FAST).run()
+    one = asked(it, AUTO).run()
     order = (4, 1, 0, 3, 2)
     batches = [sentences(it, order[:2]), sentences(it, order[2:])]
-    other = asked(Case(it.ablator, batches, it.folder, it.family), FAST).run()
+    other = asked(Case(it.ablator, batches, it.folder, it.family), AUTO).run()
     assert_same(one, other)
 
 
@@ -282,7 +380,7 @@ def test_smaller_batches_where_memory_does_not_suffice(
     case: Callable[..., Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = case("gpt2")
-    whole = asked(it, FAST).run()
+    whole = asked(it, AUTO).run()
 
     def scarce(ablator: Any, batch: Batch, *rest: Any) -> Any:
         if len(batch.content_hash) > most:
@@ -293,7 +391,7 @@ def test_smaller_batches_where_memory_does_not_suffice(
     small: Any = [Batch(tuple(map(int, b.index)), *rest(b)) for b in it.batches]  # type: ignore[arg-type]
     again: Any = lambda numbers: Batch(numbers, *rest(sentences(it, numbers)))  # noqa: E731
     sample = AblationSample(it.batches, [sentences(it, REPORTED)], small, again)
-    few = AblationPlan(it.ablator, costs_of(it.ablator, 10_000, (60, 32)), FAST, sample, 0)
+    few = AblationPlan(it.ablator, costs_of(it.ablator, 10_000, (60, 32)), AUTO, sample, 0)
     monkeypatch.setattr(module, "gradient_estimates", scarce)
     most = 1
     assert_same(whole, few.run())

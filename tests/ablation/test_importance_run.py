@@ -22,7 +22,7 @@ FEW = {
     "annotator": "none",
     "language": "none",
     "sentence_pages": "0",
-    "metrics": "type_shares,sink_share",
+    "metrics": "type_shares,sink_share,relative_entropy",
     "circuits": "off",
 }
 
@@ -78,10 +78,10 @@ def test_pruning_loses_nothing_until_the_copying_head_goes(full: Study) -> None:
     assert worst["value"].iloc[1] > 1
 
 
-def test_groups_are_types_and_layers(full: Study) -> None:
+def test_groups_are_families_and_layers(full: Study) -> None:
     table = full.head_groups
-    assert {"layer 0", "previous-token"} <= {*table["group"]}
-    one = table[(table["group"] == "previous-token") & (table["target"] == "loss")]
+    assert {"layer 0", "position"} <= {*table["group"]}
+    one = table[(table["group"] == "position") & (table["target"] == "loss")]
     assert {*one["replacement"]} == {"mean", "without_sink", "zero"}
     np.testing.assert_allclose(one["sum_of_single_effects"], one["value"], rtol=1e-5, atol=1e-5)
     assert (one["random_low"] <= one["value"]).all()
@@ -90,7 +90,7 @@ def test_groups_are_types_and_layers(full: Study) -> None:
     assert {each.kind for each in ablation.sets} == {*HeadSetKind}
 
 
-def test_the_fast_level_replaces_layers_and_compares_with_what_rounding_does(
+def test_the_auto_level_replaces_layers_and_compares_with_what_rounding_does(
     collected: Callable[..., Study],
 ) -> None:
     study = collected(margin=0.7)
@@ -181,7 +181,7 @@ def test_other_models_have_it_or_say_why_not(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"importance": "some"}, "importance: got 'some', expected one of off, fast, full"),
+        ({"importance": "some"}, "importance: got 'some', expected one of off, auto, full"),
         ({"importance_sentences": 1}, "importance_sentences: got 1, expected 2 to 2000"),
         ({"margin": 0.0}, "margin: got 0.0, expected a number above 0"),
     ],

@@ -46,7 +46,7 @@ def effects(study: Study, target: str = "label") -> pd.DataFrame:
     return table[table["replacement"] == "mean"].set_index(["layer", "head"])
 
 
-@pytest.mark.parametrize("level", ["fast", "full"])
+@pytest.mark.parametrize("level", ["auto", "full"])
 def test_the_head_that_reads_the_marker_is_found(
     level: str, collected: Callable[..., Study]
 ) -> None:
@@ -71,23 +71,23 @@ def test_the_head_that_reads_the_marker_is_found(
 
 
 def test_the_task_rests_on_that_head(collected: Callable[..., Study]) -> None:
-    found = rests_on(collected("fast").corpus_sums.tasks["label"])
+    found = rests_on(collected("auto").corpus_sums.tasks["label"])
     assert found is not None
     assert [(head.layer, head.head) for head in found["heads"]] == [MARKER_HEAD]
     assert found["before"] - found["after"] > 0.25
-    rows = collected("fast").tests.query("metric == 'share right'")
+    rows = collected("auto").tests.query("metric == 'share right'")
     assert {*rows["claim"]} == {"whole model", "ablation"}
 
 
 def test_texts_are_told_apart_by_group(collected: Callable[..., Study]) -> None:
-    table = collected("fast").task_facets
+    table = collected("auto").task_facets
     assert {*table["facet"]} == {"where"}
     assert {*table["target"]} == {"label", "accuracy"}
     own = table.query(f"layer == {MARKER_HEAD[0]} and head == {MARKER_HEAD[1]}")
     by_group = own[own["target"] == "label"].set_index("group")
     assert {*by_group.index} == {"early", "late"}
     n_sentences = by_group["n_sentences"]
-    whole = effects(collected("fast")).loc[MARKER_HEAD, "value"]
+    whole = effects(collected("auto")).loc[MARKER_HEAD, "value"]
     mean = (by_group["value"] * n_sentences).sum() / n_sentences.sum()
     assert mean == pytest.approx(whole)
     assert (own["low"] <= own["value"]).all()
@@ -96,7 +96,7 @@ def test_texts_are_told_apart_by_group(collected: Callable[..., Study]) -> None:
 def test_a_study_with_a_task_comes_back_and_adds_up(
     collected: Callable[..., Study], tmp_path: Path
 ) -> None:
-    one, other = collected("fast"), collected("fast", 40, 1)
+    one, other = collected("auto"), collected("auto", 40, 1)
     one.save(tmp_path / "study")
     again = Study.load(tmp_path / "study")
     for name in ("importance", "head_groups", "pruning", "effect_tokens", "task_facets"):
@@ -120,7 +120,7 @@ def test_a_study_with_a_task_comes_back_and_adds_up(
 def test_tokens_of_the_task_name_probabilities_of_the_true_label(
     collected: Callable[..., Study],
 ) -> None:
-    table = collected("fast").effect_tokens.query("target == 'label'")
+    table = collected("auto").effect_tokens.query("target == 'label'")
     first = table[(table["layer"] == MARKER_HEAD[0]) & (table["head"] == MARKER_HEAD[1])]
     assert first["change"].is_monotonic_decreasing
     assert ((first["before"] > 0) & (first["before"] <= 1)).all()
@@ -128,7 +128,7 @@ def test_tokens_of_the_task_name_probabilities_of_the_true_label(
 
 
 def test_a_site_shows_the_study(collected: Callable[..., Study], tmp_path: Path) -> None:
-    headbook.render(collected("fast"), tmp_path / "site")
+    headbook.render(collected("auto"), tmp_path / "site")
     assert (tmp_path / "site" / "index.html").is_file()
     assert (tmp_path / "site" / "data" / "task_facets.csv").is_file()
 

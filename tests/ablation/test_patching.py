@@ -45,7 +45,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Study]:
     return of
 
 
-@pytest.mark.parametrize("level", ["fast", "full"])
+@pytest.mark.parametrize("level", ["auto", "full"])
 def test_the_head_that_carries_the_answer_restores_and_destroys_all(
     level: str, collected: Callable[..., Study]
 ) -> None:
@@ -81,7 +81,7 @@ def test_only_the_last_position_carries_it(collected: Callable[..., Study]) -> N
 
 
 def test_the_answer_rests_on_that_head(collected: Callable[..., Study]) -> None:
-    study = collected("fast")
+    study = collected("auto")
     table = study.importance.query("target == 'answer' and metric == 'ablation_effect'")
     verdicts = dict(zip(table["head"], table["verdict"], strict=True))
     assert verdicts == {hand_model.COPIES: "changes", hand_model.IDLE: "no_change"}
@@ -93,7 +93,7 @@ def test_the_answer_rests_on_that_head(collected: Callable[..., Study]) -> None:
 
 
 def test_texts_of_unequal_length_are_left_out_and_counted(collected: Callable[..., Study]) -> None:
-    study = collected("fast", long=True)
+    study = collected("auto", long=True)
     task = study.corpus_sums.tasks["patching"]
     n_long = sum(one < "h" for one, _ in permutations(hand_model.WORDS[:6], 2))
     assert len(task.content_hash) == 30 - n_long

@@ -380,10 +380,10 @@ def test_means_of_pairs_come_from_both_sentences_of_the_other_half(
         assert found[it.key(*pair)] == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_fast_level_takes_growing_sets_of_the_largest_heads(
+def test_the_auto_level_takes_growing_sets_of_the_largest_heads(
     naive: Callable[..., Naive],
 ) -> None:
-    it = naive("gpt2", "answer", "fast")
+    it = naive("gpt2", "answer", "auto")
     growing = [it.task.sets[k] for k in it.task.select(HeadSetKind.ORDER)]
     assert [each.number for each in growing] == [*range(1, 9)]
     assert {each.name for each in growing} == {"reversed"}

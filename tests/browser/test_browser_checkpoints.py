@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -36,7 +37,10 @@ def test_the_slider_shows_each_step(trained_run: Path, open_page: Open) -> None:
     assert slider.get_attribute("aria-valuetext") == NAMES[0]
     first = each(tiles, "aria-label")
     assert first != last
-    assert all("nearly evenly" in label for label in first)
+    functions = pd.read_parquet(trained_run / "site" / "data" / "functions.parquet")
+    nouns = functions[functions["step"] == functions["step"].min()]["noun"]
+    assert all(label.endswith(f", {noun}") for label, noun in zip(first, nouns, strict=True))
+    assert {*nouns} == {"spread evenly"}
     seen = [sheet.get_attribute("src")]
     for name in NAMES[1:]:
         slider.press("ArrowRight")

@@ -8,24 +8,35 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
+import headbook
 import tiny
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.costs import costs_of
-from headbook.ablation.importance import parameters_of
+from headbook.ablation.head_sets import HeadGroup
+from headbook.ablation.importance import AblationPlan, parameters_of
 from headbook.ablation.logit_targets import target_functions
 from headbook.ablation.sample import ablation_sample
 from headbook.analysis.intervals import BOOTSTRAP_DRAWS, median_interval
-from headbook.circuits.towards import measure_towards, single_words, towards_cost, why_no_towards
+from headbook.circuits.towards import (
+    MovedVectors,
+    measure_towards,
+    single_words,
+    towards_cost,
+    why_no_towards,
+)
 from headbook.config import Config
 from headbook.model.intervention import make_patchable
 from headbook.progress import NoProgress
 from headbook.run.prepare import prepare
-from headbook.schema import Side
+from headbook.schema import Replacement, Side
+from headbook.study.ablation.results import AUTO
 from headbook.study.circuits import CircuitResults, OutputSpace
+from machine import Lines
 
 WORDS = [piece for piece in tiny.PIECES if piece.isalpha() and len(piece) > 2]
 TAGS = {
@@ -218,6 +229,49 @@ def test_words_and_ranks_equal_those_of_single_hooks(
             np.testing.assert_allclose(rows["value"].astype(float), mean[order], atol=1e-5)
 
 
+def test_vectors_that_importance_collects_are_those_of_plain_ablation(
+    corpus: Path, tmp_path: Path
+) -> None:
+    """Each head alone, on each sentence, and words that follow from them."""
+    folder = write(tmp_path / "bert", "mean_tokens")
+    plain = Plain(folder, "mean_tokens")
+    with prepared(folder, corpus) as (ablator, sample):
+        moved = MovedVectors(ablator, sample)
+        assert not moved.change.size
+        costs = costs_of(ablator, *parameters_of(ablator.heads.model))
+        group = HeadGroup("self", "layer 0", ablator.head_names[: tiny.HEADS], (Replacement.MEAN,))
+        plan = AblationPlan(ablator, costs, AUTO, sample, 0, (group,), observe=moved)
+        plan.run()
+        assert moved.is_complete
+        numbers = [int(index) for batch in sample.batches for index in batch.index]
+        for column, (_, layer, head) in enumerate(ablator.head_names):
+            for row, number in enumerate(numbers):
+                replacement = plain.replacement(number, layer, head)
+                without = plain.run(plain.ids[number], (layer, head, replacement))[0]
+                change = (plain.runs[number][0] - without).numpy()
+                np.testing.assert_allclose(moved.change[row, column], change, atol=1e-7)
+        collected, own = measure_towards(ablator, sample, moved), measure_towards(ablator, sample)
+    for name in ("numbers", "promoted", "exemplars"):
+        pd.testing.assert_frame_equal(getattr(collected, name), getattr(own, name))
+
+
+def test_a_run_ablates_the_heads_of_an_encoder_once(corpus: Path, tmp_path: Path) -> None:
+    """With importance or without, words are the same."""
+    folder = write(tmp_path / "bert", "mean_tokens")
+    studies = []
+    for importance, passes in (("auto", "one forward pass"), ("off", "about 9 forward passes")):
+        lines = Lines()
+        studies.append(
+            headbook.collect(
+                [corpus], model=str(folder), importance=importance, sentence_pages="0",
+                metrics="type_shares,sink_share", progress=lines,
+            )
+        )  # fmt: skip
+        (line,) = [line for line in lines.lines if "sentence vectors move" in line]
+        assert passes in line
+    pd.testing.assert_frame_equal(studies[0].promoted_tokens, studies[1].promoted_tokens)
+
+
 def test_a_head_without_output_moves_to_no_word(corpus: Path, tmp_path: Path) -> None:
     folder = write(tmp_path / "bert", "mean_tokens")
     network = AutoModel.from_pretrained(folder)
@@ -235,7 +289,7 @@ def test_cost_and_words_are_announced_and_few_sentences_are_a_reason(
     corpus: Path, tmp_path: Path
 ) -> None:
     folder = write(tmp_path / "bert", "mean_tokens")
-    with prepared(folder, corpus) as (ablator, _):
+    with prepared(folder, corpus) as (ablator, sample):
         model = ablator.heads.model
         assert [*single_words(model)] == WORDS
         assert why_no_towards(model, 12) == ""
@@ -243,8 +297,10 @@ def test_cost_and_words_are_announced_and_few_sentences_are_a_reason(
         assert "has 1 different sentence;" in why_no_towards(model, 1)
         costs = costs_of(ablator, *parameters_of(model))
         # Three passes of its own; heads of layer 0 need both layers, those of layer 1 one of two.
-        message = towards_cost(ablator, costs, 13)
+        message = towards_cost(ablator.head_names, costs, 13, None)
         assert "about 9 forward passes over 13 sentences" in message
+        message = towards_cost(ablator.head_names, costs, 13, MovedVectors(ablator, sample))
+        assert "one forward pass over 13 sentences" in message
     bare = tiny.write("bert", tmp_path / "bare")
     with prepared(bare, corpus) as (ablator, _):
         assert why_no_towards(ablator.heads.model, 100) == "the checkpoint is no sentence encoder"

@@ -328,13 +328,13 @@ def test_the_program_works_as_a_process(small_site: Site, tmp_path: Path) -> Non
     bad = subprocess.run([*command, "build"], check=False, capture_output=True, text=True)
     assert (bad.returncode, bad.stdout, bad.stderr.count("\n")) == (2, "", 1)
     arguments = ["build", str(small_site.place / "trees.conllu"), f"--model={small_site.model}"]
-    arguments += [*FEW, "--importance=fast", "--out", str(tmp_path / "site")]
+    arguments += [*FEW, "--importance=auto", "--out", str(tmp_path / "site")]
     good = subprocess.run([*command, *arguments], check=False, capture_output=True, text=True)
     assert good.returncode == 0
     (line,) = good.stdout.splitlines()
     assert re.match(r"Built \d+ pages \(.*MB\) in .* s: ", line)
     stages = {line.partition(":")[0] for line in good.stderr.splitlines()}
     assert stages == {
-        "corpus", "sample", "sentences", "what heads write", "importance", "importance, fast",
+        "corpus", "sample", "sentences", "what heads write", "importance", "importance, auto",
         "overview, while the rest is made", "pages",
     }  # fmt: skip

@@ -5,6 +5,7 @@ import math
 import re
 import shutil
 import tracemalloc
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,18 +19,24 @@ import tiny
 import training
 import treebank
 from headbook.charts.checkpoints import FIRST_STEP_PLACE, sparkline, step_areas, step_axis
+from headbook.charts.theme import FAMILY_COLOURS
 from headbook.comparison.checkpoint_claims import changed_heads, checkpoint_claims
 from headbook.comparison.checkpoints import Checkpoints, NamedStudy, checkpoints_of, steps_of
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError, StudyError
 from headbook.model import checkpoint
 from headbook.pages.checkpoints import checkpointmeasure
-from headbook.pages.checkpoints.checkpoints import MAX_CHANGED_HEADS, checkpoints_page
+from headbook.pages.checkpoints.checkpointheads import checkpointheads_page
+from headbook.pages.checkpoints.checkpoints import (
+    MAX_CHANGED_HEADS,
+    checkpoints_data,
+    checkpoints_page,
+)
 from headbook.pages.checkpoints.parts import DrawnCheckpoints
 from headbook.pages.parts.page import plain_text
 from headbook.progress import NoProgress
 from headbook.report.linked_rows import LinkedNumber
-from headbook.results.formats import head_name
+from headbook.results.formats import head_name, percent
 from headbook.run import models
 from headbook.run.arguments import list_checkpoints
 from headbook.run.models import study_of_checkpoint
@@ -136,6 +143,29 @@ def test_leaders_are_chosen_on_one_half_and_told_on_the_other(of_three: Checkpoi
         assert numbers.choice[leader.place] == np.nanmax(numbers.choice)
         assert leader.value.value == numbers.report.value[leader.place]
         assert leader.uniform == numbers.uniform[leader.place[0]]
+
+
+def test_functions_are_those_of_the_studies(place: Path, of_three: Checkpoints) -> None:
+    """In the table, in shares of families, on the tiles of each step, and in the list of heads."""
+    table = of_three.functions
+    written = pd.read_parquet(place / "site" / "data" / "functions.parquet")
+    pd.testing.assert_frame_equal(written, table)
+    families = of_three.families("self")
+    tiles = checkpoints_data(DrawnCheckpoints(of_three))["self"]
+    for step, (name, rows) in enumerate(table.groupby("checkpoint", sort=False)):
+        functions = Study.load(place / "studies" / str(name)).functions
+        own = functions[["stack", "layer", "head", "function", "noun", "family"]]
+        pd.testing.assert_frame_equal(rows[[*own]].reset_index(drop=True), own)
+        counts = Counter(rows["family"])
+        shares = [counts[family] / len(rows) for family in families]
+        assert of_three.family_shares("self")[step].tolist() == pytest.approx(shares)
+        assert tiles[step]["heads"] == [
+            [f"f-{row.family}", f"L{row.layer}·H{row.head}, {row.noun}"] for row in own.itertuples()
+        ]
+    (section,) = checkpointheads_page(DrawnCheckpoints(of_three)).sections
+    by_step = [rows["noun"].tolist() for _, rows in table.groupby("step")]
+    assert [row.first for row in section.rows] == by_step[0]
+    assert [row.last for row in section.rows] == by_step[-1]
 
 
 @pytest.mark.soak
@@ -377,10 +407,26 @@ def test_areas_fill_the_whole() -> None:
     axis = step_axis(np.array([0, 1, 10]), named=True)
     shares = np.array([[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]])
     drawn = step_areas(
-        "a", "A", shares, parts=[("x", "#111111"), ("y", "#222222")], texts=["1", "3"], axis=axis
+        "a", "A", shares, parts=[("x", "even"), ("y", "repeats")], texts=["1", "3"], axis=axis
     )
+    for name in ("even", "repeats"):  # an area and its square beside the name
+        assert drawn.svg.count(f'class="f-{name}" fill="{FAMILY_COLOURS[name][0]}"') == 2
     assert drawn.svg.count("<path") == 3 + 2 + 1  # ticks, areas, rules
     assert ">x 1<" in drawn.svg
+    assert 'width="420"' in drawn.svg
+
+
+def test_a_legend_with_long_names_widens_the_areas() -> None:
+    name = "Same words from everywhere"
+    drawn = step_areas(
+        "a", "A", np.ones((2, 1)), parts=[(name, "same_keys")], texts=["12.5 %"],
+        axis=step_axis(np.array([1, 10]), named=True),
+    )  # fmt: skip
+    start = re.search(rf'<text x="([\d.]+)"[^>]*>{name}', drawn.svg)
+    width = re.search(r'viewBox="0 0 (\d+)', drawn.svg)
+    assert start is not None
+    assert width is not None
+    assert float(start[1]) + 5.5 * len(f"{name} 12.5 %") < float(width[1]) < 600
 
 
 @pytest.mark.soak
@@ -432,6 +478,26 @@ def test_a_claim_on_a_head_is_made_only_where_the_table_below_has_a_clear_rise(
     assert text.endswith(f"since {rows[0].turn.text}.")
     assert not [item for item in unclear.claims if item.claim.kind == "head"]
     assert {row.when for row in unclear.stacks[0].learnt} <= {"no clear rise"}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_share_of_induction_heads_is_that_of_the_function(
+    of_three: Checkpoints, *, known: bool
+) -> None:
+    """Without a line if functions could not be told."""
+    *before, last = of_three.frames
+    stack = last.stacks["self"]
+    chosen = ["induction", "mixed", "induction", *["even"] * 5] if known else ["too_few"] * 8
+    functions = {
+        head: replace(function, id=each)
+        for (head, function), each in zip(stack.functions.items(), chosen, strict=True)
+    }
+    last = replace(last, stacks={"self": replace(stack, functions=functions)})
+    page = checkpoints_page(DrawnCheckpoints(replace(of_three, frames=(*before, last))), "three")
+    (curve,) = (curve for curve in page.curves if curve.name == "all-heads")
+    drawn = re.sub(r"<[^>]+>", "", curve.svg)
+    assert (f"induction {percent(2 / 8)}" in drawn) == known
+    assert ("Induction:" in curve.caption) == known
 
 
 def test_heads_that_changed_most_stand_with_the_maps_of_both_ends(of_three: Checkpoints) -> None:

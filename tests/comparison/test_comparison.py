@@ -52,7 +52,7 @@ def collected(folder: Path) -> Callable[..., Study]:
 
     def of(model: Path, first: int = 0, last: int = len(ROWS), **options: Any) -> Study:
         file = write_rows(folder / f"{first}-{last}.jsonl", ROWS[first:last])
-        given = {"annotator": "none", "dtype": "float64", "facet": "none", "importance": "fast"}
+        given = {"annotator": "none", "dtype": "float64", "facet": "none", "importance": "auto"}
         return collect(file, model=str(model), **(given | options))
 
     return of

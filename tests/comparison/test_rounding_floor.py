@@ -54,7 +54,7 @@ def pair(
     texts: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[tuple[str, str], tuple[str, str]], CollectedPair]:
     """Two models, or one model twice, with what their differences mean."""
-    config = Config(metrics=METRICS, annotator="none", facet="none", importance="fast")
+    config = Config(metrics=METRICS, annotator="none", facet="none", importance="auto")
 
     def made(names: tuple[str, str], dtypes: tuple[str, str]) -> CollectedPair:
         folder = tmp_path_factory.mktemp("untrained")

@@ -120,7 +120,7 @@ def test_the_object_is_left_as_it_was(family: str, failing: str, make: Make) -> 
     vocabulary = tokenizer.get_vocab()
     before = state_of(model)
     inputs = PAIRS if family == "t5" else TEXTS
-    options = QUICK | {"importance": "fast" if failing == "importance" else "off"}
+    options = QUICK | {"importance": "auto" if failing == "importance" else "off"}
     if failing:
         with pytest.raises(RuntimeError, match=failing):
             headbook.collect(
@@ -196,7 +196,7 @@ def test_objects_without_a_language_model_head_are_read(loader: Any, make: Make)
     options = QUICK | {
         "control": "untrained",
         "control_seeds": 1,
-        "importance": "fast",
+        "importance": "auto",
         "metrics": f"{QUICK['metrics']},logit_lens_rank",
     }
     study = headbook.collect(TEXTS, model=model, tokenizer=tokenizer, **options)

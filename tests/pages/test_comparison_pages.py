@@ -30,12 +30,13 @@ from headbook.comparison.drift import (
 )
 from headbook.errors import ConfigError
 from headbook.metrics import all_metrics
-from headbook.pages.comparison.comparison import type_changes
+from headbook.pages.comparison.comparison import comparison_page, family_changes
 from headbook.pages.comparison.metricpair import MetricPair, metric_pairs
 from headbook.pages.comparison.parts import both_stacks, layer_moves, moved
-from headbook.pages.comparison.walls import MAX_CHANGED_HEADS, changed_heads
+from headbook.pages.comparison.walls import MAX_CHANGED_HEADS, changed_heads, side_atlases
 from headbook.pages.parts import atlas
 from headbook.pages.parts.page import plain_text
+from headbook.report.facts.functions import families_of, functions_of
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import heads_by_value
 from headbook.results.formats import head_name, head_page, percent
@@ -323,18 +324,51 @@ def test_supported_differences_are_counted(compared: Make) -> None:
     assert f"{sure} of {heads} heads differ" in text_of(site.folder / "index.html")
 
 
-def test_types_beside_chance(compared: Make) -> None:
-    """Kept heads, and what dealing types out anew would keep, by counting all deals' means."""
+def test_families_beside_chance(compared: Make) -> None:
+    """Kept heads, and how many random families would keep, by counting all deals' means."""
     (both,) = both_stacks(compared("tuned").found)
-    changes = type_changes(both)
+    changes = family_changes(both)
     assert changes is not None
     *rows, last = changes.table.rows
+    first, second = (functions_of(each) for each in (both.a, both.b))
+    kept = sum(first[head].family is second[head].family for head in first)
+    assert f"{kept} are of the same family" in changes.summary
     totals = [int(str(row.cells[-1])) for row in rows]
     assert sum(totals) == int(str(last.cells[-1])) == both.heads
     across = [int(str(cell)) for cell in last.cells[:-1]]
     chance = sum(a * b for a, b in zip(totals, across, strict=True)) / both.heads
     if chance < both.heads:
-        assert f"; {chance:.2f} would if types were dealt out" in changes.summary
+        assert f"; {chance:.2f} would if families were dealt out" in changes.summary
+
+
+def test_walls_and_lists_name_the_functions_of_both_models(compared: Make) -> None:
+    (both,) = both_stacks(compared("tuned").found)
+    for atlas_, results in zip(side_atlases(both, {}), (both.a, both.b), strict=True):
+        functions, families = functions_of(results), families_of(results)
+        tiles = [tile for _, row in atlas_.atlas.rows for tile in row]
+        assert [(tile.label, tile.style) for tile in tiles] == [
+            (f"{head_name(head)}, {function.noun}", f"f-{function.family}")
+            for head, function in functions.items()
+        ]
+        members = [function.family for function in functions.values()]
+        assert [(line.style, line.name, line.heads) for line in atlas_.atlas.legend] == [
+            (f"f-{family}", name, members.count(family)) for family, name in families.items()
+        ]
+    page = comparison_page(compared("tuned").found, [both], [], None)
+    (section,) = page.sections
+    assert section.most is not None
+    for row in section.most.rows:
+        head = next(h for h in functions_of(both.a) if head_name(h) == row.name)
+        nouns = [functions_of(each)[head].noun for each in (both.a, both.b)]
+        assert [*row.cells[-2:]] == nouns
+    assert both.found is not None
+    summary = drift_summary(both.found)
+    assert summary is not None
+    for changed in changed_heads(both, summary):
+        head = next(h for h in functions_of(both.a) if head_name(h) == changed.head.text)
+        nouns = [functions_of(each)[head].noun for each in (both.a, both.b)]
+        text = plain_text(changed.text)
+        assert text.lower().startswith(" → ".join(dict.fromkeys(nouns)).lower())
 
 
 def test_models_of_other_shapes_say_why_and_are_matched(compared: Make) -> None:
@@ -429,7 +463,7 @@ def test_pictures_of_many_heads_are_files(
 ) -> None:
     """And of their atlases only the first has links, so that the overview stays light."""
     found = compared("tuned").found  # its site is drawn before the limit changes
-    monkeypatch.setattr(atlas, "MANY_HEADS", 4)
+    monkeypatch.setattr(atlas, "MAX_LINKED", 4)
     render_comparison(found, tmp_path / "site")
     overview = html_of(tmp_path / "site" / "index.html")
     files = sorted(file.name for file in (tmp_path / "site" / "data").glob("atlas-*.png"))

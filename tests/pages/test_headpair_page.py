@@ -12,7 +12,9 @@ from comparisons import Compared
 from headbook.comparison.comparison import compare
 from headbook.comparison.drift import PATTERN_DRIFT, divergence_text
 from headbook.comparison.head_pairs import listed_sentences, paired_stacks
+from headbook.pages.comparison.headpair import headpair_pages
 from headbook.pages.comparison.sentencepair import sentencepair_pages, sentencepairs_page
+from headbook.report.facts.functions import functions_of
 from headbook.results.formats import head_file, head_page
 from headbook.schema import HeadName, SinkView, heads_of
 from headbook.study.sentence_data import MappedSentence, MapSample
@@ -132,6 +134,20 @@ def test_maps_between_words_sum_to_one_or_are_empty(compared: Callable[[str], Co
         assert not np.triu(maps.a, 1).any()  # the other model sees earlier words only
         some += int(maps.counted.sum())
     assert some > 10
+
+
+@pytest.mark.parametrize("name", ["tuned", "apart"])
+def test_the_functions_of_both_heads_are_named(
+    compared: Callable[[str], Compared], name: str
+) -> None:
+    (paired,) = paired_stacks(compared(name).found)
+    for pair, (page, _) in zip(paired.pairs, headpair_pages(paired, frozenset()), strict=True):
+        heads = [(paired.a, pair.a), (paired.b, pair.b)][: len(page.sides)]
+        functions = [functions_of(results)[head] for results, head in heads if head]
+        assert [(side.noun, side.text) for side in page.sides] == [
+            (function.noun, function.text.text) for function in functions
+        ]
+        assert [side.style for side in page.sides] == [f"f-{each.family}" for each in functions]
 
 
 def test_the_list_of_sentences_begins_with_those_that_differ_most(

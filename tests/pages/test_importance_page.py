@@ -21,8 +21,10 @@ from headbook.pages.head_parts.effect import ablation_section
 from headbook.pages.importance import has_importance, importance_page
 from headbook.pages.parts.blocks import Heat, Table
 from headbook.pages.parts.table import NumberCell, words_cell
-from headbook.report.ablation import backed_up, head_changes, verdict_text
+from headbook.report.ablation import SINK, backed_up, head_changes, head_groups, verdict_text
+from headbook.report.facts.functions import FunctionFamily, functions_of
 from headbook.report.facts.importance import verdict_counter
+from headbook.report.facts.sinks import sink_heads
 from headbook.report.findings.ablation import answer
 from headbook.report.results import stack_results
 from headbook.results.number import Number, RowAddress, Unit
@@ -86,7 +88,7 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(study: Study) -> 
     assert [question.id for question in page.questions] == ["heads", "removable", "pruning"]
     plots = {plot.name: plot for plot in every(Plot, page)}
     assert "random order" in {*plots["importance-pruning"].rows["order"]}
-    assert {"Previous-token", "Layer 0"} <= {*plots["importance-groups"].rows["group"]}
+    assert {"One fixed distance", "Layer 0"} <= {*plots["importance-groups"].rows["group"]}
     (heads,) = every(Table, group_of(page, "list"))
     assert [row[-1] for row in heads.rows] == ["changes the output", "can go alone"]
     (types,) = every(Table, group_of(page, "types"))
@@ -94,16 +96,32 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(study: Study) -> 
     assert page.absent == ()
 
 
-def test_heads_of_a_type_are_answered_by_three_replacements(study: Study) -> None:
-    verdicts = study.head_groups.query("group == 'previous-token' and target == 'kl'")
+def test_heads_of_a_family_are_answered_by_three_replacements(study: Study) -> None:
+    verdicts = study.head_groups.query("group == 'position' and target == 'kl'")
     assert {*verdicts["replacement"]} == {"mean", "without_sink", "zero"}
     assert [*verdicts["verdict"]] == ["changes"] * 3
     ablation = study.corpus_sums.ablation
     assert ablation is not None
-    found = answer(ablation, study.head_groups, "self", "previous-token")
+    found = answer(ablation, study.head_groups, "self", "position")
     text = " ".join(finding.text for finding in found)
-    assert "Not dead: without one previous-token head, the KL divergence of predictions is" in text
+    assert "Not dead: without one position head, the KL divergence of predictions is" in text
     assert "; 100 random sets with as many heads in each layer: " in text
+
+
+def test_groups_before_ablation_are_families_of_functions_and_the_sink_heads(
+    any_site: Site,
+) -> None:
+    """Every head with a function is in the group of its family, or in that of the sink heads."""
+    for results in any_site.results.values():
+        groups = {group.name: group for group in head_groups({results.stack.name: results})}
+        functions = functions_of(results)
+        for family in {function.family for function in functions.values()} - {None}:
+            members = {head for head, each in functions.items() if each.family is family}
+            if family is not FunctionFamily.SINK:
+                assert {*groups[str(family)].heads} == members
+        sinks = {(head.layer, head.head) for head in groups[SINK].heads} if SINK in groups else {}
+        assert sinks == ({*sink_heads(results)} or {})
+        assert {name for name, group in groups.items() if group.type} <= {*map(str, FunctionFamily)}
 
 
 def test_a_site_shows_all_heads_and_those_that_were_replaced(encoder_site: Site) -> None:
@@ -120,12 +138,26 @@ def test_a_site_shows_all_heads_and_those_that_were_replaced(encoder_site: Site)
     assert len(table.rows) == len(styles) == n_heads
     estimated = int((given.chosen == AblationReason.NOT_ABLATED).sum())
     assert sum("estimated" in style for style in styles) == estimated
-    assert any("--importance full" in text for text in page.absent) == (given.level == "fast")
+    assert any("--importance full" in text for text in page.absent) == (given.level == "auto")
     counts = verdict_counter(given).most_common()
     for verdict, amount in counts:
         ringed = sum({"ring", verdict} <= {*style} for style in styles)
         assert ringed == (amount if estimated or verdict != counts[0][0] else 0)
     assert not any({"ring", "estimated"} <= {*style} for style in styles)
+
+
+def test_the_auto_level_shows_how_many_heads_can_go_together(encoder_site: Site) -> None:
+    page = importance_page(encoder_site.results)
+    assert "pruning" in {question.id for question in page.questions}
+    (plot,) = (plot for plot in every(Plot, page) if plot.name == "importance-pruning")
+    ablation = encoder_site.study.corpus_sums.ablation
+    assert ablation is not None
+    n_heads = len(ablation.heads)
+    steps = [0, *(2**power for power in range(10) if 2**power < n_heads), n_heads]
+    orders = plot.rows.groupby("order")["share"]
+    assert {name: [*(shares * n_heads).round()] for name, shares in orders} == {
+        "smallest effect first": steps, "random order": steps,
+    }  # fmt: skip
 
 
 def test_groups_of_heads_are_drawn_with_their_random_sets() -> None:

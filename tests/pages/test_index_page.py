@@ -20,15 +20,15 @@ from headbook.charts.layers import LABEL_DISTANCE, Curve, layer_lines
 from headbook.charts.theme import COARSE_STEPS, STEPS, STOPS, coarse, ink_steps, rgba_ramp
 from headbook.pages.index import OverviewPage, live_data, opacity_step, overview_page
 from headbook.pages.overview_parts.wall import wall_of
-from headbook.pages.parts.page import SiteFacts, plain_text
+from headbook.pages.parts.page import SiteFacts
 from headbook.report import relation_tests
-from headbook.report.answers.functions import head_functions
+from headbook.report.answers.overview.family_claim import function_heads
 from headbook.report.answers.overview.head_losses import STEPS as BAR_STEPS
 from headbook.report.answers.overview.head_losses import bar_step, head_losses, layer_losses
-from headbook.report.families import families, in_page_words
+from headbook.report.facts.functions import families_of, functions_of
 from headbook.report.findings import findings_of
-from headbook.report.head_types import head_types
 from headbook.report.results import StackResults, stack_results
+from headbook.results.formats import head_page
 from headbook.schema import AblationTarget, HeadKey, HeadName, SinkView, heads_of
 from headbook.site.page_writer import PageWriter
 from headbook.site.registry import study_menu
@@ -88,19 +88,34 @@ def own(encoder_site: Site) -> StackResults:
     return encoder_site.results["self"]
 
 
-def test_every_head_has_a_tile_with_its_family_and_type(own: StackResults) -> None:
-    wall, types, of_heads = wall_of(own, None, {}, {}), head_types(own), families(own)
+def test_every_head_has_a_tile_with_its_function_and_family(own: StackResults) -> None:
+    wall, functions = wall_of(own, None, {}, {}), functions_of(own)
     for layer, row in wall.rows:
         for head, tile in enumerate(row):
-            kind, family = types[layer, head], of_heads[layer, head]
-            assert kind is not None
-            assert tile.label.startswith(f"L{layer}·H{head}: ")
-            assert tile.label.endswith(in_page_words(kind.short))
-            assert len({*tile.label.split("; ")}) == len(tile.label.split("; "))
+            function = functions[HeadName("self", layer, head)]
+            assert tile.label == f"L{layer}·H{head}: {function.noun}"
+            assert tile.function == function.noun
             assert tile.href == f"heads/L{layer:02}-H{head:02}.html"
-            assert f"f-{family}" in tile.style.split()
+            assert f"f-{function.family}" in tile.style.split()
             assert tile.bar == -1
-    assert sum(n for *_, n in wall.legend) == len(types) == wall.n_heads
+    assert sum(n for *_, n in wall.legend) == len(functions) == wall.n_heads
+    assert [(family, name) for family, name, _ in wall.legend] == [*families_of(own).items()]
+
+
+def test_every_tinted_map_has_its_function_in_its_title(any_site: Site) -> None:
+    html = html_of(any_site.folder / "index.html")
+    functions = {
+        head_page(head): function.noun
+        for each in any_site.results.values()
+        for head, function in functions_of(each).items()
+    }
+    tinted = [
+        link for link in elements(html, "a") if "f-" in link.attributes.get("class", "")
+        and "map" in link.attributes["class"].split()
+    ]  # fmt: skip
+    assert len(tinted) == sum(function != "not measured" for function in functions.values())
+    for link in tinted:
+        assert link.attributes["title"] == functions[link.attributes["href"]]
 
 
 def test_claims_light_their_heads_and_labels_say_what_is_lost(own: StackResults) -> None:
@@ -167,7 +182,7 @@ def test_losses_are_those_of_the_tables(encoder_site: Site) -> None:
         assert loss_of_layer.effect.value == pytest.approx(value)
 
 
-def test_a_stored_study_without_types_has_an_overview() -> None:
+def test_a_stored_study_without_functions_has_an_overview() -> None:
     page = overview_page(stack_results(Study.load(STUDY)))
     assert not page.families
     assert not page.live
@@ -185,7 +200,7 @@ def test_without_claims_a_sentence_says_so(sentences: int, words: str) -> None:
 def test_without_ablation_no_bar_stands_and_the_option_is_named(tmp_path: Path) -> None:
     page, html = rendered((2, 2), tmp_path)
     assert page.losses is None
-    assert "--importance fast" in text_of(html)
+    assert "--importance auto" in text_of(html)
     assert 'class="lay"' not in html
 
 
@@ -197,22 +212,21 @@ def test_without_groups_the_bars_of_layers_are_absent(tmp_path: Path) -> None:
                          tmp_path)  # fmt: skip
     assert page.losses is not None
     assert page.layers is None
-    assert "without a whole layer (--importance fast" in text_of(html)
+    assert "without a whole layer (--importance auto" in text_of(html)
     assert 'class="lay"' not in html
     assert html.count('<b class="w') == 3
 
 
-def test_functions_are_supported_only_where_they_are_clear() -> None:
-    """One head well above uniform attention, one that may be below it."""
-    numbers = {
-        SINK: Fake([[0.8, 0.3]], uniform=0.1),
-        HeadKey("attention_to", SinkView.RAW, "previous"): Fake([[0.1, 0.1]], 0.1, spread=0.5),
-    }
-    sink, previous = head_functions(fake_results(numbers))
-    assert (sink.head, sink.supported) == (HeadName("self", 0, 0), True)
-    assert sink.value.text == "80.0\u202f%"
-    assert plain_text(sink.against) == "uniform attention: 10.0\u202f%"
-    assert not previous.supported
+def test_functions_are_listed_with_the_head_of_the_largest_number(own: StackResults) -> None:
+    (rows,) = (rows for _, rows in overview_page({"self": own}).functions)
+    groups = [group for group in function_heads(own) if group.example.number]
+    assert [row.function for row in rows] == groups
+    for row in rows:
+        functions, number = row.function.functions, row.function.example.number
+        assert number is not None
+        assert number.value == max(f.number.value for f in functions if f.number)
+        assert (row.number.text, row.number.place) == (number.as_text(), number.row)
+        assert {f.id for f in functions} == {row.function.example.id}
 
 
 def test_a_dot_stands_where_its_value_is() -> None:
@@ -306,7 +320,7 @@ def test_families_are_counted_once_and_shown_by_an_exemplar(encoder_site: Site) 
         family: n for family, _, n in wall.legend
     }
     for each in page.families:
-        assert each.heads.clearest in each.heads.heads
+        assert each.heads.example.head in each.heads.heads
         assert each.weight is not None
         assert each.weight.href.startswith("heads/")
         assert each.text

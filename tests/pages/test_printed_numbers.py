@@ -72,6 +72,9 @@ OTHERS = (
     r"|(?:uniform attention would give|mean over all heads|random weights:) »"
 )
 EFFECTS = ("importance", "head_groups", "pruning")  # tables of ablation
+WITHOUT = {  # exact effects of heads, layers and groups that are replaced by their means
+    "table": EFFECTS, "metric": ("ablation_effect", "group_effect"), "replacement": ("mean",),
+}  # fmt: skip
 HINTS = (
     Hint("", OTHERS, {"role": ("baseline",)}),
     Hint("uniform attention$|uniform$|its accuracy$", "", {"role": ("baseline",)}),
@@ -79,8 +82,10 @@ HINTS = (
     Hint("", r"»[\d.]+ times ", {"metric": ("pos_received_ratio",)}),
     Hint("", r"^L\d+·H\d+: (?:≈ |exact )?»[\d.,]+ thousandths", {"table": ("importance",)}),
     Hint("", r"vector changes by (?:about )?»", {"table": ("importance",)}),
-    Hint("^index.html / The .* heads", r"^»[\d.]+$", {"table": EFFECTS}),
-    Hint("^importance.html / (?:Which heads|Look)", r"^(?:≈ )?»[\d.,]+$", {"table": EFFECTS}),
+    Hint("", "smallest effect together, .* by »", {"table": ("tests",), "metric": ("pruning",)}),
+    Hint("^index.html / The .* heads", r"^»[\d.]+$", WITHOUT),
+    Hint("^importance.html / Which heads", r"^»[\d.,]+$", WITHOUT),
+    Hint("^importance.html / Look", r"^(?:≈ )?»[\d.,]+$", {"table": EFFECTS}),
     Hint("", "They contribute »", {"metric": ("sink_norm_share",)}),
     Hint("", r"median of heads »", {"claim": ("median of all heads",)}),
     Hint("", "Neighbouring tokens.*»", {"metric": ("attention_to",)}),
@@ -402,7 +407,7 @@ def counts_of(site: Path, heads: tuple[str, ...]) -> list[Count]:
 def test_counts_of_heads_are_those_of_the_tables(demo_site: Path) -> None:
     counts = counts_of(demo_site, HEADS)
     asked = {what.partition(", ")[2] for what, *_ in counts}
-    assert {"families", "nearby words", "claim 1", "replaced", "verdicts", "audited"} <= asked
+    assert {"families", "nearby words", "claim 1", "replaced", "verdicts"} <= asked
     assert len(counts) > 6 * len(HEADS)
     assert [count for count in counts if count[1] != count[2]] == []
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from headbook.metrics import all_metrics
 from headbook.report.answers.heads import RANKINGS
+from headbook.report.facts.functions import families_of, functions_of
 from headbook.report.results import stack_results
+from headbook.results.formats import head_name
 from headbook.site import search
 from headbook.site.search import KEYWORDS, RELATION_WORDS, SYNONYMS, find_data
 from headbook.site.sites import across_pages
@@ -67,6 +69,21 @@ def test_types_of_other_sentences_are_found_too(encoder_site: Site) -> None:
     names = {name.removeprefix("##") for name in encoder_site.study.types["token"]}
     assert {row[0] for row in tokens(encoder_site) if row[4]} == names
     assert any(not row[1] for row in tokens(encoder_site))
+
+
+def test_heads_are_found_by_noun_sentence_and_family(any_site: Site) -> None:
+    rows = data_of(any_site, "find")["functions"]
+    heads = [h[0] for h in data_of(any_site, "headlist")["heads"]]
+    functions = [
+        (function, families_of(results))
+        for results in any_site.results.values()
+        for function in functions_of(results).values()
+    ]
+    assert heads == [head_name(function.head) for function, _ in functions]
+    assert len(rows) == len(functions)
+    for (noun, text, words), (function, families) in zip(rows, functions, strict=True):
+        assert (noun, text) == (function.noun, function.text.text)
+        assert (families[function.family] if function.family else "") in words
 
 
 def many(study: Study, amount: int) -> Study:

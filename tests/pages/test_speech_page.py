@@ -23,7 +23,6 @@ from headbook.pages.head_parts.sections import tag_rows
 from headbook.pages.parts.blocks import Heat, Page, Small, Table
 from headbook.pages.speech import speech_page
 from headbook.report.facts import words
-from headbook.report.head_types import sink_remark
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import FEW_WORDS
 from headbook.results.formats import number
@@ -236,10 +235,8 @@ def test_a_head_with_a_sink_keeps_what_it_prefers_of_the_rest() -> None:
     assert rows["verbs"].ratio.text == "1.50"
     assert rows["verbs"].uniform == number(1 / 3, share=True)
     assert rows["determiners"].ratio.text == "0.75"
-    assert sink_remark(found, (0, 0)) == "80.0\u202f% of all its attention goes to the sink."
     rows = {row.tag: row for row in tag_rows(found, other)}
     assert rows["verbs"].ratio.text == number(3 * 0.65 / 0.95)
-    assert sink_remark(found, (0, 1)) == ""
 
 
 def test_halves_of_the_sentences_make_the_whole(results: StackResults) -> None:

@@ -37,7 +37,7 @@ from linked_numbers import holds, in_line, numbers_of
 
 FEW: dict[str, Any] = {
     "annotator": "none", "language": "none", "sentence_pages": "0", "metrics": "type_shares",
-    "importance": "fast", "circuits": "off",
+    "importance": "auto", "circuits": "off",
 }  # fmt: skip
 MARKER_HEAD = HeadName("self", classifier.LAYER, classifier.HEAD)
 

@@ -1,13 +1,11 @@
 """Findings about where heads look: sentences that their numbers support, and none otherwise."""
 
-import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from chosen_results import SENTENCES, Fake, fake_results, finding_texts, half_of, up_and_down
-from headbook.report.findings import HELD_OUT, SELECTION, attention
+from headbook.report.findings import HELD_OUT, SELECTION, attention, language
 from headbook.results.formats import interval_text, number
 from headbook.schema import Baseline, BaselineRun, HeadKey, SinkView
 from naive_ratios import Part, ratio
@@ -19,10 +17,6 @@ VARIABILITY = HeadKey("variability", SinkView.RAW, "")
 ONE_FAR = [[3, 3], [1, 1], [8, 8], [2, 2]]  # layers look near, but for one
 
 
-def argmax(offset: int) -> HeadKey:
-    return HeadKey("positional_argmax", SinkView.RAW, str(offset))
-
-
 def written(value: float, low: float, high: float, *, share: bool = False) -> str:
     return f"{number(value, share=share)} {interval_text(low, high, share=share)}"
 
@@ -30,23 +24,23 @@ def written(value: float, low: float, high: float, *, share: bool = False) -> st
 def test_a_number_is_that_of_the_second_half_with_its_interval() -> None:
     """By a textbook's formula, from the very sentences."""
     fake = Fake([[0.2, 0.5], [0.3, 0.1]], spread=0.1, second=[[0.2, 0.4], [0.9, 0.1]])
-    column = HeadKey("attention_to", SinkView.RAW, "previous")
-    (text,) = finding_texts(attention.neighbour_heads, fake_results({column: fake}))
+    column = HeadKey("dependency_alignment", SinkView.RAW, "either")
+    (text,) = finding_texts(language.dependencies, fake_results({column: fake}))
     parts = [
         Part(0.4 + 0.1 * sign, 1, 1)
         for sign, half in zip(up_and_down(SENTENCES), half_of(SENTENCES), strict=True)
         if half == HELD_OUT
     ]
     expected = ratio(parts, (0, 1))
-    assert text.startswith("Most attention to the previous token: L0·H1, ")
+    assert text.startswith("L0·H1 ")
     assert written(*expected[:3], share=True) in text
 
 
 def test_a_head_is_never_chosen_on_the_half_on_which_it_is_reported() -> None:
     lucky = Fake([[0.3, 0.2]], second=[[0.3, 0.9]])
-    column = HeadKey("attention_to", SinkView.RAW, "next")
-    (text,) = finding_texts(attention.neighbour_heads, fake_results({column: lucky}))
-    assert ": L0·H0, " in text
+    column = HeadKey("dependency_alignment", SinkView.RAW, "either")
+    (text,) = finding_texts(language.dependencies, fake_results({column: lucky}))
+    assert text.startswith("L0·H0 ")
     assert SELECTION != HELD_OUT
 
 
@@ -136,34 +130,6 @@ def test_a_sink_that_gets_no_more_than_uniform_attention_gives_is_none() -> None
     )
 
 
-def test_positional_heads_are_named_with_their_offset() -> None:
-    numbers = {
-        argmax(-1): Fake([[0.97, 0.1], [0.2, 0.89]], uniform=0.1),
-        argmax(1): Fake([[0.0, 0.2], [0.93, 0.1]], uniform=0.12),
-    }
-    (text,) = finding_texts(attention.positional_heads, fake_results(numbers))
-    assert text.startswith("Two positional heads: ")
-    assert text.index("L0·H0 (the previous token), 97.0") < text.index(
-        "L1·H0 (the next token), 93.0"
-    )
-    assert "(random key: at most 12.0\u202f%)." in text
-
-
-@pytest.mark.parametrize("change", [{"spread": 0.3}, {"second": [[0.85]]}, {"heads": [[0.89]]}])
-def test_a_head_is_positional_only_if_its_interval_is(change: dict[str, Any]) -> None:
-    fake = replace(Fake([[0.93]], spread=0.02), **change)
-    assert not finding_texts(attention.positional_heads, fake_results({argmax(0): fake}))
-
-
-def test_of_many_heads_a_few_are_named_and_the_others_counted() -> None:
-    (text,) = finding_texts(
-        attention.positional_heads, fake_results({argmax(-1): Fake([[0.95] * 9])})
-    )
-    assert text.startswith("Nine positional heads: ")
-    assert len(re.findall(r"L0·H\d", text)) == 2
-    assert ", seven more (" in text
-
-
 def test_variability_names_both_ends_where_they_are_apart() -> None:
     values = [[0.3, 0.05], [0.7, 0.4]]
     (finding,) = attention.variability(fake_results({VARIABILITY: Fake(values, uniform=0.2)}))
@@ -175,30 +141,4 @@ def test_variability_names_both_ends_where_they_are_apart() -> None:
     assert finding.behind == "50 sentences of a sample of 40"
     assert not finding_texts(
         attention.variability, fake_results({VARIABILITY: Fake(values, spread=9)})
-    )
-
-
-def test_heads_on_random_tokens_need_forty_per_cent() -> None:
-    column = HeadKey("induction_score", SinkView.RAW, "")
-    fake = Fake([[0.9, 0.39], [0.1, 0.5]], uniform=0.01)
-    (finding,) = attention.repeated_tokens(fake_results({column: fake}, causal=True))
-    assert "Two induction heads on repeated random tokens" in finding.text
-    assert "the earlier occurrence. Highest: L0·H0, 90.0" in finding.text
-    assert finding.text.endswith("(uniform attention: 1.0\u202f%).")
-    assert finding.behind == "50 random sequences"
-    wide = Fake([[0.5]], spread=1)
-    assert not finding_texts(attention.repeated_tokens, fake_results({column: wide}, causal=True))
-
-
-@pytest.mark.parametrize("label", ["previous", "next"])
-def test_a_neighbour_is_named_only_above_uniform_attention(label: str) -> None:
-    column = HeadKey("attention_to", SinkView.RAW, label)
-    assert finding_texts(
-        attention.neighbour_heads, fake_results({column: Fake([[0.4]], uniform=0.3)})
-    )
-    assert not finding_texts(
-        attention.neighbour_heads, fake_results({column: Fake([[0.4]], uniform=0.4)})
-    )
-    assert not finding_texts(
-        attention.neighbour_heads, fake_results({column: Fake([[0.4]], uniform=0.1, spread=2)})
     )

@@ -26,7 +26,8 @@ def test_a_part_of_speech_is_preferred_only_above_chance() -> None:
         return fake_results(
             {HeadKey("pos_received_ratio", SinkView.RENORM, t): Fake(v) for t, v in ratios.items()}
             | {HeadKey("pos_received", SinkView.RENORM, t): Fake([[0.2, 0.3]]) for t in ratios}
-            | {HeadKey("sink_share", SinkView.RAW, ""): Fake([[0.6, 0.3]], 0.1)}
+            | {HeadKey("sink_share", SinkView.RAW, ""): Fake([[0.6, 0.3]], 0.1)},
+            sentences=400,
         )
 
     (text,) = finding_texts(language.parts_of_speech, of(2.5))

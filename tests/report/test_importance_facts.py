@@ -20,10 +20,12 @@ from headbook.report.facts.importance import (
     largest,
     main_loss,
     pruning,
+    pruning_steps,
     random_rank,
     removable_heads,
     sink_rows,
     sinks_dead,
+    together,
     verdict_counter,
     verdicts,
 )
@@ -78,7 +80,9 @@ def test_a_layer_answers_if_its_effect_is_above_that_of_all_others() -> None:
     assert ratio.low < expected < ratio.high
     assert main_loss(given, {}).holds
     assert "10 times" in main_loss(given, {}).text.text
-    assert "layer 1, the last," in main_loss(given, {"self": 1}).text.text
+    assert "without layer 2" in main_loss(given, {}).text.text
+    for last, is_last in ((1, True), (3, False)):
+        assert ("by construction" in main_loss(given, {"self": last}).text.text) == is_last
     alike = with_layers(single, around(0.3, 0.3, 0.03, spread=0.2))
     for unclear in (alike, single, with_layers(single, around(0.3))):
         assert clear_layer(unclear) is None
@@ -206,10 +210,42 @@ def test_how_many_heads_can_go_stands_beside_the_random_order() -> None:
     """At 1 % of the loss, which is 2 nats."""
     given = ablation_results(around(0.05, 0.0))
     text = pruning(given, steps([0, 0.01, 0.019, 0.03]))
-    (share,) = numbers(text)
-    assert share.value == pytest.approx(0.1)
+    share, margin = numbers(text)
+    assert (share.value, margin.value) == pytest.approx((0.1, 0.02))
     assert text.text.endswith("in random order 5.0\u202f%.")
-    assert not numbers(pruning(given, steps([0, 0.03, 0.01, 0.03])))
+    (margin,) = numbers(pruning(given, steps([0, 0.03, 0.01, 0.03])))
+    assert margin.value == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    ("ends", "side"),
+    [
+        ((0.001, 0.019), "surely less"),
+        ((0.03, 0.05), "surely more"),
+        ((0.01, 0.05), "perhaps more"),
+    ],
+)
+def test_the_curve_says_whether_heads_that_can_each_go_alone_can_go_together(
+    ends: tuple[float, float], side: str
+) -> None:
+    """Three heads can go alone; the curve has steps of one, two and four heads."""
+    given = ablation_results(around(0.05, 0.0, 0.0, 0.0, spread=0.0005))
+    assert verdict_counter(given)[NONE_CHANGE] == 3
+    curve = [(0, 0, 0, 0), (0.25, 0, 0, 0.001), (0.5, sum(ends) / 2, *ends), (1, 1.5, 1, 2)]
+    rows = [("self", "ablation_effect", "mean", AblationTarget.LOSS, *step) for step in curve]
+    table = pruning_steps(given, pd.DataFrame(rows, columns=[*PRUNING.columns]))
+    text = together(given, table)
+    assert "the 2 heads of smallest effect" in text.text
+    assert f"{side} than 1.0" in text.text
+    number, margin = numbers(text)
+    assert (number.value, number.low, number.high) == (sum(ends) / 2, *ends)
+    assert margin.value == pytest.approx(0.02)
+    assert number.row.table == "tests"
+    assert dict(number.row.key)["label"] == "ablation_effect/0.5/mean/loss"
+    assert not together(ablation_results(around(0.05, 0.05, 0.05, 0.05)), table)
+    random = table.assign(order="random-00")
+    assert pruning_steps(given, random).empty
+    assert not together(given, pruning_steps(given, random))
 
 
 def heavy(mean: str, without: str, zero: float, band: float) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""What layers do one after the other, by the families of their heads."""
+"""What layers do one after the other, by the families of their heads' functions."""
 
 from dataclasses import replace
 
@@ -6,80 +6,86 @@ import numpy as np
 import pytest
 
 from chosen_results import Fake, fake_results
-from headbook.report import families as families_module
 from headbook.report.answers.overview.layer_runs import MAX_WORDS, layer_runs, layers_sentence
-from headbook.report.families import Family
+from headbook.report.facts import functions
+from headbook.report.facts.functions import FunctionFamily, HeadFunction
 from headbook.report.results import StackResults
-from headbook.schema import HeadKey, SinkView
+from headbook.results.sentence import NOTHING
+from headbook.schema import HeadKey, HeadName, SinkView
 
-POSITION, NEARBY, BROADCAST, REPEATS, SPREAD, SINK = Family
-START = "Besides special tokens, "
+POSITION, NEARBY, WORDS, SAME_KEYS, REPEATS, EVEN, SINK, MIXED = FunctionFamily
+Families = tuple[FunctionFamily | None, ...]
 
 
-def results_of(*layers: tuple[Family | None, ...], causal: bool = False) -> StackResults:
-    """A stack whose heads have these families."""
+def results_of(*layers: Families, causal: bool = False) -> StackResults:
+    """A stack whose heads have functions of these families."""
     shape = len(layers), len(layers[0])
     results = fake_results(
         {HeadKey("sink_share", SinkView.RAW, ""): Fake(np.full(shape, 0.1))}, causal=causal
     )
-    results._made[families_module._families] = {
-        (layer, head): family
+    heads = {
+        HeadName("self", layer, head): family
         for layer, row in enumerate(layers)
         for head, family in enumerate(row)
-        if family is not None
+    }
+    results._made[functions._functions] = {
+        head: HeadFunction(head, str(family), str(family), NOTHING, family)
+        for head, family in heads.items()
     }
     return results
 
 
 @pytest.mark.parametrize(
-    ("layers", "sentence"),
+    ("layers", "runs"),
     [
         (
-            [(SPREAD,) * 6 + (NEARBY,) * 6] * 5 + [(BROADCAST,) * 8 + (SPREAD,) * 4],
-            "in layers 0–4 most heads attend to nearby words or to most words; in layer 5 most to "
-            "the same few words.",
+            [(EVEN,) * 6 + (NEARBY,) * 6] * 5 + [(SAME_KEYS,) * 8 + (EVEN,) * 4],
+            [((0, 1, 2, 3, 4), {NEARBY, EVEN}), ((5,), {SAME_KEYS})],
         ),
-        ([(SPREAD,) * 8] * 4, "in all layers most heads attend to most words."),
+        ([(EVEN,) * 8] * 4, [((0, 1, 2, 3), {EVEN})]),
         (
-            [(POSITION,) * 8, *[(SPREAD,) * 8] * 4, (BROADCAST,) * 8],
-            "in layer 0 most heads attend at one fixed distance; in layers 1–4 most to most words; "
-            "in layer 5 most to the same few words.",
+            [(POSITION,) * 8, *[(EVEN,) * 8] * 4, (WORDS,) * 8],
+            [((0,), {POSITION}), ((1, 2, 3, 4), {EVEN}), ((5,), {WORDS})],
         ),
         (
-            [(POSITION, NEARBY, BROADCAST, REPEATS, SPREAD, SPREAD) * 3, (REPEATS,) * 18],
-            "in layer 0 heads attend in many ways; in layer 1 most to equal tokens.",
+            [(POSITION, NEARBY, SAME_KEYS, REPEATS, EVEN, EVEN) * 3, (REPEATS,) * 18],
+            [((0,), set()), ((1,), {REPEATS})],
         ),
         # one head of another family is no other run
-        ([(SPREAD,) * 8, (SPREAD,) * 7 + (NEARBY,)], "in all layers most heads attend to most "
-                                                     "words."),
+        ([(EVEN,) * 8, (EVEN,) * 7 + (NEARBY,)], [((0, 1), {EVEN})]),
+        # of mixed heads nothing is said
+        ([(MIXED,) * 8, (SINK,) * 8], [((0,), set()), ((1,), {SINK})]),
     ],
-)  # fmt: skip
+)
 def test_runs_of_layers_are_named_by_most_of_their_heads(
-    layers: list[tuple[Family, ...]], sentence: str
+    layers: list[Families], runs: list[tuple[tuple[int, ...], set[FunctionFamily]]]
 ) -> None:
-    found = layers_sentence(results_of(*layers))
-    assert found.partition(", ")[2] == sentence
-    assert len(found.split()) <= MAX_WORDS
+    results = results_of(*layers)
+    assert [(run.layers, {*run.named}) for run in layer_runs(results)] == runs
+    sentence = layers_sentence(results)
+    assert 0 < len(sentence.split()) <= MAX_WORDS
+    assert ("in many ways" in sentence) == any(not named for _, named in runs)
 
 
 @pytest.mark.parametrize(
     "layers",
     [
         [(None,) * 4] * 3,  # not measured
-        [(POSITION, NEARBY, BROADCAST, REPEATS, SPREAD)] * 4,  # no two have most heads
-        [(POSITION, POSITION, NEARBY, NEARBY, BROADCAST, REPEATS, SPREAD, SPREAD)] * 4,  # half
+        [(MIXED,) * 4] * 3,
+        [(POSITION, NEARBY, SAME_KEYS, REPEATS, EVEN)] * 4,  # no two have most heads
+        [(POSITION, POSITION, NEARBY, NEARBY, SAME_KEYS, REPEATS, EVEN, EVEN)] * 4,  # half
     ],
 )
-def test_no_sentence_without_families_of_most_heads(layers: list[tuple[Family, ...]]) -> None:
+def test_no_sentence_without_families_of_most_heads(layers: list[Families]) -> None:
     assert layers_sentence(results_of(*layers)) == ""
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (30, 9), (32, 32), (80, 64)])
 def test_sentences_are_short_in_models_of_any_shape(shape: tuple[int, int]) -> None:
     n_layers, n_heads = shape
-    every = [*Family]
+    every = [family for family in FunctionFamily if family is not MIXED]
     layers = [
-        tuple(every[(3 * layer // n_layers + head % 2) % 6] for head in range(n_heads))
+        tuple(every[(3 * layer // n_layers + head % 2) % 7] for head in range(n_heads))
         for layer in range(n_layers)
     ]
     for causal in (False, True):
@@ -91,13 +97,14 @@ def test_sentences_are_short_in_models_of_any_shape(shape: tuple[int, int]) -> N
 
 def test_models_of_several_stacks_have_a_sentence_for_each() -> None:
     """Only runs that have something to say are printed, since these sentences stand together."""
-    layers = [(POSITION, NEARBY, BROADCAST, REPEATS, SPREAD, SPREAD) * 3, (REPEATS,) * 18]
+    layers = [(POSITION, NEARBY, SAME_KEYS, REPEATS, EVEN, EVEN) * 3, (REPEATS,) * 18]
     results = results_of(*layers)
     manifest = results.study.manifest
     stacks = (results.stack, replace(results.stack, name="cross"))
     study = replace(results.study, manifest=replace(manifest, stacks=stacks))
     found = StackResults(study, results.stack)
     found._made.update(results._made)
-    assert layers_sentence(found) == (
-        "Self-attention, sink masked: in layer 1 most heads attend to equal tokens."
-    )
+    sentence = layers_sentence(found)
+    assert sentence.startswith("Self-attention, ")
+    assert "layer 1" in sentence
+    assert "layer 0" not in sentence

@@ -15,9 +15,10 @@ from headbook.report.answers.overview.live_sentence import (
     live_sentences,
     mean_map,
 )
-from headbook.report.families import Family, families
-from headbook.report.results import stack_results
-from headbook.schema import Side
+from headbook.report.facts.functions import FunctionFamily, HeadFunction, functions_of
+from headbook.report.results import StackResults, stack_results
+from headbook.results.sentence import NOTHING
+from headbook.schema import HeadName, Side, heads_of
 from headbook.study.sentence_data import SentenceData, StoredSentence, StoredText
 from headbook.study.study import Study
 from sites import Site
@@ -25,6 +26,13 @@ from sites import Site
 
 def lives_of(study: Study) -> dict[str, LiveSentence]:
     return {live.stack: live for live in live_sentences(stack_results(study))}
+
+
+def all_even(results: StackResults) -> dict[HeadName, HeadFunction]:
+    return {
+        head: HeadFunction(head, "even", "even", NOTHING, FunctionFamily.EVEN)
+        for head in heads_of(results.stack)
+    }
 
 
 def text_of(pieces: str, *, tags: str = "", words: tuple[int, ...] = ()) -> StoredText:
@@ -65,10 +73,14 @@ def test_means_and_strongest_heads_are_those_of_plain_loops(any_site: Site) -> N
     results = stack_results(study)
     for stack, live in lives_of(study).items():
         maps = study.sentence_data.maps[stack, live.number - 1] / 255
-        of_heads = families(results[stack])
-        assert sum(each.heads for each in live.families) == len(of_heads)
+        functions = functions_of(results[stack])
+        assert sum(each.heads for each in live.families) == len(functions)
         for each in live.families:
-            places = [place for place, family in of_heads.items() if family is each.family]
+            places = [
+                (head.layer, head.head)
+                for head, function in functions.items()
+                if function.family is each.family
+            ]
             assert each.heads == len(places)
             for q, k in np.ndindex(*live.sizes):
                 weights = [float(maps[place][q, k]) for place in places]
@@ -81,8 +93,8 @@ def test_means_and_strongest_heads_are_those_of_plain_loops(any_site: Site) -> N
 def test_each_stack_has_its_side_of_one_sentence(
     pair_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every = {(layer, head): Family.SPREAD for layer in range(2) for head in range(4)}
-    monkeypatch.setattr(live_sentence, "families", lambda _: every)
+    monkeypatch.setattr(live_sentence, "families_of", lambda _: {FunctionFamily.EVEN: "even"})
+    monkeypatch.setattr(live_sentence, "functions_of", all_even)
     lives = lives_of(pair_site.study)
     for live in lives.values():
         texts = pair_site.study.sentence_data.sentences[live.number - 1].texts
@@ -132,7 +144,7 @@ def test_without_stored_maps_or_families_there_is_none(
 ) -> None:
     study = encoder_site.study
     assert live_sentences(stack_results(replace(study, sentence_data=SentenceData()))) == ()
-    monkeypatch.setattr(live_sentence, "families", lambda _: {})
+    monkeypatch.setattr(live_sentence, "families_of", lambda _: {})
     assert live_sentences(stack_results(study)) == ()
 
 

@@ -9,13 +9,10 @@ import pandas as pd
 import pytest
 
 from ablation_results import SENTENCES, TOKENS, ablation_results, around
-from chosen_relations import chosen_tests
 from chosen_results import NO_ESTIMATES, Fake, fake_results, half_of, up_and_down
-from headbook.analysis.accumulators import SELECTION, Estimate
-from headbook.metrics.patterns.type_shares import EVEN, PARTS
+from headbook.analysis.accumulators import SELECTION
+from headbook.metrics.patterns.type_shares import EVEN, PARTS, WITHIN
 from headbook.pages.parts.page import plain_text
-from headbook.report import next_word_tests, relation_tests
-from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.overview.ablation_claims import layer_claim, sink_heads_claim
 from headbook.report.answers.overview.attention_claims import (
     induction_claim,
@@ -25,15 +22,27 @@ from headbook.report.answers.overview.attention_claims import (
 )
 from headbook.report.answers.overview.claim_parts import OverviewClaim, effect_text
 from headbook.report.answers.overview.claims import MAX_CLAIMS, RULES, overview_claims
-from headbook.report.answers.overview.family_claim import family_claim
+from headbook.report.answers.overview.family_claim import (
+    family_claim,
+    family_heads,
+    function_heads,
+)
 from headbook.report.answers.overview.numbers import pooled
 from headbook.report.claims import table as claims_table
 from headbook.report.claims.ablation import layer_ratio_rows
-from headbook.report.linked_rows import LinkedNumber
-from headbook.report.next_word_tests import TARGETS, NextWordTest
+from headbook.report.facts.functions import families_of, functions_of
+from headbook.report.linked_rows import LinkedNumber, linked
 from headbook.report.results import StackResults, stack_results
 from headbook.results.formats import whole_percent
-from headbook.schema import AblationTarget, Baseline, BaselineRun, HeadKey, HeadName, SinkView
+from headbook.schema import (
+    AblationTarget,
+    Baseline,
+    BaselineRun,
+    HeadKey,
+    HeadName,
+    SinkView,
+    heads_of,
+)
 from headbook.study.ablation.results import AblationResults, HeadSet, HeadSetKind
 from headbook.study.study import Study
 from sites import Site
@@ -61,14 +70,15 @@ def lit(claim: OverviewClaim) -> set[tuple[int, int]]:
 def typed(
     heads: list[list[dict[str, float]]], entropy: float = 0.5, key: float = 0.1
 ) -> HeadNumbers:
-    """Numbers of heads that decide their types; each head names what is not 0."""
+    """Numbers of heads that decide their functions; each head names what is not 0."""
 
     def table(name: str, usual: float, even: float = 0.0) -> Fake:
         return Fake([[head.get(name, usual) for head in row] for row in heads], even, 0.001)
 
-    shares = {name: table(name, 0.0) for name in (*PARTS, "same_token", "left_out")}
+    labels = (*PARTS, WITHIN, "same_token")
+    shares = {name: table(name, 0.0) for name in (*labels, "left_out")}
     even = np.full((len(heads), len(heads[0])), 0.05)
-    shares |= {EVEN[name]: Fake(even) for name in (*PARTS, "same_token")}
+    shares |= {EVEN[name]: Fake(even) for name in labels}
     return {
         SINK: table("sink", 0.1, 0.1),
         HeadKey("relative_entropy", RENORM, ""): table("entropy", entropy),
@@ -77,8 +87,9 @@ def typed(
     }
 
 
-NEARBY = {"near": 0.6, "after": 0.4}
+NEARBY = {"near": 0.6, "within_3": 0.6, "after": 0.4}
 PREVIOUS = {"previous": 0.9, "after": 0.1}
+NEXT = {"next": 0.7, "after": 0.3}
 MIXED = {"after": 0.5, "before": 0.5}
 SPREAD = {"entropy": 0.95, "after": 0.5}
 SAME = {"key": 0.95, "after": 1.0}
@@ -121,74 +132,77 @@ def test_a_wide_interval_supports_no_claim_on_the_sink() -> None:
     assert not only(sink_claim, fake_results(NO_ESTIMATES))
 
 
-def test_a_family_is_claimed_with_its_clearest_head() -> None:
-    heads = [[PREVIOUS | {"previous": 0.8}, PREVIOUS], [MIXED, MIXED]]
-    (claim,) = family_claim(fake_results(typed(heads)))
-    assert plain_text(claim.sentence) == (
-        f"In layer 0, two heads attend at one fixed distance; L0·H1 to the previous token "
-        f"(90{PERCENT})."
-    )
-    assert lit(claim) == {(0, 0), (0, 1)}
+def of_heads(
+    heads: list[list[dict[str, float]]], more: HeadNumbers | None = None, **options: Any
+) -> StackResults:
+    """Results of 400 queries, from which functions can be told."""
+    return fake_results(typed(heads) | (more or {}), sentences=400, **options)
 
 
-def test_the_largest_family_comes_first_and_evenly_spread_heads_last() -> None:
-    row = [SPREAD] * 5 + [PREVIOUS] + [REPEATS] * 2
-    (claim,) = family_claim(fake_results(typed([row])))
-    assert "two heads attend to other occurrences of a token; L0·H6 most" in plain_text(
-        claim.sentence
-    )
-    (claim,) = family_claim(fake_results(typed([[SPREAD] * 5 + [MIXED] * 3])))
-    assert plain_text(claim.sentence) == (
-        "In layer 0, five heads attend nearly evenly to all words; L0·H0 most (entropy 0.95)."
-    )
+def example(claim: OverviewClaim) -> tuple[HeadName, float]:
+    """The head that a claim names, and the number that stands behind it in the sentence."""
+    (number,) = (part for part in claim.sentence if isinstance(part, LinkedNumber))
+    row = dict(number.row)
+    head = HeadName(str(row["stack"]), int(row["layer"]), int(row["head"]))
+    return head, float(number.text.removesuffix(PERCENT)) / (100 if PERCENT in number.text else 1)
+
+
+def test_a_family_is_claimed_with_the_best_head_of_its_commonest_function() -> None:
+    heads = [[PREVIOUS | {"previous": 0.8}, PREVIOUS, NEXT], [MIXED] * 3]
+    results = of_heads(heads)
+    (claim,) = family_claim(results)
+    assert lit(claim) == {(0, 0), (0, 1), (0, 2)}
+    assert example(claim) == (HeadName("self", 0, 1), 0.9)
+    assert "previous token" in plain_text(claim.sentence)
+    assert "previous token 2, next token 1" in plain_text(claim.evidence)
+    function = functions_of(results)[HeadName("self", 0, 1)]
+    assert function.number is not None
+    assert linked(function.number) in claim.sentence
+
+
+@pytest.mark.parametrize(
+    ("row", "head", "members"),
+    [
+        ([SPREAD] * 5 + [PREVIOUS] + [REPEATS] * 2, 6, {6, 7}),
+        ([SPREAD] * 5 + [MIXED] * 3, 0, {0, 1, 2, 3, 4}),
+        ([PREVIOUS] * 2 + [NEARBY] * 3 + [SAME] * 6, 2, {2, 3, 4}),
+    ],
+)
+def test_the_largest_family_comes_first_and_evenly_spread_heads_last(
+    row: list[dict[str, float]], head: int, members: set[int]
+) -> None:
+    """Heads of the same words from everywhere have a claim of their own."""
+    (claim,) = family_claim(of_heads([row]))
+    assert example(claim)[0] == HeadName("self", 0, head)
+    assert lit(claim) == {(0, member) for member in members}
 
 
 @pytest.mark.parametrize(("amount", "claimed"), [(2, True), (1, False)])
 def test_a_family_has_a_tenth_of_the_heads_of_its_layers(amount: int, claimed: bool) -> None:
     row = [PREVIOUS] * amount + [MIXED] * (20 - amount)
-    assert bool(only(family_claim, fake_results(typed([row])))) == claimed
+    assert bool(only(family_claim, of_heads([row]))) == claimed
 
 
-def test_a_head_without_a_test_of_its_own_supports_no_family() -> None:
-    """Nearby words: a relation, else the next word of a class as the head's page has it."""
-    results = fake_results(typed([[NEARBY, NEARBY, MIXED]]))
-    assert not only(family_claim, results)
-    share, offset, mean, margin = (
-        Estimate(value, value - 0.05, value + 0.05, 40, 400.0, 40.0)
-        for value in (0.7, 0.5, 0.1, 0.2)
-    )
-    test = NextWordTest(TARGETS[0], share, 1, offset, mean, margin, 0.005, 0.2)
-
-    def measured(*tests: NextWordTest) -> StackResults:
-        chosen = fake_results(typed([[NEARBY, NEARBY, MIXED]]), sentences=400)
-        chosen._made[next_word_tests._tests] = {(0, n): each for n, each in enumerate(tests)}
-        return chosen
-
-    results = measured(test, test._replace(chosen=0.3))
-    assert only(family_claim, results) == (
-        f"In layer 0, two heads attend to nearby words; L0·H1 to the next noun or verb, "
-        f"in 70{PERCENT} of cases."
-    )
-    (claim,) = family_claim(results)
-    sentence = head_roles(results)[HeadName("self", 0, 1)].plain
-    assert sentence[1:-1] in plain_text(claim.evidence)
-    for weak in (test._replace(p=0.2), test._replace(share=share._replace(value=0.4))):
-        assert not only(family_claim, measured(weak, weak))
-    tests = chosen_tests(
-        ["case:to_head"], [(0, 0)], [0.84], [0.4], [0.005], shape=(1, 3), others=100, words=45,
-        sentences=36,
-    )  # fmt: skip
-    results._made[relation_tests.tests_of_stack] = tests
-    assert only(family_claim, results) == (
-        f"In layer 0, two heads attend to nearby words; L0·H0 from a case marker to its noun "
-        f"(84{PERCENT})."
-    )
+def test_families_and_their_functions_count_every_head_once() -> None:
+    heads = [[PREVIOUS, NEXT, PREVIOUS | {"previous": 0.95}, MIXED], [SAME, SPREAD, NEARBY, MIXED]]
+    results = of_heads(heads)
+    found = family_heads({"self": results})
+    assert [each.family for each in found] == [*families_of(results)]
+    assert sorted(head for each in found for head in each.heads) == heads_of(results.stack)
+    for each in found:
+        in_functions = [head for function in each.functions for head in function.heads]
+        assert sorted(in_functions) == sorted(each.heads)
+    counts = {group.example.noun: len(group.functions) for group in function_heads(results)}
+    assert counts == {"previous token": 2, "next token": 1, "nearby words": 1, "mixed": 2,
+                      "the same words from everywhere": 1, "spread evenly": 1}  # fmt: skip
+    position = found[0]
+    assert (position.family, position.example.head) == ("position", HeadName("self", 0, 2))
 
 
 @pytest.mark.parametrize(("amount", "claimed"), [(3, True), (2, False)])
 def test_same_keys_need_three_heads_of_a_layer(amount: int, claimed: bool) -> None:
     heads = [[SAME] + [MIXED] * 3, [SAME] * amount + [MIXED] * (4 - amount)]
-    found = only(same_keys_claim, fake_results(typed(heads)))
+    found = only(same_keys_claim, of_heads(heads))
     expected = (
         f"Three heads of layer 1 attend from everywhere to the same words (95{PERCENT} of their "
         "departure from even attention)."
@@ -205,7 +219,7 @@ def test_a_class_of_words_is_named_if_other_heads_surely_attend_to_it_less(
         HeadKey("pos_received", RENORM, tag): Fake([[others / 2] * 3, [0.22] * 3], 0.1, spread=0.1)
         for tag in ("NOUN", "PROPN")
     }
-    (claim,) = same_keys_claim(fake_results(typed(heads) | nouns))
+    (claim,) = same_keys_claim(of_heads(heads, nouns))
     found = plain_text(claim.sentence)
     assert (": 44\u202f% nouns and names." in found) == named
     assert ("departure from even" in found) != named
@@ -213,21 +227,30 @@ def test_a_class_of_words_is_named_if_other_heads_surely_attend_to_it_less(
     assert lit(claim) == {(1, 0), (1, 1), (1, 2)}
 
 
-@pytest.mark.parametrize(("score", "claimed"), [(0.4, True), (0.29, False)])
-def test_induction_needs_a_score_that_is_surely_three_tenths(score: float, claimed: bool) -> None:
-    key = HeadKey("induction_score", RAW, "")
-    results = fake_results({key: Fake([[score, 0.1], [score / 2, score]], 0.02)}, causal=True)
-    found = only(induction_claim, results)
-    expected = (
-        "Two heads attend to what followed an earlier occurrence of the token: L0·H0 most "
-        f"(40{PERCENT})."
-    )
-    assert found == (expected if claimed else "")
+INDUCTION = HeadKey("induction_score", RAW, "")
 
 
-def test_a_score_above_the_threshold_by_chance_is_not_claimed() -> None:
-    key = HeadKey("induction_score", RAW, "")
-    assert not only(induction_claim, fake_results({key: Fake([[0.32]], 0.0, spread=0.3)}))
+@pytest.mark.parametrize(
+    ("score", "spread", "claimed"), [(0.4, 0.01, True), (0.29, 0.01, False), (0.32, 0.5, False)]
+)
+def test_heads_of_induction_are_those_with_the_function(
+    score: float, spread: float, claimed: bool
+) -> None:
+    numbers = {INDUCTION: Fake([[score, 0.1], [score / 2, score]], 0.02, spread)}
+    results = of_heads([[MIXED] * 2] * 2, numbers, causal=True)
+    found = [*induction_claim(results)]
+    assert bool(found) == claimed
+    if claimed:
+        functions = functions_of(results)
+        assert {*found[0].heads} == {h for h, each in functions.items() if each.id == "induction"}
+        assert lit(found[0]) == {(0, 0), (1, 1)}
+        assert example(found[0]) == (HeadName("self", 0, 0), score)
+
+
+def test_a_head_with_another_function_before_induction_has_no_part_in_the_claim() -> None:
+    numbers = {INDUCTION: Fake([[0.4, 0.5]], 0.02)}
+    (claim,) = induction_claim(of_heads([[MIXED, REPEATS]], numbers, causal=True))
+    assert lit(claim) == {(0, 0)}
 
 
 def replaced(
@@ -261,24 +284,22 @@ def replaced(
 def test_a_layer_is_claimed_if_its_effect_lies_above_every_other_one() -> None:
     (claim,) = layer_claim(replaced({"layer 0": 0.03, "layer 1": 0.24}))
     assert plain_text(claim.sentence) == (
-        "Without layer 1, the last, the sentence vector changes 8.0 times as much as without any "
-        "other layer."
+        "Without layer 1, the sentence vector changes 8.0 times as much as without layer 0 "
+        "(second largest); partly by construction: the last layer writes straight into the output."
     )
     assert lit(claim) == {(1, 0), (1, 1)}
     evidence = plain_text(claim.evidence)
     assert "ratio 8.0 [" in evidence
     assert evidence.startswith("1 minus the cosine of sentence vectors")
-    by_construction = "writes the sentence vector directly: its effect is partly by construction."
-    assert by_construction in evidence
     assert f"{SENTENCES} sentences" in evidence
     (claim,) = layer_claim(replaced({"layer 0": 0.24, "layer 1": 0.03}))
     assert plain_text(claim.sentence) == (
-        "Without layer 0, the sentence vector changes 8.0 times as much as without any other layer."
+        "Without layer 0, the sentence vector changes 8.0 times as much as without layer 1 "
+        "(second largest)."
     )
-    assert by_construction not in plain_text(claim.evidence)
     loss = replaced({"layer 0": 0.05, "layer 1": 0.06}, target=AblationTarget.LOSS)
     assert only(layer_claim, loss) == (
-        "Without layer 1, the loss rises 1.2 times as much as without any other layer."
+        "Without layer 1, the loss rises 1.2 times as much as without layer 0 (second largest)."
     )
 
 
@@ -348,21 +369,21 @@ def test_random_weights_are_claimed_if_no_layer_differs(apart: float, claimed: b
 def test_at_most_four_claims_light_different_heads_the_sink_first_then_by_depth() -> None:
     heads = [[PREVIOUS | {"sink": 0.6}] * 3, [SAME] * 3, [MIXED | {"sink": 0.7}] * 3]
     induction = {HeadKey("induction_score", RAW, ""): Fake([[0.1] * 3, [0.1] * 3, [0.9, 0.1, 0.1]])}
-    found = overview_claims({"self": fake_results(typed(heads) | induction, causal=True)})
+    found = overview_claims({"self": of_heads(heads, induction, causal=True)})
     assert len(found) == MAX_CLAIMS
     assert [claim.kind for claim in found] == ["sink", "family", "same keys", "induction"]
     assert len({claim.heads for claim in found}) == len(found)
 
 
 def test_no_claim_is_made_where_nothing_is_supported() -> None:
-    assert overview_claims({"self": fake_results(typed([[MIXED] * 4] * 2))}) == []
+    assert overview_claims({"self": of_heads([[MIXED] * 4] * 2)}) == []
     assert overview_claims({"self": fake_results(NO_ESTIMATES)}) == []
 
 
 def test_stacks_share_the_claims_and_the_first_of_each_kind_come_first() -> None:
     sink = {SINK: Fake([[0.6] * 3], 0.1)}
     results = {
-        stack: fake_results(typed([[SAME] * 3]) | sink, stack=stack, causal=stack == "decoder")
+        stack: of_heads([[SAME] * 3], sink, stack=stack, causal=stack == "decoder")
         for stack in ("encoder", "decoder", "cross")
     }
     found = overview_claims(results)

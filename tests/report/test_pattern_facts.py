@@ -11,7 +11,7 @@ import pytest
 
 from ablation_results import ablation_results, around
 from block_parts import every
-from chosen_results import Fake, fake_results
+from chosen_results import SENTENCES, Fake, fake_results
 from headbook.charts.plots import PlotMark
 from headbook.charts.sinks import change_plot, change_rows
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
@@ -54,10 +54,14 @@ TOKENS = "[CLS] … [SEP]"
 
 
 def results_of(
-    numbers: Mapping[HeadKey, Fake], *, causal: bool = False, tokens: str = TOKENS
+    numbers: Mapping[HeadKey, Fake],
+    *,
+    causal: bool = False,
+    tokens: str = TOKENS,
+    sentences: int = SENTENCES,
 ) -> StackResults:
     """Results of a stack whose model has special tokens."""
-    found = fake_results(numbers, causal=causal)
+    found = fake_results(numbers, causal=causal, sentences=sentences)
     manifest = found.study.manifest
     model = replace(manifest.model, special_tokens=tokens)
     return StackResults(replace(found.study, manifest=replace(manifest, model=model)), found.stack)
@@ -233,7 +237,7 @@ def test_no_question_without_ablation_or_sink_heads(monkeypatch: pytest.MonkeyPa
     for each, is_open in ((found, True), (none, False)):
         assert not dead(each).holds
         assert not dead(each).text
-        assert any("--importance fast" in text for text in not_measured(each)) == is_open
+        assert any("--importance auto" in text for text in not_measured(each)) == is_open
 
 
 @pytest.mark.parametrize(
@@ -278,7 +282,7 @@ def striped(columns: Any, verdicts: AblationResults | None = None) -> StackResul
         HeadKey("attention_parts", SinkView.RENORM, "key"): Fake(1 - np.array(columns)),
         **{HeadKey("type_shares", SinkView.RENORM, name): fake for name, fake in shares.items()},
     }
-    found = results_of(numbers)
+    found = results_of(numbers, sentences=400)
     sums = replace(found.study.corpus_sums, ablation=verdicts)
     return StackResults(replace(found.study, corpus_sums=sums), found.stack)
 

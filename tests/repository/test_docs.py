@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import math
 import pkgutil
 import re
 import shlex
@@ -33,6 +34,7 @@ from headbook.cli import main as cli
 from headbook.config import Config
 from headbook.metrics import all_metrics, base
 from headbook.pages.parts.page import AnalysisPage, StackSection, TemplatePage, TemplateQuestion
+from headbook.report.facts.functions import RULES
 from headbook.report.tables import STUDY_TABLES
 from sites import Site
 
@@ -159,6 +161,15 @@ def test_tables_of_a_study_are_those_that_it_has() -> None:
     assert len(named) > 10
     assert all(hasattr(headbook.Study, each) for each in named)
     assert named >= {table for table in STUDY_TABLES if hasattr(headbook.Study, table)}
+
+
+def test_functions_and_thresholds_are_those_of_the_rules() -> None:
+    text = read(ROOT / "docs" / "metrics.md").partition("## Functions of heads")[2]
+    rows = re.findall(r"^\| `(\w+)` \| .* \|(.*)\|$", text.partition("\n## ")[0], re.MULTILINE)
+    assert [(name, cell.strip()) for name, cell in rows] == [
+        (rule.id, "" if math.isnan(rule.threshold.value) else f"{rule.threshold.value:g}")
+        for rule in RULES
+    ]
 
 
 @pytest.mark.parametrize("file", DOCUMENTS, ids=name)

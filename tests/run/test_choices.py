@@ -67,7 +67,7 @@ def test_every_sample_builds_with_every_kind_of_model(tmp_path: Path, kind: str,
         [beginning(name, tmp_path)],
         model=str(tiny.write(kind, tmp_path / "model")),
         metrics="all" if every else SOME,
-        importance="fast" if every else "off",
+        importance="auto" if every else "off",
         exemplars=1,
         sentence_pages="1",
     )

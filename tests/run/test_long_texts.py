@@ -36,7 +36,7 @@ print(json.dumps(peaks))
 METRICS = "attention_distance,cosine_to_input,head_distance,variability,context_similarity"
 OPTIONS = {
     "max_length": LENGTH, "memory": MEMORY, "metrics": METRICS, "annotator": "none",
-    "language": "none", "importance": "fast",
+    "language": "none", "importance": "auto",
 }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ OPTIONS: dict[str, Any] = {
     "metrics": "attention_to,cosine_to_input,type_shares",
     "annotator": "none",
     "language": "none",
-    "importance": "fast",
+    "importance": "auto",
     "sample_sentences": 20,
     "importance_sentences": 10,
     "sentence_pages": "3",

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -173,13 +174,15 @@ def test_the_manifest_says_how_the_site_was_made(any_site: Site) -> None:
 
 
 def test_maps_of_heads_are_the_bytes_of_the_study(any_site: Site) -> None:
-    study = any_site.study
-    for exemplar in study.sentence_data.exemplars:
+    exemplars = any_site.study.sentence_data.by_weight
+    drawn = Counter(exemplar.head for exemplar in exemplars)
+    for exemplar in exemplars:
         stack, layer, head = exemplar.head
         prefix = "" if stack == "self" else f"{stack}-"
         name = f"{prefix}L{layer:02}-H{head:02}"
         called, maps = data_file(any_site.folder / f"data/heads/{name}.js")
         assert called == name
+        assert len(maps) == drawn[exemplar.head]
         found = maps[f"{exemplar.ranking}-{exemplar.rank}"]
         cells = np.frombuffer(found["weights"], np.uint8)
         assert cells.tolist() == exemplar.attention.ravel().tolist()

@@ -74,7 +74,7 @@ def load_studies(place: Path, names: tuple[str, ...]) -> tuple[Study, ...]:
 def whole_and_merged(request: pytest.FixtureRequest, once: Once) -> tuple[Study, Study]:
     """All tables, with pruning in one kind: replacing every head takes long in pairs."""
     kind = request.param
-    importance = "full" if kind == "encoder" else "fast"
+    importance = "full" if kind == "encoder" else "auto"
     place = once(f"merging-{kind}", lambda p: write_studies(p, kind, importance=importance))
     whole, first, second = load_studies(place, ("all", *PARTS))
     return whole, merge([first, second])
@@ -97,8 +97,7 @@ def test_every_table_of_two_halves_is_that_of_the_whole_or_lacks_what_is_listed(
     whole_and_merged: tuple[Study, Study], name: str
 ) -> None:
     whole, merged = (STUDY_TABLES[name].build(study) for study in whole_and_merged)
-    without_pruning = whole_and_merged[0].manifest.options["importance"] != "full"
-    if name in EMPTY or (name == "pruning" and without_pruning):
+    if name in EMPTY:
         assert merged.empty
         return
     lost = lacking(name, merged)
@@ -214,7 +213,7 @@ def test_texts_that_stand_in_both_parts_are_counted(
 def test_what_only_one_part_has_is_missing_and_never_the_number_of_that_part(
     tmp_path: Path,
 ) -> None:
-    write_studies(tmp_path, "encoder", PARTS, **(QUICK | {"importance": "fast"}))
+    write_studies(tmp_path, "encoder", PARTS, **(QUICK | {"importance": "auto"}))
     first, second = load_studies(tmp_path, PARTS)
     stripped = replace(second.corpus_sums, ablation=None, distances={}, vocabulary={})
     second = replace(second, corpus_sums=stripped)

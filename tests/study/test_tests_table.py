@@ -94,21 +94,23 @@ def test_words_are_the_token_metrics_of_layers_taken_apart(study: Study) -> None
     assert {*words["metric"]} <= {*all_metrics()}
 
 
-def test_every_study_that_a_reader_gets_has_the_table(encoder_site: Site) -> None:
+@pytest.mark.parametrize("name", ["tests", "functions"])
+def test_every_study_that_a_reader_gets_has_the_table(encoder_site: Site, name: str) -> None:
     """By the public door, in a process of its own; without the report there is one clear line."""
-    public = f"import headbook; print(len(headbook.Study.load({str(encoder_site.stored)!r}).tests))"
+    stored = str(encoder_site.stored)
+    public = f"import headbook; print(len(headbook.Study.load({stored!r}).{name}))"
     private = (
         "from headbook.study.study import Study; from headbook.errors import StudyError\n"
-        f"try:\n    Study.load({str(encoder_site.stored)!r}).tests\n"
+        f"try:\n    Study.load({stored!r}).{name}\n"
         "except StudyError as error:\n    print(error)"
     )
     lines = [
         subprocess.check_output([sys.executable, "-c", code], text=True).strip()
         for code in (public, private)
     ]
-    assert lines[0] == str(len(encoder_site.study.tests))
-    assert lines[1] == "study.tests: import headbook.report.tables, or use headbook.Study"
-    assert {*TABLES_OF_REPORT} == {"tests"}
+    assert lines[0] == str(len(getattr(encoder_site.study, name)))
+    assert lines[1] == f"study.{name}: import headbook.report.tables, or use headbook.Study"
+    assert {*TABLES_OF_REPORT} == {"tests", "functions"}
 
 
 def test_relation_rows_are_tested_against_a_named_rule(any_site: Site) -> None:

@@ -74,7 +74,7 @@ def compared(once: Once) -> Callable[[str], Compared]:
         def fill(draft: Path) -> None:
             collect(
                 place / "sentences.txt", model=str(place / name), dtype=dtype, metrics=METRICS,
-                annotator="none", facet="none", importance="fast",
+                annotator="none", facet="none", importance="auto",
             ).save(draft / "study")  # fmt: skip
 
         return Study.load(once(f"compared-{name}-{dtype}", fill) / "study")

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from headbook.metrics import all_metrics
 from headbook.pages.head_parts.standing import STRIP_TITLES
 from headbook.report.ablation import REPLACEMENT_NAMES
-from headbook.report.answers.functions import ASKED
 from headbook.report.relations import arrow_words, ends_of, relation_words
 from headbook.report.wording import DIRECTIONS, TOKEN_CLASSES, VIEWS, label_name
 from headbook.schema import relation_of
@@ -377,9 +376,7 @@ def titled(text: str) -> Iterator[tuple[str, str]]:
 @cache
 def _words() -> dict[str, str]:
     """Return labels of metrics by the words that pages have for kinds of keys."""
-    asked = {words: label for words, _, label in ASKED}
-    kinds = {words: label for label, words in STRIP_TITLES.items()}
-    return asked | kinds
+    return {words: label for label, words in STRIP_TITLES.items()}
 
 
 @cache

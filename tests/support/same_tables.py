@@ -19,9 +19,9 @@ import pandas as pd
 from headbook import Study
 
 TABLES = (
-    "heads", "layers", "controls", "compared", "pairs", "groups", "minimal_pairs", "geometry",
-    "types", "top_tokens", "class_flows", "tokens", "nearest", "importance", "head_groups",
-    "pruning", "composition", "promoted_tokens", "exemplar_tokens", "task_facets",
+    "heads", "functions", "layers", "controls", "compared", "pairs", "groups", "minimal_pairs",
+    "geometry", "types", "top_tokens", "class_flows", "tokens", "nearest", "importance",
+    "head_groups", "pruning", "composition", "promoted_tokens", "exemplar_tokens", "task_facets",
 )  # fmt: skip
 WITHIN = 1e-6  # of a number, or of 1 where it is smaller
 # Columns that say what a row is about; all others hold what was found about it.

@@ -5,7 +5,7 @@ ablated layer.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,14 @@ MAX_PASS_TOKENS = 2048  # tokens of a pass over copies of a batch, padding inclu
 
 Floats = NDArray[np.float64]
 HeadSet = Collection[HeadName]  # ablated together
+
+PassObserver = Callable[[Batch, torch.Tensor, Sequence[HeadSet], torch.Tensor], None]
+"""Function that receives the final states of each pass of `HeadAblator.effects`.
+
+Its arguments are the batch, the states of the unablated pass, *shape* ``(sentence, token, width)``,
+the sets of heads of the pass, and the states without them, *shape* ``(set, sentence, token,
+width)``.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +144,9 @@ class HeadAblator:
         sets: Sequence[HeadSet],
         replacement: Replacement,
         means: MeanOutputs,
+        *,
         donors: DonorOutputs | None = None,
+        observe: PassObserver | None = None,
     ) -> BatchEffects:
         """Measure the changes of all targets by ablating each set of heads.
 
@@ -149,21 +159,23 @@ class HeadAblator:
             replacement: replacement of the head outputs.
             means: mean outputs over the sample.
             donors: donors of `Replacement.RESAMPLE`, over which changes are averaged.
+            observe: receives the final states of each pass.
         """
         masked = self.functions.prepare_batch(batch)
         states = self.heads.states(masked)
         clean = states.after[self.heads.read][-1]
-        changes_by_target = np.zeros(
-            (len(self.functions.targets), len(batch.content_hash), len(sets))
-        )
+        targets = self.functions.targets
+        changes_by_target = np.zeros((len(targets), len(batch.content_hash), len(sets)))
         scored = self.functions.scored(batch).cpu().numpy()
         tokens, logits = np.zeros((2, len(scored), len(sets)))
         before = np.zeros(len(scored))
         draws = N_DONORS if replacement is Replacement.RESAMPLE else 1
         passes = self.passes(masked, states, sets, replacement, means=means, donors=donors)
         for set_indices, ablated in passes:
+            if observe is not None:
+                observe(masked, clean, [sets[index] for index in set_indices], ablated)
             changes = self.functions.changes(batch, clean, ablated)
-            for row, target in enumerate(self.functions.targets):
+            for row, target in enumerate(targets):
                 sums = changes.sums[target].T.cpu().numpy()
                 changes_by_target[row][:, set_indices] += sums / draws
             tokens[:, set_indices] += changes.tokens.T.cpu().numpy() / draws
@@ -172,8 +184,8 @@ class HeadAblator:
         full = self.functions.unablated(batch, clean)
         counts = self.functions.n_scored(batch).double().cpu().numpy()
         return BatchEffects(
-            changes=dict(zip(self.functions.targets, changes_by_target, strict=True)),
-            counts=dict(zip(self.functions.targets, counts, strict=True)),
+            changes=dict(zip(targets, changes_by_target, strict=True)),
+            counts=dict(zip(targets, counts, strict=True)),
             full={target: sums.cpu().numpy() for target, sums in full.items()},
             content_hash=batch.content_hash,
             half=batch.half,

@@ -1,7 +1,9 @@
 """Costs of ablation in forward passes, from which a run plans what it can measure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.attribution import has_direct_path
@@ -28,14 +30,24 @@ class AblationCosts:
 
     @property
     def fixed(self) -> float:
-        """Cost of mean outputs, gradients, the unablated pass, and direct effects."""
-        return 3.0 + self.backward_passes + 2.0 * self.direct
+        """Cost of mean outputs, gradients, and direct effects."""
+        return 2.0 + self.backward_passes + 2.0 * self.direct
 
     def of(self, heads: Iterable[HeadName]) -> float:
         """Return the cost of ablating one set of heads."""
         total = sum(self.layers.values())
         skipped = min((self._before(head) for head in heads), default=0) if self.skips_layers else 0
         return self.lm_head_share + (1 - self.lm_head_share) * (total - skipped) / total
+
+    def n_single(self, heads: Sequence[HeadName], max_passes: float) -> int:
+        """Return the largest number of heads that can be ablated one at a time.
+
+        Args:
+            heads: all heads.
+            max_passes: largest number of forward passes.
+        """
+        costs = np.sort([self.of([head]) for head in heads])
+        return int((costs.cumsum() <= max_passes).sum())
 
     def _before(self, head: HeadName) -> int:
         """Return the number of layers before the layer of a head."""

@@ -1,4 +1,4 @@
-"""Sets of heads that are ablated together: groups, random sets, pruning orders and pairs."""
+"""Sets of heads that are ablated together: groups, random sets, growing sets and pairs."""
 
 import zlib
 from collections import Counter, defaultdict
@@ -10,9 +10,10 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats
 from headbook.schema import HeadName, Replacement
-from headbook.study.ablation.results import REVERSED, HeadSet, HeadSetKind
+from headbook.study.ablation.results import EFFECT_ORDER, REVERSED, HeadSet, HeadSetKind
 
 N_RANDOM_ORDERS = 20  # random pruning orders
+N_RANDOM_CURVES = 5  # random orders beside the short removal curve
 STEP_PERCENT = 5  # per cent of the heads that one pruning step adds
 N_PAIRED_HEADS = 10  # heads of largest effect, of which all pairs are ablated
 ALL_STACKS = "all"  # stack of pruning orders over several stacks
@@ -112,43 +113,74 @@ def pruning_orders(
         types: groups of heads of one type, for an order that prunes type by type.
         seed: seed of the random orders.
     """
-    stack = heads[0].stack if len({head.stack for head in heads}) == 1 else ALL_STACKS
-    orders: dict[str, list[HeadName]] = {}
-    if effect:
-        ascending = sorted(heads, key=lambda head: effect[head])
-        orders = {"ablation_effect": ascending, REVERSED: ascending[::-1]}
+    ascending = sorted(heads, key=lambda head: effect[head])
+    orders = {EFFECT_ORDER: ascending, REVERSED: ascending[::-1]}
     for name, scores in scores_by_name.items():
         orders[name] = sorted(heads, key=lambda head, scores=scores: scores[head])  # type: ignore[misc]
     if types:
         orders["type"] = _by_type(heads, effect, types)
-    rng = np.random.default_rng(seed)
-    for number in range(N_RANDOM_ORDERS):
-        orders[f"random-{number:02d}"] = [heads[index] for index in rng.permutation(len(heads))]
-    return {
-        HeadSet(HeadSetKind.ORDER, stack, name, len(members), Replacement.MEAN): members
-        for name, order in orders.items()
-        for members in _steps(order)
-    }
+    orders |= _random_orders(heads, seed, N_RANDOM_ORDERS)
+    return _growing_sets(orders, _even_steps(len(heads)))
 
 
-def largest_sets(
-    heads: Sequence[HeadName], effect: Mapping[HeadName, float], n_heads: int
-) -> HeadSets:
-    """Return growing sets of the heads of largest effect, as the first steps of an order.
+def least_sets(heads: Sequence[HeadName], effect: Mapping[HeadName, float], seed: int) -> HeadSets:
+    """Return the 1, 2, 4, 8, ... heads of least effect, and as many heads of random orders.
 
     Args:
         heads: all heads of the model.
+        effect: effect of ablating each head alone, or an estimate of it.
+        seed: seed of the random orders.
+    """
+    orders = {EFFECT_ORDER: sorted(heads, key=lambda head: effect[head])}
+    orders |= _random_orders(heads, seed, N_RANDOM_CURVES)
+    return _growing_sets(orders, _doubling_steps(len(heads)))
+
+
+def n_least_sets(heads: int) -> int:
+    """Return the number of sets of `least_sets`.
+
+    Args:
+        heads: number of heads of the model.
+    """
+    return (1 + N_RANDOM_CURVES) * len(_doubling_steps(heads))
+
+
+def _random_orders(heads: Sequence[HeadName], seed: int, orders: int) -> dict[str, list[HeadName]]:
+    """Return random orders of heads by name; the first ones do not depend on how many there are."""
+    rng = np.random.default_rng(seed)
+    return {
+        f"random-{number:02d}": [heads[index] for index in rng.permutation(len(heads))]
+        for number in range(orders)
+    }
+
+
+def _growing_sets(orders: Mapping[str, Sequence[HeadName]], steps: Sequence[int]) -> HeadSets:
+    """Return the first heads of each order.
+
+    Args:
+        orders: heads in the order in which they are removed, by name of the order.
+        steps: numbers of heads, ascending.
+    """
+    stacks = {head.stack for order in orders.values() for head in order}
+    stack = ALL_STACKS if len(stacks) > 1 else "".join(stacks)
+    return {
+        HeadSet(HeadSetKind.ORDER, stack, name, number, Replacement.MEAN): tuple(
+            sorted(order[:number])
+        )
+        for name, order in orders.items()
+        for number in steps
+    }
+
+
+def largest_sets(effect: Mapping[HeadName, float], n_heads: int) -> HeadSets:
+    """Return growing sets of the heads of largest effect, as the first steps of an order.
+
+    Args:
         effect: effect of ablating each head alone, of some heads.
         n_heads: number of heads of the largest set.
     """
-    stack = heads[0].stack if len({head.stack for head in heads}) == 1 else ALL_STACKS
-    order = sorted(effect, key=lambda head: -effect[head])[:n_heads]
-    return {
-        HeadSet(HeadSetKind.ORDER, stack, REVERSED, number, Replacement.MEAN): tuple(
-            sorted(order[:number])
-        )
-        for number in range(1, len(order) + 1)
-    }
+    order = sorted(effect, key=lambda head: -effect[head])
+    return _growing_sets({REVERSED: order}, range(1, min(len(order), n_heads) + 1))
 
 
 def n_dependent_sets(heads: int) -> int:
@@ -176,15 +208,15 @@ def _by_type(
     )
 
 
-def _steps(order: Sequence[HeadName]) -> list[tuple[HeadName, ...]]:
-    """Return the pruning steps of an order, each with all heads of the step before.
+def _even_steps(heads: int) -> list[int]:
+    """Return the numbers of heads of 5, 10, ... 100 per cent; steps that add none are left out."""
+    percents = range(STEP_PERCENT, 101, STEP_PERCENT)
+    return sorted({round(percent * heads / 100) for percent in percents} - {0})
 
-    Steps that add no head are left out.
-    """
-    numbers = {
-        round(percent * len(order) / 100) for percent in range(STEP_PERCENT, 101, STEP_PERCENT)
-    } - {0}
-    return [tuple(sorted(order[:number])) for number in sorted(numbers)]
+
+def _doubling_steps(heads: int) -> list[int]:
+    """Return the powers of two below the number of heads, and that number."""
+    return [*(2**power for power in range((heads - 1).bit_length())), heads]
 
 
 def pair_sets(heads: Sequence[HeadName], effect: Floats) -> HeadSets:

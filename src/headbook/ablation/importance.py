@@ -1,19 +1,22 @@
 """Choose the heads that are ablated at each level, ablate them, and collect the results.
 
-The fast level estimates the effects of all heads from gradients. It ablates the heads of largest
-estimates, random heads as an audit of the estimates, each layer, and the sink heads beside random
-sets with as many heads in each layer. The full level ablates every head, groups of heads beside
-such random sets, pairs, and growing sets of heads in several orders. Orders and pairs are chosen by
-exact effects on one half of the sentences and ablated on the other half.
+The auto level ablates every head, each layer, the sink heads beside random sets with as many heads
+in each layer, and growing sets of the heads of least effect beside random orders. If single heads
+take more passes than `MAX_PASSES`, the heads of largest estimates are ablated and as many others,
+which audit the estimates of the rest. The full level ablates every head with several replacements,
+groups of heads beside random sets, pairs, and growing sets of heads in finer steps and more orders.
+Orders and pairs are chosen by effects on one half of the sentences and ablated on the other half.
 """
 
+import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from headbook.ablation.ablator import BatchEffects, HeadAblator
+from headbook.ablation.ablator import BatchEffects, HeadAblator, PassObserver
 from headbook.ablation.attribution import (
     GradientEstimates,
     direct_effects_by_token,
@@ -24,8 +27,10 @@ from headbook.ablation.head_sets import (
     HeadGroup,
     HeadSets,
     largest_sets,
+    least_sets,
     matched_random_sets,
     n_dependent_sets,
+    n_least_sets,
     pair_sets,
     pruning_orders,
     single_head_sets,
@@ -42,6 +47,8 @@ from headbook.model.load import Model, word_embedding
 from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation.effect_tests import ATTRIBUTION, COSINE_TARGETS
 from headbook.study.ablation.results import (
+    AUTO,
+    FULL,
     AblationReason,
     AblationResults,
     AttributionKey,
@@ -50,10 +57,9 @@ from headbook.study.ablation.results import (
 from headbook.study.ablation_tables import GRADIENT
 from headbook.text.batch import Batch
 
-FAST, FULL = "fast", "full"
-FAST_PASSES = 40.0  # most forward passes over the sample for single heads at the fast level
+MAX_PASSES = 200.0  # most forward passes over the sample for single heads at the auto level
 # Random sets of a group: 100 at the full level, since another draw of 20 gave other verdicts.
-RANDOM_SETS = {FAST: 20, FULL: 100}
+RANDOM_SETS = {AUTO: 20, FULL: 100}
 # Nouns for a row of the results of a task.
 UNITS: dict[str, str] = {
     AblationTarget.LABEL: "text",
@@ -61,9 +67,8 @@ UNITS: dict[str, str] = {
     AblationTarget.ANSWER: "prompt",
 }
 # Replacements of random sets.
-RANDOM_SET_REPLACEMENTS = {FAST: (Replacement.MEAN, Replacement.ZERO), FULL: tuple(Replacement)}
-N_ABLATED_FAST = 20  # heads of largest estimates, and as many random heads
-N_LARGEST = 10  # heads of largest effect on a task that the fast level ablates together
+RANDOM_SET_REPLACEMENTS = {AUTO: (Replacement.MEAN, Replacement.ZERO), FULL: tuple(Replacement)}
+N_LARGEST = 10  # heads of largest effect on a task that the auto level ablates together
 FULL_REPLACEMENTS = (
     Replacement.MEAN,
     Replacement.ZERO,
@@ -96,19 +101,21 @@ def parameters_of(model: Model) -> tuple[int, tuple[int, int]]:
 
 @dataclass(frozen=True, eq=False)
 class AblationPlan:
-    """Sets of heads to ablate at one level (``fast`` or ``full``) on one sample of sentences.
+    """Sets of heads to ablate at one level (``auto`` or ``full``) on one sample of sentences.
 
     Attributes:
         ablator: ablates heads of the model.
         costs: costs of ablating heads of the model.
-        level: ``fast`` or ``full``.
+        level: ``auto`` or ``full``.
         sample: sentences on which heads are ablated.
-        seed: seed of random sets, orders and audited heads.
+        seed: seed of random sets and orders, and of hashes that choose audited heads.
         groups: groups of heads that are ablated together.
         margin: margin of verdicts, in the unit of the target; None for the default.
         task: name of the task whose target is measured; empty for the model's own targets. At the
-            fast level, growing sets of the heads of largest effect are ablated for tasks, too.
+            auto level, growing sets of the heads of largest effect are ablated for tasks, and no
+            heads of least effect.
         advanced: progress callback; its argument is the number of sets ablated on one batch.
+        observe: receives the final states without each single head, replaced by its mean.
     """
 
     ablator: HeadAblator
@@ -120,13 +127,14 @@ class AblationPlan:
     margin: float | None = None
     task: str = ""
     advanced: Steps = field(default=lambda _: None)
+    observe: PassObserver | None = None
     _small: list[Batch] = field(default_factory=list)  # batches whose backward pass fits
 
     @property
     def message(self) -> str:
         """Number of forward passes and sentences, as a message."""
         sentences = len(self.sample.content_hash)
-        about = "at most" if self.level == FAST else "about"
+        about = "at most" if self.level == AUTO else "about"
         name = f"task {self.task}" if self.task else "importance"
         return (
             f"{name}, {self.level}: {about} {np.ceil(self.passes):,.0f} forward passes over "
@@ -140,45 +148,45 @@ class AblationPlan:
 
     @property
     def passes(self) -> float:
-        """Number of forward passes over the sample; an upper bound at the fast level."""
-        head_costs = [self.costs.of([head]) for head in self.heads]
-        group_costs = MARGIN_PASSES + sum(
+        """Number of forward passes over the sample; an upper bound at the auto level."""
+        single = len(self._single_replacements) * sum(self.costs.of([h]) for h in self.heads)
+        if self.level == AUTO:
+            single = min(single, MAX_PASSES)
+        groups = sum(
             self.costs.of(group.heads) * len(group.replacements) for group in self._with_random
         )
-        if self.level == FAST:
-            return (
-                group_costs
-                + min(
-                    self.costs.fixed + sum(sorted(head_costs)[-2 * N_ABLATED_FAST :]), FAST_PASSES
-                )
-                + self._n_largest / 2  # on half of the sentences
-            )
-        dependent = n_dependent_sets(len(self.heads)) / 2  # on half of the sentences
-        return self.costs.fixed + len(FULL_REPLACEMENTS) * sum(head_costs) + group_costs + dependent
+        # Unablated states are computed anew for each kind of sets and each replacement.
+        unablated = len(self._single_replacements) + len(
+            {each for group in self._with_random for each in group.replacements}
+        )
+        dependent = (self._n_dependent + 1) / 2  # on half of the sentences
+        return self.costs.fixed + MARGIN_PASSES + unablated + single + groups + dependent
 
     @property
     def steps(self) -> int:
-        """Estimated number of sets times batches, for the progress bar."""
-        max_single_sets = (
-            2 * N_ABLATED_FAST if self.level == FAST else len(self.heads) * len(FULL_REPLACEMENTS)
-        )
+        """Largest number of sets times batches, for the progress bar."""
+        n_single = len(self._single_replacements) * self.n_single
         n_group_sets = sum(len(group.replacements) for group in self._with_random)
-        n_later_sets = self._n_largest if self.level == FAST else n_dependent_sets(len(self.heads))
         n_batches, n_reported = len(self.sample.batches), len(self.sample.reported)
-        return (
-            min(max_single_sets, len(self.heads) * len(FULL_REPLACEMENTS)) + n_group_sets
-        ) * n_batches + n_later_sets * n_reported
+        return (n_single + n_group_sets) * n_batches + self._n_dependent * n_reported
 
-    @property
+    @cached_property
     def n_single(self) -> int:
         """Largest number of heads that are ablated alone."""
-        n_heads = len(self.heads)
-        return min(2 * N_ABLATED_FAST, n_heads) if self.level == FAST else n_heads
+        return self.costs.n_single(self.heads, MAX_PASSES if self.level == AUTO else math.inf)
 
     @property
-    def _n_largest(self) -> int:
-        """Number of growing sets that the fast level ablates for tasks."""
-        return min(N_LARGEST, len(self.heads)) if self.task else 0
+    def _single_replacements(self) -> tuple[Replacement, ...]:
+        """Replacements with which single heads are ablated."""
+        return FULL_REPLACEMENTS if self.level == FULL else (Replacement.MEAN,)
+
+    @property
+    def _n_dependent(self) -> int:
+        """Largest number of sets that are chosen on one half of the sentences."""
+        n_heads = len(self.heads)
+        if self.level == FULL:
+            return n_dependent_sets(n_heads)
+        return min(N_LARGEST, n_heads) if self.task else n_least_sets(n_heads)
 
     @cached_property
     def heads(self) -> tuple[HeadName, ...]:
@@ -210,23 +218,15 @@ class AblationPlan:
         """Estimate the effects of all heads, and ablate the sets of heads of this level."""
         columns, estimates = self._estimates()
         table = ResultTable(self.sample.content_hash)
-        if self.level == FAST:
-            chosen = self._chosen(columns, estimates)
-            picked = [head for head, reason in zip(self.heads, chosen, strict=True) if reason]
-            self._ablate(table, single_head_sets(picked, [Replacement.MEAN]))
-            if self.task and self.sample.reported:
-                effect = table.selection_effects(self._ranking_target, Replacement.MEAN)
-                effects = dict(zip(picked, effect, strict=True))
-                self._ablate(table, largest_sets(self.heads, effects, N_LARGEST))
-        else:
-            chosen = np.full(len(self.heads), int(AblationReason.SELECTED))
-            self._ablate(table, single_head_sets(self.heads, FULL_REPLACEMENTS))
+        chosen = self._chosen(estimates.value[:, self._ranking_column(columns)])
+        picked = [head for head, reason in zip(self.heads, chosen, strict=True) if reason]
+        self._ablate(table, single_head_sets(picked, self._single_replacements))
         group_sets: HeadSets = {}
         for group in self._with_random:
             group_sets |= group.sets
         self._ablate(table, group_sets)
-        if self.level == FULL:
-            self._ablate(table, self._dependent_sets(table, columns, estimates))
+        if self.sample.reported:
+            self._ablate(table, self._dependent_sets(table, picked, columns, estimates))
         ablation = table.results(self.level, self.heads, chosen, columns, estimates)
         results = self._with_direct(ablation, table)
         text_hash, characters = self.sample.texts(self.ablator.functions.side)
@@ -240,29 +240,28 @@ class AblationPlan:
             asked_margin=float("nan") if self.margin is None else self.margin,
         )
 
-    def _chosen(self, columns: Sequence[AttributionKey], estimates: RatioSums) -> Ints:
-        """Choose the heads that are ablated at the fast level.
+    def _chosen(self, estimates: Floats) -> Ints:
+        """Choose the heads that are ablated alone: all, or as many as `MAX_PASSES` allows.
+
+        Args:
+            estimates: estimated effect of each head. *Shape:* ``(head,)``.
 
         Returns:
             The `AblationReason` of each head. *Shape:* ``(head,)``.
         """
-        estimates_of_heads = estimates.value[:, self._ranking_column(columns)]
-        ranking = np.argsort(-np.nan_to_num(estimates_of_heads), kind="stable")
+        if self.n_single == len(self.heads):
+            return np.full(len(self.heads), int(AblationReason.SELECTED))
+        costs = np.array([self.costs.of([head]) for head in self.heads])
+        hashes = [_head_hash(head, self.seed) for head in self.heads]
         reasons = np.zeros(len(self.heads), np.int64)
-        budget = FAST_PASSES - self.costs.fixed
-        for reason, max_passes in (
-            (AblationReason.SELECTED, budget / 2),
-            (AblationReason.AUDIT, budget),
+        for reason, ranking, max_passes in (
+            (AblationReason.SELECTED, np.argsort(-np.nan_to_num(estimates), kind="stable"), 0.5),
+            (AblationReason.AUDIT, sorted(range(len(hashes)), key=hashes.__getitem__), 1.0),
         ):
-            candidates = [head for head in ranking if not reasons[head]]
-            if reason is AblationReason.AUDIT:
-                candidates = [
-                    candidates[index]
-                    for index in np.random.default_rng(self.seed).permutation(len(candidates))
-                ]
-            for head in candidates[:N_ABLATED_FAST]:
-                spent = sum(self.costs.of([self.heads[index]]) for index in np.flatnonzero(reasons))
-                if spent + self.costs.of([self.heads[head]]) <= max_passes:
+            n_selected = int((reasons > 0).sum()) or len(self.heads)  # as many others at most
+            for head in [head for head in ranking if not reasons[head]]:
+                within = costs[reasons > 0].sum() + costs[head] <= max_passes * MAX_PASSES
+                if within and (reasons == reason).sum() < n_selected:
                     reasons[head] = reason
         return reasons
 
@@ -279,20 +278,36 @@ class AblationPlan:
         return AblationTarget.KL if AblationTarget.KL in targets else targets[0]
 
     def _dependent_sets(
-        self, table: ResultTable, columns: Sequence[AttributionKey], estimates: RatioSums
+        self,
+        table: ResultTable,
+        picked: Sequence[HeadName],
+        columns: Sequence[AttributionKey],
+        estimates: RatioSums,
     ) -> HeadSets:
-        """Return pruning orders and pairs, chosen by effects on the selection half."""
-        if not self.sample.reported:
-            return {}
+        """Return growing sets of heads and pairs, chosen by effects on the selection half.
+
+        Args:
+            table: effects of single heads.
+            picked: heads that were ablated alone.
+            columns: columns of the estimates.
+            estimates: estimated effects of all heads.
+        """
         effect = table.selection_effects(self._ranking_target, Replacement.MEAN)
-        loss = self.ablator.functions.targets[0]
-        gradient = AttributionKey(GRADIENT, "", loss, "")
+        exact = dict(zip(picked, effect, strict=True))
+        first_half = np.nan_to_num(estimates.split(SELECTION).value)
+        if self.level == AUTO and self.task:
+            return largest_sets(exact, N_LARGEST)
+        if self.level == AUTO:
+            ranked = first_half[:, self._ranking_column(columns)]
+            effects = dict(zip(self.heads, ranked, strict=True)) | exact
+            return least_sets(self.heads, effects, self.seed)
+        gradient = AttributionKey(GRADIENT, "", self.ablator.functions.targets[0], "")
         position = columns.index(gradient) if gradient in columns else self._ranking_column(columns)
-        scores = np.nan_to_num(estimates.split(SELECTION).value[:, position])
-        scores_by_name = {columns[position].metric: dict(zip(self.heads, scores, strict=True))}
+        scores = dict(zip(self.heads, first_half[:, position], strict=True))
         types = [group for group in self.groups if group.type]
-        effects = dict(zip(self.heads, effect, strict=True))
-        orders = pruning_orders(self.heads, effects, scores_by_name, types, self.seed)
+        orders = pruning_orders(
+            self.heads, exact, {columns[position].metric: scores}, types, self.seed
+        )
         return orders | pair_sets(self.heads, effect)
 
     def _estimates(self) -> tuple[tuple[AttributionKey, ...], RatioSums]:
@@ -422,6 +437,15 @@ class AblationPlan:
         self, batches: Sequence[Batch], sets: HeadSets, replacement: Replacement
     ) -> Iterator[BatchEffects]:
         """Yield the effects of sets with one replacement on each batch, and report progress."""
+        single = [head_set.kind is HeadSetKind.HEAD for head_set in sets]
+        observe = self.observe if replacement is Replacement.MEAN and all(single) else None
         for batch in batches:
-            yield self.ablator.effects(batch, [*sets.values()], replacement, self._means)
+            yield self.ablator.effects(
+                batch, [*sets.values()], replacement, self._means, observe=observe
+            )
             self.advanced(len(sets))
+
+
+def _head_hash(head: HeadName, seed: int) -> bytes:
+    """Return a hash of a head, by which audited heads are chosen in every study alike."""
+    return hashlib.blake2b(repr((seed, *head)).encode(), digest_size=8).digest()

@@ -54,10 +54,10 @@ class PatchingPlan:
         heads: model whose head outputs can be replaced.
         functions: difference of the logits.
         costs: costs of replacing heads.
-        level: ``fast`` or ``full``.
+        level: ``auto`` or ``full``.
         batches: batches of all prompts.
         all_heads: all heads of the model.
-        n_patched: number of heads that are patched.
+        max_passes: most forward passes over the prompts.
         advanced: progress callback; its argument is the number of sets patched on one batch.
     """
 
@@ -67,14 +67,14 @@ class PatchingPlan:
     level: str
     batches: Sequence[Batch]
     all_heads: tuple[HeadName, ...]
-    n_patched: int
+    max_passes: float
     advanced: Callable[[int], None] = field(default=lambda _: None)
 
     @property
     def message(self) -> str:
         """Number of forward passes and prompts, as a message."""
-        head_costs = sorted(self.costs.of([head]) for head in self.all_heads)[-self.n_patched :]
-        passes = len(PATCHES) * sum(head_costs) + 4
+        head_costs = [self.costs.of([head]) for head in self.all_heads]
+        passes = min(len(PATCHES) * sum(head_costs), self.max_passes) + 4
         prompts = sum(len(batch.index) for batch in self.batches)
         about = "about" if self.n_patched == len(self.all_heads) else "at most"
         return (
@@ -87,8 +87,19 @@ class PatchingPlan:
         """Number of sets times batches, for the progress bar."""
         return self.n_patched * len(PATCHES) * len(self.batches)
 
-    def run(self, chosen: Sequence[HeadName]) -> AblationResults:
-        """Patch some heads, one at a time, and return the changes of the difference of logits."""
+    @property
+    def n_patched(self) -> int:
+        """Largest number of heads that are patched."""
+        return self.costs.n_single(self.all_heads, self.max_passes / len(PATCHES))
+
+    def run(self, ranking: Sequence[HeadName]) -> AblationResults:
+        """Patch heads, one at a time, and return the changes of the difference of logits.
+
+        Args:
+            ranking: heads to patch, the first ones of which `max_passes` allows.
+        """
+        costs = np.cumsum([len(PATCHES) * self.costs.of([head]) for head in ranking])
+        chosen = sorted(ranking[: int((costs <= self.max_passes).sum())])
         sets = tuple(
             HeadSet(HeadSetKind.HEAD, head.stack, f"L{head.layer}-H{head.head}", 0, patch)
             for patch in PATCHES

@@ -10,7 +10,7 @@ from headbook.ablation.ablator import BatchEffects
 from headbook.ablation.head_sets import HeadSets
 from headbook.ablation.missed_tokens import TokenChanges
 from headbook.analysis.accumulators import SELECTION, RatioSums, split_of
-from headbook.analysis.arrays import Floats, Ints
+from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation.results import (
     AblationResults,
@@ -63,14 +63,21 @@ class ResultTable:
             self._changes.setdefault(target, []).append(padded)
 
     def selection_effects(self, target: AblationTarget, replacement: Replacement) -> Floats:
-        """Return the summed changes of single heads on the selection half. *Shape:* ``(head,)``."""
+        """Return the effects of single heads on the selection half, per scored token.
+
+        Effects are 0 if the selection half has no scored token.
+
+        *Shape:* ``(head,)``.
+        """
+        assert self._whole is not None
         columns = [
             index for index, head_set in enumerate(self._sets)
             if head_set.kind is HeadSetKind.HEAD and head_set.replacement == replacement
         ]  # fmt: skip
         changes = np.concatenate(self._changes[target], 1)[:, columns]
-        summed: Floats = changes[split_of(self._content_hash) == SELECTION].sum(0)
-        return summed
+        selected = split_of(self._content_hash) == SELECTION
+        counts = self._whole.counts[target][selected]
+        return np.nan_to_num(divide(changes[selected].sum(0), counts.sum()))
 
     def results(
         self,

@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.arrays import Floats, Ints
+from headbook.charts.attention import LETTER_PIXELS, WIDE_LETTER_PIXELS
 from headbook.charts.axes import styled_spec
-from headbook.charts.drawing import Drawing, drawing, svg_text
+from headbook.charts.drawing import Drawing, drawing, guessed_width, svg_text
 from headbook.charts.figure import SpecAndRows, lazy_figure
 from headbook.charts.layers import (
     HEIGHT,
@@ -27,12 +28,14 @@ from headbook.charts.layers import (
     x_of,
     y_of,
 )
-from headbook.charts.theme import CURVES, GREY, INK
+from headbook.charts.theme import CURVES, FAMILY_COLOURS, GREY, INK
 
 FIRST_STEP_PLACE = 0.14  # place on the axis from 0 to 1 of the first step after step 0
 MIN_LABEL_GAP = 0.15  # between two labels of the axis, as a share of its length
 BAR_PIXELS = 10.0  # width of the bar of step 0
 SWATCH_PIXELS = 10.0  # side of a square of colour in the legend
+SWATCH_GAP = 5.0  # pixels between a square of colour and its name
+LEGEND_X = WIDTH - LABELS_WIDTH + 8  # left edge of the legend
 SPARK_WIDTH, SPARK_HEIGHT = 200, 40  # view box of a sparkline
 SHARE_TICKS = ((0.0, "0"), (0.5, "50\u202f%"), (1.0, "100\u202f%"))
 
@@ -111,27 +114,27 @@ def step_areas(
 
     Args:
         shares: each row sums to 1, or is NaN. *Shape:* ``(step, part)``.
-        parts: names and colours, from below.
+        parts: names and families of functions, from below.
         texts: shares at the last step as text.
     """
     heights = np.nan_to_num(shares)
     upper = heights.cumsum(1)
     lower = upper - heights
     elements = [*draw_axes(axis, (0.0, 1.0), SHARE_TICKS)]
-    for part_index, (part, colour) in enumerate(parts):
+    for part_index, (part, family) in enumerate(parts):
         shape = _area(lower[:, part_index], upper[:, part_index], axis)
-        elements.append(
-            f'<path d="{shape}" fill="{colour}" stroke="{colour}" stroke-width="0.6">'
-            f"<title>{escape(part)}</title></path>"
-        )
+        elements.append(f'<path d="{shape}" {_fill(family)}><title>{escape(part)}</title></path>')
     elements += _rules(axis)
     label_heights = [
         (y_of(float(lower[-1, part_index] + upper[-1, part_index]) / 2, (0.0, 1.0)), part_index)
         for part_index in range(len(parts))
     ]
+    labels = [f"{part} {text}" for (part, _), text in zip(parts, texts, strict=True)]
     for y, part_index in spread_labels(label_heights):
-        elements += _legend_entry(*parts[part_index], texts[part_index], y)
-    return drawing(name, caption, WIDTH, HEIGHT, elements)
+        elements += _legend_entry(labels[part_index], parts[part_index][1], y)
+    longest = max(guessed_width(label, LETTER_PIXELS, WIDE_LETTER_PIXELS) for label in labels)
+    width = max(WIDTH, LEGEND_X + SWATCH_PIXELS + SWATCH_GAP + longest)
+    return drawing(name, caption, width, HEIGHT, elements)
 
 
 def _area(low: Floats, high: Floats, axis: CurveAxis) -> str:
@@ -159,14 +162,19 @@ def _rules(axis: CurveAxis) -> Iterator[str]:
     yield f'<path d="{path}" stroke="{INK}" stroke-opacity="0.25" stroke-width="0.7"/>'
 
 
-def _legend_entry(part: str, colour: str, text: str, y: float) -> Iterator[str]:
-    x = WIDTH - LABELS_WIDTH + 8
+def _fill(family: str) -> str:
+    """Return attributes with the colour of a family, which style sheets of pages replace."""
+    return f'class="f-{family}" fill="{FAMILY_COLOURS[family][0]}"'
+
+
+def _legend_entry(label: str, family: str, y: float) -> Iterator[str]:
     yield (
-        f'<rect x="{x:.0f}" y="{y - SWATCH_PIXELS / 2:.1f}" '
+        f'<rect x="{LEGEND_X:.0f}" y="{y - SWATCH_PIXELS / 2:.1f}" '
         f'width="{SWATCH_PIXELS:.0f}" height="{SWATCH_PIXELS:.0f}" '
-        f'fill="{colour}"/>'
+        f"{_fill(family)}/>"
     )
-    yield svg_text(f"{part} {text}", x + SWATCH_PIXELS + 5, y + 4, TEXT_PIXELS, anchor="start")
+    x = LEGEND_X + SWATCH_PIXELS + SWATCH_GAP
+    yield svg_text(label, x, y + 4, TEXT_PIXELS, anchor="start")
 
 
 STEPS_WIDTH, STEPS_HEIGHT = 620, 300

@@ -208,7 +208,7 @@ def odds_plot(results: StackResults, name: str, caption: str) -> Plot:
 
 
 PARTS = {"distance": "distance", "key": "the key", "pair": "the pair of query and key"}
-FILLS = {"distance": "f-position", "key": "f-broadcast", "pair": "c-control"}
+FILLS = {"distance": "f-position", "key": "f-same_keys", "pair": "c-control"}
 
 
 def part_key(part: str) -> HeadKey:

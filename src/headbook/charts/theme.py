@@ -48,21 +48,26 @@ ROLE_COLOURS: dict[str, Pair] = {
     "baseline": ("#565d68", "#a8afba"),
     "control": ("#aab3bd", "#56616c"),
 }
+# Every two differ by at least 12 (CIEDE2000) for readers with any colour vision, on either paper.
 FAMILY_COLOURS: dict[str, Pair] = {
-    "position": ("#0072b2", "#4aa8e0"),
-    "nearby": ("#b3568f", "#d98bbd"),
-    "broadcast": ("#7a4a2b", "#c08a63"),
-    "repeats": ("#009e73", "#2fc79b"),
-    "spread": ("#8a929b", "#8d97a1"),
-    "sink": ("#565d68", "#a8afba"),
+    "position": ("#1f92f5", "#8cd5ff"),
+    "nearby": ("#965899", "#ab57a9"),
+    "words": ("#561f89", "#a389fd"),
+    "same_keys": ("#e86c68", "#fda09d"),
+    "repeats": ("#106930", "#2a9858"),
+    "even": ("#888f93", "#7a7c7d"),
+    "sink": ("#333c46", "#e2e2e3"),
+    "mixed": ("#656667", "#89a7b2"),
 }
 FAMILY_TEXT: dict[str, Pair] = {  # letters need more contrast than marks
-    "position": ("#0a65a0", "#4aa8e0"),
-    "nearby": ("#9a4279", "#d98bbd"),
-    "broadcast": ("#7a4a2b", "#c08a63"),
-    "repeats": ("#00765a", "#2fc79b"),
-    "spread": ("#5d666f", "#a3adb7"),
-    "sink": ("#3d444d", "#c3cad2"),
+    "position": ("#0a66b8", "#8cd5ff"),
+    "nearby": ("#874b8a", "#d48ad2"),
+    "words": ("#561f89", "#a389fd"),
+    "same_keys": ("#bf3b3f", "#fda09d"),
+    "repeats": ("#106930", "#4cbf7c"),
+    "even": ("#5d666f", "#a3adb7"),
+    "sink": ("#333c46", "#e2e2e3"),
+    "mixed": ("#56595c", "#89a7b2"),
 }
 # Types are shades of their family's colour, in pictures that tell them apart.
 TYPE_COLOURS: dict[str, Pair] = {
@@ -74,7 +79,7 @@ TYPE_COLOURS: dict[str, Pair] = {
     "window": FAMILY_COLOURS["nearby"],
     "same": FAMILY_COLOURS["repeats"],
     "uniform": ("#c9ced4", "#4c565f"),
-    "keys": FAMILY_COLOURS["broadcast"],
+    "keys": FAMILY_COLOURS["same_keys"],
     "own": ("#d79cc0", "#a85a8b"),
     "distant": ("#737b85", "#78828d"),
 }

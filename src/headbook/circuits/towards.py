@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 from torch.nn.functional import normalize
 
-from headbook.ablation.ablator import HeadAblator
+from headbook.ablation.ablator import HeadAblator, HeadSet
 from headbook.ablation.costs import AblationCosts
 from headbook.ablation.replacements import MeanOutputs
 from headbook.ablation.sample import AblationSample
@@ -32,7 +32,7 @@ from headbook.model.forward import run_forward
 from headbook.model.load import Model
 from headbook.model.probe import hidden_states_of
 from headbook.model.tokens.special import special_ids
-from headbook.schema import CONTENT, Replacement, Side
+from headbook.schema import CONTENT, HeadName, Replacement, Side
 from headbook.study.circuits import (
     EXEMPLAR_TOKENS,
     NUMBER_COLUMNS,
@@ -40,6 +40,7 @@ from headbook.study.circuits import (
     CircuitResults,
     OutputSpace,
 )
+from headbook.text.batch import Batch
 from headbook.text.tokens import TokenizedSentence
 
 MAX_WORDS = 25_000  # single words that are run alone
@@ -70,18 +71,70 @@ def why_no_towards(model: Model, n_sentences: int) -> str:
     return ""
 
 
-def towards_cost(ablator: HeadAblator, costs: AblationCosts, n_sentences: int) -> str:
-    """Return the number of forward passes of `measure_towards`, as a message."""
-    passes = 3 + sum(costs.of([head]) for head in ablator.head_names)
+class MovedVectors:
+    """Changes of sentence vectors without each head, collected while the heads are ablated.
+
+    An instance is the observer of passes in which heads are replaced by their means.
+
+    Args:
+        ablator: ablates heads of a sentence encoder.
+        sample: sentences.
+
+    Attributes:
+        change: sentence vector of the unablated model minus that without the head, in single
+            precision; NaN until the head was ablated. *Shape:* ``(sentence, head, width)``.
+    """
+
+    def __init__(self, ablator: HeadAblator, sample: AblationSample) -> None:
+        indices = np.concatenate([batch.index for batch in sample.batches])
+        self._row = {int(index): row for row, index in enumerate(indices)}
+        self._column = {head: column for column, head in enumerate(ablator.head_names)}
+        self._model = ablator.heads.model
+        self.change: Floats = np.zeros((0, 0, 0), np.float32)
+
+    def __call__(
+        self, batch: Batch, clean: torch.Tensor, sets: Sequence[HeadSet], ablated: torch.Tensor
+    ) -> None:
+        """Add the changes of a pass over single heads."""
+        if not self.change.size:
+            shape = len(self._row), len(self._column), clean.shape[-1]
+            self.change = np.full(shape, np.nan, np.float32)
+        valid = batch.texts[Side.SOURCE].valid
+        whole, without = (_sentence_vectors(each, valid, self._model) for each in (clean, ablated))
+        rows = [self._row[int(index)] for index in batch.index]
+        columns = [self._column[head] for (head,) in sets]
+        moved = (whole - without).transpose(0, 1).cpu().numpy()
+        self.change[np.ix_(rows, columns)] = moved
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every head was ablated on every sentence."""
+        return bool(self.change.size) and not np.isnan(self.change[..., 0]).any()
+
+
+def towards_cost(
+    heads: Sequence[HeadName], costs: AblationCosts, n_sentences: int, moved: MovedVectors | None
+) -> str:
+    """Return the number of forward passes of `measure_towards`, as a message.
+
+    Args:
+        heads: all heads.
+        costs: costs of ablating heads.
+        n_sentences: number of sentences.
+        moved: changes of sentence vectors; None if heads have yet to be ablated.
+    """
+    passes = 1 if moved else 3 + sum(costs.of([head]) for head in heads)
+    amount = f"about {np.ceil(passes):,.0f} forward passes" if passes > 1 else "one forward pass"
     return (
-        f"words that sentence vectors move to: about {np.ceil(passes):,.0f} forward passes over "
-        f"{n_sentences:,} sentences, and up to {MAX_WORDS:,} single words"
+        f"words that sentence vectors move to: {amount} over {n_sentences:,} sentences, and up to "
+        f"{MAX_WORDS:,} single words"
     )
 
 
 def measure_towards(
     ablator: HeadAblator,
     sample: AblationSample,
+    moved: MovedVectors | None = None,
     advanced: Callable[[int], None] = lambda _: None,
 ) -> CircuitResults:
     """Return the words to and from which each head moves sentence vectors, with their test.
@@ -89,21 +142,25 @@ def measure_towards(
     Args:
         ablator: ablates heads of a sentence encoder.
         sample: sentences, at least `N_EXEMPLARS` different ones.
-        advanced: progress callback; its argument is the number of heads ablated on one batch.
+        moved: changes of the vectors of these sentences; None to ablate all heads.
+        advanced: progress callback; its argument is the number of passes over one batch.
     """
     vectors = _word_vectors(ablator, words := single_words(ablator.heads.model))
-    items, hashes, received, moved = _moved(ablator, sample, advanced)
+    received = _received(ablator, sample, advanced)
+    moved_vectors = (moved or _moved(ablator, sample, advanced)).change
+    items = [item for batch in sample.batches for item in batch.items]
+    hashes = np.concatenate([batch.content_hash for batch in sample.batches])
     different = np.unique(hashes, return_index=True)[1]
     row_of, model = {word: row for row, word in enumerate(words)}, ablator.heads.model
     spoken = {row: _content_words(model, items[row], row_of) for row in different}
     tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for number, head in enumerate(ablator.head_names):
-        length = np.linalg.norm(moved[:, number].astype(np.float64), axis=1)
+        length = np.linalg.norm(moved_vectors[:, number].astype(np.float64), axis=1)
         order = np.argsort(-length[different].round(ROUNDED), kind="stable")
         rows = different[order[:N_EXEMPLARS]]
         if length[rows[-1]] < 10**-ROUNDED:  # rounding has no direction
             continue
-        cosines = (moved[rows, number] / length[rows, None]) @ vectors.T
+        cosines = (moved_vectors[rows, number] / length[rows, None]) @ vectors.T
         exemplars = []
         for row, scores in zip(rows, cosines, strict=True):
             weights = received[head.layer][row][head.head]
@@ -174,38 +231,36 @@ def _sentence_vectors(states: torch.Tensor, valid: torch.Tensor, model: Model) -
 
 def _moved(
     ablator: HeadAblator, sample: AblationSample, advanced: Callable[[int], None]
-) -> tuple[list[TokenizedSentence], Any, list[list[Floats]], Floats]:
-    """Return what each head attends to, and how it moves each sentence vector.
+) -> MovedVectors:
+    """Ablate all heads, one at a time, and return the changes of sentence vectors."""
+    moved, sets = MovedVectors(ablator, sample), [[head] for head in ablator.head_names]
+    means = sum(map(ablator.means, sample.batches), start=MeanOutputs())
+    for batch in sample.batches:
+        ablator.effects(batch, sets, Replacement.MEAN, means, observe=moved)
+        advanced(len(sets))
+    return moved
+
+
+def _received(
+    ablator: HeadAblator, sample: AblationSample, advanced: Callable[[int], None]
+) -> list[list[Floats]]:
+    """Return the attention that each head gives to each token from ordinary tokens.
 
     Returns:
-        The sentences; their hashes; by layer and sentence the attention that each head gives to
-        each token from ordinary tokens, *shape* ``(head, token)``; and the changes s - s', *shape*
-        ``(sentence, head, width)``, in single precision.
+        An array for each layer and sentence, *shape* ``(head, token)``.
     """
-    heads, model = ablator.heads, ablator.heads.model
-    sets = [[head] for head in ablator.head_names]
-    means = sum(map(ablator.means, sample.batches), start=MeanOutputs())
+    heads = ablator.heads
     received: list[list[Floats]] = [[] for _ in heads.architecture.layers[heads.read]]
-    changes = []
     for batch in sample.batches:
-        texts, states = batch.texts[Side.SOURCE], heads.states(batch)
+        ordinary = batch.texts[Side.SOURCE].ordinary[:, None, :, None]
 
-        def keep(place: Any, attention: Any, texts: Any = texts) -> None:
-            rows = texts.ordinary[:, None, :, None].to(attention.weights)
+        def keep(place: Any, attention: Any, ordinary: torch.Tensor = ordinary) -> None:
+            rows = ordinary.to(attention.weights)
             received[place.layer] += list((attention.weights * rows).sum(2).double().cpu().numpy())
 
-        run_forward(model, heads.architecture, batch, keep)
-        whole = _sentence_vectors(states.after[heads.read][-1], texts.valid, model)
-        change = np.zeros((len(whole), len(sets), whole.shape[-1]), np.float32)
-        passes = ablator.passes(batch, states, sets, Replacement.MEAN, means=means)
-        for indices, ablated in passes:
-            without = _sentence_vectors(ablated, texts.valid, model)
-            change[:, indices] = (whole - without).transpose(0, 1).cpu().numpy()
-        changes.append(change)
-        advanced(len(sets))
-    items = [item for batch in sample.batches for item in batch.items]
-    hashes = np.concatenate([batch.content_hash for batch in sample.batches])
-    return items, hashes, received, np.concatenate(changes)
+        run_forward(heads.model, heads.architecture, batch, keep)
+        advanced(1)
+    return received
 
 
 def _content_words(

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.arrays import Floats
 from headbook.analysis.paired import PairedDifferences
-from headbook.comparison.checkpoint_steps import MIN_INDUCTION_SCORE, CheckpointColumn
+from headbook.comparison.checkpoint_steps import CheckpointColumn
 from headbook.comparison.checkpoints import BestHead, Checkpoints, layer_changes
 from headbook.comparison.claims import SizedClaim
 from headbook.comparison.drift import MAX_EQUAL_DRIFT
 from headbook.metrics import all_metrics, ids
 from headbook.report.answers.overview.claim_parts import OF_STACK, OverviewClaim, places_of
+from headbook.report.facts.thresholds import SCORE
 from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import capital, count_text, is_share, number_word, signed_points
@@ -324,7 +325,7 @@ def _no_induction(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[S
             continue
         scores = checkpoints.numbers(stack.name, column)[-1].heads
         places = [place for place in places_of(stack) if not np.isnan(scores.value[place])]
-        if not places or not all(scores.high[place] < MIN_INDUCTION_SCORE for place in places):
+        if not places or not all(scores.high[place] < SCORE.value for place in places):
             return
         best = max(places, key=lambda place: scores.value[place])
         head, score = HeadName(stack.name, *best), scores.at(*best)
@@ -341,8 +342,8 @@ def _no_induction(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[S
         interval = f" [{in_hundred(score.low)}, {in_hundred(score.high)}]"
         evidence: Parts = (
             head_row_link(head), " ", number, f"{interval} at {checkpoints.name(-1)}. "
-            f"The intervals of all heads end below {percent(MIN_INDUCTION_SCORE)}, "
-            "from which on a head is called an induction head by convention. ",
+            f"The intervals of all heads end below {percent(SCORE.value)}, which the interval of "
+            "an induction head begins at or above. ",
             Link("All heads", f"steps/{column.key}.html"),
         )  # fmt: skip
         claim = OverviewClaim("induction", stack.name, sentence, frozenset({head}), evidence)

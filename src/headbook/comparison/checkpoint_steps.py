@@ -1,7 +1,7 @@
 """Reduction of checkpoints' studies to steps, and the metrics that are followed over steps."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,17 +13,20 @@ from headbook.comparison.study_pair import StackPair, check_same_sentences, same
 from headbook.errors import StudyError
 from headbook.metrics import ids
 from headbook.metrics.base import Source
-from headbook.report.head_types import HeadType, head_types
+from headbook.report.facts.functions import (
+    FunctionFamily,
+    HeadFunction,
+    families_of,
+    functions_of,
+)
 from headbook.report.relations import relation_words
 from headbook.report.results import StackResults, stack_results
 from headbook.report.sink import sink_words
-from headbook.schema import AblationTarget, AttentionStack, HeadKey, Place, SinkView
+from headbook.schema import AblationTarget, AttentionStack, HeadKey, HeadName, SinkView
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import SentenceData
 from headbook.study.study import Study
-
-MIN_INDUCTION_SCORE = 0.4  # least score of an induction head, by convention
 
 
 class CheckpointMetric(NamedTuple):
@@ -174,14 +177,16 @@ class StackFrame:
     Attributes:
         stack: the stack.
         numbers: numbers of heads, by followed metric.
-        types: types of heads; None if the numbers are missing.
+        functions: function of every head.
+        families: families of these functions, with their names.
         maps: mean attention by position; NaN if no sentence is long enough. *Shape:*
             ``(layer, head, query, key)``.
     """
 
     stack: AttentionStack
     numbers: Mapping[CheckpointColumn, FrameValues]
-    types: Mapping[Place, HeadType | None]
+    functions: Mapping[HeadName, HeadFunction]
+    families: Mapping[FunctionFamily, str]
     maps: NDArray[np.float16]
 
 
@@ -256,14 +261,10 @@ def _stack_frame(results: StackResults) -> StackFrame:
     return StackFrame(
         results.stack,
         {column: _frame_values(results, column) for column in checkpoint_metrics(results)},
-        {place: _without_offsets(head_type) for place, head_type in head_types(results).items()},
+        functions_of(results),
+        families_of(results),
         sums.mean.astype(np.float16),
     )
-
-
-def _without_offsets(head_type: HeadType | None) -> HeadType | None:
-    """Return a type without the shares by offset, which only pages of heads show."""
-    return head_type and replace(head_type, shares=replace(head_type.shares, offsets={}))
 
 
 def _frame_values(results: StackResults, column: CheckpointColumn) -> FrameValues:

@@ -26,6 +26,7 @@ from headbook.comparison.checkpoint_steps import (
     checkpoint_step,
 )
 from headbook.errors import StudyError
+from headbook.report.facts.functions import FUNCTION_COLUMNS, FunctionFamily
 from headbook.schema import AttentionStack, Place
 from headbook.study.study import Study
 from headbook.study.tables import HEAD_COLUMNS, METRIC_COLUMNS, TableSpec
@@ -72,19 +73,15 @@ HALF_RISE: "TableSpec[Checkpoints]" = TableSpec(
     lambda checkpoints: checkpoints.half_rise,
     optional=True,
 )
-TYPES: "TableSpec[Checkpoints]" = TableSpec(
-    "types",
-    "The type of every head at every step.",
+FUNCTIONS: "TableSpec[Checkpoints]" = TableSpec(
+    "functions",
+    "The function of every head at every step.",
     STEP_COLUMNS
     | HEAD_COLUMNS
-    | {
-        "family": "the first part of its name; empty where its numbers are missing",
-        "type": "its whole name",
-    },
-    lambda checkpoints: checkpoints.types,
-    optional=True,
+    | {name: FUNCTION_COLUMNS[name] for name in ("function", "noun", "family")},
+    lambda checkpoints: checkpoints.functions,
 )
-CHECKPOINT_TABLES = (CURVES, HALF_RISE, TYPES)
+CHECKPOINT_TABLES = (CURVES, HALF_RISE, FUNCTIONS)
 
 
 class NamedStudy(NamedTuple):
@@ -208,14 +205,22 @@ class Checkpoints:
             _best_head(of_step, int(cell)) for of_step, cell in zip(numbers, cells, strict=True)
         ]
 
-    def type_shares(self, stack: str, families: Sequence[str]) -> Floats:
-        """Return the share of heads of each family of types. *Shape:* ``(step, family)``."""
-        return shares(np.stack([_families(frame, stack) for frame in self.frames]), families)
+    def family_shares(self, stack: str) -> Floats:
+        """Return the share of heads of each of the `families`. *Shape:* ``(step, family)``."""
+        return shares(
+            np.array([
+                [function.family or "" for function in frame.stacks[stack].functions.values()]
+                for frame in self.frames
+            ], np.str_),
+            [*self.families(stack)],
+        )  # fmt: skip
 
-    def families(self, stack: str) -> list[str]:
-        """Return the families of types that any head has at any step."""
-        names = np.unique(np.stack([_families(frame, stack) for frame in self.frames]))
-        return [str(name) for name in names if name]
+    def families(self, stack: str) -> dict[FunctionFamily, str]:
+        """Return the families that any head has at any step, in their order, with their names."""
+        names: dict[FunctionFamily, str] = {}
+        for frame in self.frames:
+            names |= frame.stacks[stack].families
+        return {family: names[family] for family in FunctionFamily if family in names}
 
     @property
     def curves(self) -> pd.DataFrame:
@@ -245,22 +250,15 @@ class Checkpoints:
         return pd.concat([part.astype({"head": "Int64"}) for part in parts], ignore_index=True)
 
     @property
-    def types(self) -> pd.DataFrame:
-        """Table with a row for the type of each head at each step; columns as in ``types.csv``."""
+    def functions(self) -> pd.DataFrame:
+        """Table with a row for each head and step; columns as in ``functions.csv``."""
         rows = [
-            (
-                step,
-                frame.name,
-                stack,
-                *place,
-                head_type.family if head_type else "",
-                head_type.name if head_type else "",
-            )
+            (step, frame.name, *head, function.id, function.noun, str(function.family or ""))
             for step, frame in zip(self.steps.tolist(), self.frames, strict=True)
-            for stack, stack_frame in frame.stacks.items()
-            for place, head_type in stack_frame.types.items()
+            for stack in frame.stacks.values()
+            for head, function in stack.functions.items()
         ]
-        return pd.DataFrame(rows, columns=[*TYPES.columns])
+        return pd.DataFrame(rows, columns=[*FUNCTIONS.columns])
 
     def _half_rise(
         self, stack: AttentionStack, column: CheckpointColumn, rise: HalfRise
@@ -362,15 +360,6 @@ def _best_head(numbers: FrameValues, cell: int) -> BestHead:
         layer_and_head,
         numbers.report.at(*layer_and_head),
         float(numbers.uniform[layer_and_head[0]]),
-    )
-
-
-def _families(
-    frame: CheckpointStep, stack: str
-) -> "np.ndarray[tuple[int, ...], np.dtype[np.str_]]":
-    types = frame.stacks[stack].types
-    return np.array(
-        [head_type.family if head_type else "" for head_type in types.values()], np.str_
     )
 
 

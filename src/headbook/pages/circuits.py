@@ -280,7 +280,7 @@ def _walk(
     arcs = [
         WalkArc(key, key - 1, f"1 {_short(feed.lower)}", "f-position", above=True),
         WalkArc(query, key, f"2 {_short(feed.upper)}", "f-repeats", above=False),
-        WalkArc(query, query + 1, "3 next token", "f-broadcast", above=True),
+        WalkArc(query, query + 1, "3 next token", "f-same_keys", above=True),
     ]
     on = "one text" if exemplar else "repeated random tokens"
     caption = f"The circuit on {on}: arrows run from query to key, the last to the next token."

@@ -284,7 +284,7 @@ def _sink(results: StackResults, function: HeadFunction) -> Sentence:
 def _absent(results: StackResults) -> Iterator[str]:
     """Yield the numbers that were not measured, a sentence each."""
     if results.study.corpus_sums.ablation is None:
-        yield "What the model loses without this head: --importance fast, or full."
+        yield "What the model loses without this head: --importance auto, or full."
     if flows_of_stack(results) is None and not results.stack.crosses:
         yield "Attention between classes of words needs parts of speech: --annotator."
     if missing := missing_text(results):

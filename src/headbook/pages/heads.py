@@ -152,6 +152,7 @@ class HeadsPage(AnalysisPage):
         total: number of heads; scripts and files have those without a line.
         rankings: first heads by some numbers.
         symbols: terms of the page with their meaning.
+        estimated: whether the effects of some heads are estimates.
         data: address of the script with the data of the list.
         values: folder with a script for each metric.
     """
@@ -167,6 +168,7 @@ class HeadsPage(AnalysisPage):
     total: int
     rankings: tuple[RankedHeads, ...]
     symbols: tuple[tuple[str, str], ...]
+    estimated: bool
     data: str = "data/headlist.js"
     values: str = "data/values/"
 
@@ -191,6 +193,7 @@ def heads_page(results: Results) -> HeadsPage:
     model = study_of(results).manifest.model.name
     titles = [(column.title, column.unit) for column in initial]
     listed = {facts[i].href for i in order}
+    estimated = effects is not None and bool(effects.estimated.any())
     return HeadsPage(
         path="heads.html",
         title="What does each head do?",
@@ -208,7 +211,8 @@ def heads_page(results: Results) -> HeadsPage:
         ),
         total=len(facts),
         rankings=tuple(rankings(results, columns, initial)),
-        symbols=tuple(_symbols()),
+        symbols=tuple(_symbols(estimated=estimated)),
+        estimated=estimated,
     )
 
 
@@ -224,7 +228,7 @@ def _absent(
     results: Results, facts: Sequence[HeadFacts], effects: HeadEffects | None
 ) -> Iterator[str]:
     if effects is None:
-        yield "Change of the output without each head, and verdicts: --importance fast or full."
+        yield "Change of the output without each head, and verdicts: --importance auto or full."
     if all(each.cached(tests_of_stack) is None for each in results.values()):
         yield (
             "Relations of heads: sentences with dependencies, from CoNLL-U files or --annotator, "
@@ -237,7 +241,12 @@ def _absent(
         )
 
 
-def _symbols() -> Iterator[tuple[str, str]]:
+def _symbols(*, estimated: bool) -> Iterator[tuple[str, str]]:
+    """Yield the terms of the page with their meaning.
+
+    Args:
+        estimated: whether the effects of some heads are estimates.
+    """
     yield (
         "What it does",
         f"the first of {len(RULES) - 1} functions whose number, which follows its name, reaches "
@@ -260,7 +269,9 @@ def _symbols() -> Iterator[tuple[str, str]]:
     yield (
         EFFECT_TITLE,
         "change of the target below the title if the head's output is replaced by its mean over "
-        "tokens of the same kind; ≈ is the first-order estimate for heads that were not replaced",
+        "tokens of the same kind"
+        + estimated
+        * "; ≈ is the first-order estimate for heads that were not replaced",
     )
 
 

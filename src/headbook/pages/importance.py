@@ -10,6 +10,7 @@ from headbook.charts import Plot
 from headbook.charts.ablation import GroupEffect, effect_ends, effect_step, group_plot
 from headbook.pages.importance_parts.tasks import task_question
 from headbook.pages.parts import ablation as parts
+from headbook.pages.parts.ablation import group_name
 from headbook.pages.parts.all_heads import heads_table
 from headbook.pages.parts.blocks import (
     Block,
@@ -33,16 +34,14 @@ from headbook.report.ablation import (
     choice_text,
     effect_unit,
     head_changes,
-    loss_target,
     margin_text,
     short_verdict,
     unit_factor,
 )
 from headbook.report.answers.ablation.tasks import gap_sentences
 from headbook.report.facts import importance as facts
+from headbook.report.facts.functions import FunctionFamily, families_of, functions_of
 from headbook.report.facts.sinks import sink_heads_text
-from headbook.report.families import FAMILY_OF_TYPE, Family, families, family_names
-from headbook.report.head_types import OffSinkType
 from headbook.report.results import StackResults, study_of
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import STACKS, capital, count_text
@@ -50,7 +49,7 @@ from headbook.results.number import Number
 from headbook.results.sentence import Link, Marked, Sentence, listed, say
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation.effect_tests import ranked_target
-from headbook.study.ablation.results import AblationReason, AblationResults
+from headbook.study.ablation.results import FULL, AblationReason, AblationResults
 from headbook.study.ablation_tables import EXACT, GROUP
 
 MAX_LISTED = 150  # heads of the table; the files have all of them
@@ -71,9 +70,7 @@ def importance_page(results: Results) -> Page:
     ablation = study.corpus_sums.ablation
     assert ablation is not None
     changes = _with_styles(results, head_changes(ablation, ranked_target(ablation)))
-    groups, steps = study.head_groups, study.pruning
-    steps = steps[steps["target"] == loss_target(ablation)]
-    steps = steps if steps["high"].notna().any() else steps[:0]
+    groups, steps = study.head_groups, facts.pruning_steps(ablation, study.pruning)
     plot = _group_plot(ablation, groups, results)
     tasks = [task_question(task) for task in study.corpus_sums.tasks.values()]
     return Page(
@@ -94,15 +91,16 @@ def importance_page(results: Results) -> Page:
 
 
 def _with_styles(results: Results, changes: pd.DataFrame) -> pd.DataFrame:
-    """Return changes of heads by stack, with the class and the name of each head's family."""
+    """Return changes of heads by stack, with the class of each head's family and its function."""
     stacks = pd.Categorical(changes["stack"], categories=[*results], ordered=True)
     changes = changes.iloc[np.argsort(stacks.codes, kind="stable")]
-    styles, names = [], []
+    styles, nouns = [], []
     for stack, layer, head in changes[["stack", "layer", "head"]].itertuples(index=False):
-        family = families(results[stack]).get((layer, head)) if stack in results else None
-        styles.append(f"f-{family}" if family else "c-other")
-        names.append(family_names(results[stack])[family] if family else "")
-    return changes.assign(style=styles, family=names)
+        of_stack = functions_of(results[stack]) if stack in results else {}
+        function = of_stack.get(HeadName(stack, layer, head))
+        styles.append(f"f-{function.family}" if function and function.family else "c-other")
+        nouns.append(function.noun if function else "")
+    return changes.assign(style=styles, function=nouns)
 
 
 def _last_layers(results: Results) -> dict[str, int]:
@@ -125,9 +123,9 @@ def _scope(ablation: AblationResults, groups: pd.DataFrame) -> tuple[tuple[str, 
 def _absent(ablation: AblationResults, *, has_pruning: bool) -> Iterator[str]:
     """Yield the parts that were not measured, with the option that measures each."""
     if not has_pruning:
-        yield (
-            "How many heads can go together, and heads of each type: --importance full measures it."
-        )
+        yield "How many heads can go together: at least 20 sentences in one study."
+    if ablation.level != FULL:
+        yield "Heads of each type together, pairs of heads, finer curves: --importance full."
     estimated = int((ablation.chosen == AblationReason.NOT_ABLATED).sum())
     if estimated:
         heads = count_text(estimated, "head")
@@ -145,15 +143,8 @@ def _questions(
         "important matter needed strongest effect",
     )  # fmt: skip
     if removable := facts.removable_heads(ablation):
-        alone = say(
-            "“Can go alone”: surely fewer than a fifth of the sentences change by more than the "
-            "margin ({margin}). Heads that can each go alone cannot all go together: others may "
-            "stand in for one of them, and not for many. {where} {table} lists them all.",
-            margin=margin_text(ablation), table=Link("table", "importance.html#list"),
-            where="In the map above they have a green ring; the" if ringed else "The",
-        )  # fmt: skip
+        below = (Caption((_alone(ablation, steps, ringed=ringed),)),)
         keywords = f"{REMOVE} useless spare"
-        below = (Caption((alone,)),)
         yield Question("removable", "Which heads could go?", removable, below, keywords)
     groups = study_of(results).head_groups
     found = (facts.sink_rows(groups, stack, ranked_target(ablation)) for stack in results)
@@ -174,6 +165,26 @@ def _questions(
             "pruning", "How many heads can go together?", facts.pruning(ablation, steps),
             (Lead(parts.pruning_plot(ablation, steps)),), REMOVE,
         )  # fmt: skip
+
+
+def _alone(ablation: AblationResults, steps: pd.DataFrame, *, ringed: bool) -> Sentence:
+    """Return the meaning of "can go alone", and whether such heads can go together.
+
+    Args:
+        ablation: results of all heads.
+        steps: steps of pruning orders.
+        ringed: whether heads that can go alone have a ring in the map.
+    """
+    together = facts.together(ablation, steps)
+    return say(
+        "“Can go alone”: surely fewer than a fifth of the sentences change by more than the "
+        "margin ({margin}). Heads that can each go alone may not go together: others may "
+        "stand in for one of them, and not for many. {together}{space}{where} {table} lists them "
+        "all.",
+        margin=margin_text(ablation), together=together, space=" " if together else "",
+        where="In the map above they have a green ring; the" if ringed else "The",
+        table=Link("table", "importance.html#list"),
+    )  # fmt: skip
 
 
 def _head_maps(
@@ -245,14 +256,14 @@ def _head_map(
     def more(head: HeadName) -> str:
         row = rows[head]
         verdict = short_verdict(row["verdict"]) if row["method"] == EXACT else "estimated"
-        return ", ".join(filter(None, (verdict, row["family"])))
+        return ", ".join(filter(None, (verdict, row["function"])))
 
     title = f"Change without each head, {effect_unit(ablation)}"
     return heads_table(results.stack, number, fill, title, format_name="bare short", more=more)
 
 
 def _closer(ablation: AblationResults, results: Results, changes: pd.DataFrame) -> Iterator[Block]:
-    """Yield heads within layers, estimates, direct changes, types, and the table of heads."""
+    """Yield heads within layers, estimates, direct changes, families, and the table of heads."""
     study, groups = study_of(results), study_of(results).head_groups
     estimates = parts.estimates_plot(ablation, changes)
     direct = parts.direct_plot(changes, study.importance)
@@ -288,22 +299,19 @@ def _heads_table(ablation: AblationResults, changes: pd.DataFrame) -> Table:
         exact = row["method"] == EXACT
         verdict = short_verdict(row["verdict"]) if exact else "estimated"
         change = facts.head_change(ablation, row, exact=exact)
-        lines.append((head, row["family"], change.bare, verdict))
-    columns = ("Head", "Family", f"Change, {effect_unit(ablation)}", "Verdict")
+        lines.append((head, row["function"], change.bare, verdict))
+    columns = ("Head", "Function", f"Change, {effect_unit(ablation)}", "Verdict")
     return Table(columns, tuple(lines), "Largest change first, with 95 % intervals.")
 
 
 def _legend(results: Results) -> tuple[Sentence, ...]:
     """Return the colours of the families of heads, in the order of families."""
     names = {
-        family: name
-        for each in results.values()
-        for family, name in family_names(each).items()
-        if family in families(each).values()
+        family: name for each in results.values() for family, name in families_of(each).items()
     }
     return tuple(
         say("{name}", name=Marked(names[family], f"dot-key f-{family}"))
-        for family in Family
+        for family in FunctionFamily
         if family in names
     )
 
@@ -337,9 +345,9 @@ def _group_effect(
     factor, group = unit_factor(ablation), str(row["group"])
     tokens = sink_tokens(results[row["stack"]])
     names = {SINK: f"Sink heads ({tokens})", HEAVY_NAME: f"Over 90 % on {tokens}"}
-    name = names.get(group, capital(group))
-    family = FAMILY_OF_TYPE.get(OffSinkType(group)) if group in [*OffSinkType] else None
-    family = Family.SINK if group in names else family
+    name = names.get(group) or group_name(group)
+    family = FunctionFamily(group) if group in [*FunctionFamily] else None
+    family = FunctionFamily.SINK if group in names else family
     beside, supported = facts.random_rank(row)
     return GroupEffect(
         name=f"{name} ({STACKS[row['stack']]})" if len(results) > 1 else name,
@@ -367,10 +375,13 @@ def _measured(ablation: AblationResults, results: Results, *, has_tasks: bool) -
         ("harmful", "changes the output, and the loss is lower without, tested over all heads at "
          "once"),
         ("undecided", "neither is sure; bounds are exact and hold for all heads together (95 %)"),
-        ("estimated", "from the slope of the output along the head's output, one backward pass for "
-         "all heads (attribution patching)"),
         ("random sets", "as many random heads in each layer as the group has"),
     ]  # fmt: skip
+    if (ablation.chosen == AblationReason.NOT_ABLATED).any():
+        symbols.append((
+            "estimated", "from the slope of the output along the head's output, one backward pass "
+            "for all heads (attribution patching)",
+        ))  # fmt: skip
     if has_tasks:
         symbols += [
             ("accuracy", "of tasks: share of right labels, of pairs whose acceptable sentence is "

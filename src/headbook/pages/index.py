@@ -1,5 +1,7 @@
 """The overview: what the model is, claims, a live sentence, the wall of all heads, and families."""
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -15,19 +17,23 @@ from headbook.pages.parts.head_card import card, received_text, strongest_of
 from headbook.pages.parts.page import TemplatePage, coverage, input_names
 from headbook.pages.parts.run_facts import run_alarms, run_facts, run_warnings
 from headbook.report import wording
-from headbook.report.answers.functions import ClaimedFunction, head_functions
 from headbook.report.answers.overview import head_losses as effects
 from headbook.report.answers.overview import live_sentence as sentences
 from headbook.report.answers.overview.claim_parts import OverviewClaim
 from headbook.report.answers.overview.claims import overview_claims
-from headbook.report.answers.overview.family_claim import FamilyHeads, family_heads
+from headbook.report.answers.overview.family_claim import (
+    FamilyHeads,
+    FunctionHeads,
+    family_heads,
+    function_heads,
+)
 from headbook.report.answers.overview.layer_runs import layers_sentence
 from headbook.report.answers.overview.model_kind import Purpose, purpose_of, what_it_gives
 from headbook.report.answers.received_attention import most_received
-from headbook.report.families import Family, family_names
+from headbook.report.facts.functions import FunctionFamily, families_of, functions_of
 from headbook.report.findings import Finding, findings_of
 from headbook.report.findings.ablation import ablation_summary
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber, linked
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
 from headbook.report.sink import sink_tokens
@@ -87,10 +93,11 @@ class FamilySection:
     Attributes:
         heads: the family.
         counts: number of heads, by stack if there are several.
-        tiles: name, address and classes of the map of the first heads.
+        functions: functions of the family with their numbers of heads; empty for a single one.
+        tiles: name with function, address and classes of the map of the first heads.
         more: number of heads without a tile.
-        style: classes of the map of the clearest head.
-        href, example: page and name of that head.
+        style: classes of the map of the example.
+        href, example: page and name of the head that shows best what the family does.
         picture: map of the exemplar if it shows more than the mean map; else empty.
         pair: query and key of its strongest exemplar; empty without one.
         weight: weight of that pair.
@@ -99,6 +106,7 @@ class FamilySection:
 
     heads: FamilyHeads
     counts: str
+    functions: str
     tiles: tuple[tuple[str, str, str], ...]
     more: int
     style: str
@@ -112,12 +120,19 @@ class FamilySection:
 
 @dataclass(frozen=True)
 class FunctionRow:
-    """A function with the picture of its share."""
+    """A function of a stack, with the head of its largest number.
 
-    function: ClaimedFunction
-    href: str
-    name: str
+    Attributes:
+        function: the function and its heads.
+        dot: picture of the number of its example.
+        number: the number with its row.
+        even: the number under uniform attention; None if it is not corrected for chance.
+    """
+
+    function: FunctionHeads
     dot: Drawing
+    number: LinkedNumber
+    even: LinkedNumber | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +153,7 @@ class OverviewPage(TemplatePage):
         estimated: whether some effects are estimates.
         layers: largest loss without a layer; None if not measured.
         families: families with their heads.
-        functions: functions and their heads, by title of the stack.
+        functions: functions with a number, by title of the stack.
         sink: the sink tokens of each stack, in words.
         findings: all findings, by stack; then those of the importance of heads.
         facts: facts of the run as terms and values.
@@ -235,9 +250,9 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
 def _functions(
     results: Mapping[str, StackResults],
 ) -> Iterator[tuple[str, tuple[FunctionRow, ...]]]:
-    """Yield the title of each stack with functions, and the functions."""
+    """Yield the title of each stack with functions, and those functions that have a number."""
     for name, each in results.items():
-        rows = tuple(map(_function_row, head_functions(each))) if each.metrics else ()
+        rows = tuple(row for group in function_heads(each) if (row := _function_row(group)))
         if rows:
             yield wording.STACKS[name], rows
 
@@ -293,7 +308,7 @@ def opacity_step(weight: float) -> int:
 def live_figure(results: StackResults, live: sentences.LiveSentence) -> LiveFigure:
     """Return the live sentence of a stack, drawn for its first word."""
     n_queries, n_keys = live.sizes
-    names, found = family_names(results), live.strongest
+    names, found = families_of(results), live.strongest
     return LiveFigure(
         stack=live.stack,
         title=wording.STACKS[live.stack],
@@ -321,11 +336,12 @@ def live_figure(results: StackResults, live: sentences.LiveSentence) -> LiveFigu
     )
 
 
-def _falls_to_itself(live: sentences.LiveSentence, names: Mapping[Family, str]) -> str:
+def _falls_to_itself(live: sentences.LiveSentence, names: Mapping[FunctionFamily, str]) -> str:
     """Return the name of the family of repeated tokens if it lights the chosen word itself."""
     pieces, word = live.keys.pieces, live.word
+    is_once = not live.crosses and pieces.count(pieces[word]) == 1
     for each in live.families:
-        if each.family == Family.REPEATS and not live.crosses and pieces.count(pieces[word]) == 1:
+        if is_once and each.family is FunctionFamily.REPEATS:
             own = each.mean[:, word]
             return names[each.family] if int(np.argmax(own)) == word else ""
     return ""
@@ -363,13 +379,11 @@ def live_data(results: Mapping[str, StackResults]) -> dict[str, Any]:
 
 def _family(results: Mapping[str, StackResults], family: FamilyHeads) -> FamilySection:
     def tile(head: HeadName) -> tuple[str, str, str]:
-        return (
-            formats.head_name(head),
-            formats.head_page(head),
-            tile_style(results[head.stack], head),
-        )
+        of_stack = results[head.stack]
+        name = f"{formats.head_name(head)}, {functions_of(of_stack)[head].noun}"
+        return name, formats.head_page(head), tile_style(of_stack, head)
 
-    clearest = family.clearest
+    clearest = family.example.head
     stacks = {
         stack: sum(head.stack == stack for head in family.heads)
         for stack in results
@@ -380,6 +394,7 @@ def _family(results: Mapping[str, StackResults], family: FamilyHeads) -> FamilyS
     return FamilySection(
         heads=family,
         counts=" · ".join(parts) if len(results) > 1 else f"{len(family.heads):,}",
+        functions=" · ".join(_counts(family)) if len(family.functions) > 1 else "",
         tiles=tuple(map(tile, family.heads[:MAX_FAMILY_TILES])),
         more=max(0, len(family.heads) - MAX_FAMILY_TILES),
         style=tile_style(results[clearest.stack], clearest),
@@ -414,14 +429,27 @@ def _family_exemplar(
     return "", wording.visible(f"{query} → {key}"), weight, text
 
 
-def _function_row(function: ClaimedFunction) -> FunctionRow:
-    share = function.share
-    dot = interval_dot(
-        share.value, share.low, share.high, function.baseline, supported=function.supported
+def _counts(family: FamilyHeads) -> Iterator[str]:
+    """Yield each function of a family with its number of heads, the commonest first."""
+    counts = Counter[str]()
+    for group in family.functions:
+        counts[group.example.noun] += len(group.functions)
+    for noun, amount in counts.most_common():
+        yield f"{noun} {amount:,}"
+
+
+def _function_row(function: FunctionHeads) -> FunctionRow | None:
+    """Return a function with the number of its example; None without a number."""
+    example, number = function.example, function.example.number
+    if number is None:
+        return None
+    even = example.even.value if example.even else math.nan
+    dot = interval_dot(number.value, number.low, number.high, even, supported=True)
+    name = f"dot-{formats.head_name(example.head)}-{example.noun}"
+    drawing = Drawing(name, example.noun, dot)
+    return FunctionRow(
+        function, drawing, linked(number), linked(example.even) if example.even else None
     )
-    name = formats.head_name(function.head)
-    picture = Drawing(f"dot-{name}-{function.text}", function.text, dot)
-    return FunctionRow(function, formats.head_page(function.head), name, picture)
 
 
 def _finding_groups(

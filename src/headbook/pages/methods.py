@@ -1,5 +1,7 @@
 """The page of methods: how numbers were made, what was checked, and figures of papers."""
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,9 +15,12 @@ from headbook.pages.parts.page import TemplatePage, gap_texts
 from headbook.pages.parts.table import PageTable, Row, words_cell
 from headbook.report.answers.circuit_rules import why_no_circuits
 from headbook.report.answers.text_notes import text_notes
+from headbook.report.facts import thresholds
+from headbook.report.facts.functions import FAMILY_NAMES, RULES, functions_of
 from headbook.report.findings.finding import metric_link
 from headbook.report.published import published_numbers
 from headbook.report.results import StackResults, study_of
+from headbook.report.sink import sink_tokens
 from headbook.report.wording import SPACES, STACKS, VIEWS, capital, count_text, label_name
 from headbook.results.formats import MISSING, percent
 from headbook.results.sentence import say
@@ -45,6 +50,8 @@ class MethodsPage(TemplatePage):
         with_page: ids of those that have.
         published: figures of papers beside values of the study; empty if the study has none.
         versions: versions of libraries.
+        functions: rules that give heads their function, in their order.
+        least: conditions of all rules.
         causal: whether some stack is causal.
         all_pairs: whether every pair of heads of some stack is compared.
         similar_pairs: whether only similar pairs of heads of some stack are compared.
@@ -69,6 +76,8 @@ class MethodsPage(TemplatePage):
     with_page: frozenset[str]
     published: tuple[tuple[str, Table], ...]
     versions: tuple[tuple[str, str], ...]
+    functions: Table
+    least: tuple[tuple[str, str], ...]
     causal: bool
     all_pairs: bool
     similar_pairs: bool
@@ -83,6 +92,7 @@ KEYS = {
 CHECKED = ("Identity", "where", "largest difference", "tolerance", "holds")
 LISTED = 8  # sentences that are listed by number
 DIFFERENCE = "Largest absolute difference, relative to the largest value compared."
+RULE_COLUMNS = ("Function", "Sentence", "Family", "Least", "Why this value", "Heads here")
 PUBLISHED = ("Figure", "published", "this study", "computed from", "in the source")
 
 
@@ -128,10 +138,43 @@ def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric])
         with_page=measured,
         published=tuple(published_tables(results)),
         versions=tuple(sorted(manifest.versions.items())),
+        functions=_functions(results),
+        least=tuple(_conditions()),
         causal=any(stack.causal for stack in manifest.stacks),
         all_pairs=min(amounts) <= MAX_HEADS_ALL_PAIRS,
         similar_pairs=max(amounts) > MAX_HEADS_ALL_PAIRS,
     )
+
+
+def _functions(results: Mapping[str, StackResults]) -> Table:
+    """Return the rules with their thresholds, and how many heads each gives its function."""
+    tokens = " or ".join(dict.fromkeys(map(sink_tokens, results.values())))
+    counts = Counter(
+        function.id for each in results.values() for function in functions_of(each).values()
+    )
+    rows = []
+    for rule in RULES:
+        name = rule.noun.format(sink=tokens) or rule.id.replace("_", " ")
+        where = rule.where.format(sink=tokens)
+        least = "" if math.isnan(rule.threshold.value) else f"{rule.threshold.value:g}"
+        family = FAMILY_NAMES.get(rule.family, capital(tokens)) if rule.family else ""
+        rows.append(row(
+            name, f"Attends {where}." if where else "", family, least,
+            rule.threshold.reason, counts[rule.id],
+        ))  # fmt: skip
+    return Table(RULE_COLUMNS, tuple(rows), label="Functions of heads")
+
+
+def _conditions() -> Iterator[tuple[str, str]]:
+    """Yield the conditions of all rules, or of rules with two thresholds, with their reasons."""
+    for name, threshold in (
+        ("sentences at least", thresholds.MIN_SENTENCES),
+        ("query tokens at least", thresholds.MIN_QUERIES),
+        ("1 − u at least", thresholds.MIN_OFF_UNIFORM),
+        ("punctuation: times the mean head", thresholds.TWICE_THE_MEAN),
+        ("fixed distance, whatever the token: variability at most", thresholds.POSITION_ONLY),
+    ):
+        yield f"{capital(name)} {threshold.value:g}", threshold.reason
 
 
 def not_installed(manifest: Manifest) -> Iterator[str]:

@@ -51,6 +51,7 @@ from headbook.report.answers.overview.stripes import (
 from headbook.report.answers.received_attention import most_received
 from headbook.report.facts import patterns as facts
 from headbook.report.facts import sinks
+from headbook.report.facts.functions import functions_of
 from headbook.report.facts.sinks import SINK, SINK_OUTPUT
 from headbook.report.results import StackResults, heads_by_value, study_of
 from headbook.report.sink import sink_tokens
@@ -59,6 +60,7 @@ from headbook.results.formats import MISSING, head_page, number
 from headbook.results.number import PLAIN, Number
 from headbook.results.sentence import Link, Marked, Sentence, listed, say
 from headbook.schema import HEAD_RULES, HeadKey, HeadName, SinkView
+from headbook.study.ablation.results import FULL
 
 MAX_NARROW_COLUMNS = 14  # columns of a table on half of the page
 MAX_UNIFORM_SPREAD = 0.001  # range over layers up to which a uniform share is printed once
@@ -205,7 +207,7 @@ def _parts_question(results: StackResults) -> Question:
     answer = say("By layer, of its departure from even attention: {ranges}.", ranges=listed(ranges))
     caption = (
         "How far the heads of a layer are from even attention, with the sink masked, by what "
-        "explains it: blue: distance between query and key; brown: the key, whatever the query; "
+        "explains it: blue: distance between query and key; red: the key, whatever the query; "
         f"grey: the pair{_sample_note(results, part_key('key'))}."
     )
     return Question(
@@ -253,13 +255,15 @@ def _alike_question(results: StackResults, answer: Sentence) -> Question:
 def _dead_question(results: StackResults, answer: Sentence) -> Question:
     ablation = results.study.corpus_sums.ablation
     assert ablation is not None
+    all_exact = ablation.level == FULL
+    hollow = "" if all_exact else "; hollow: estimated from slopes (attribution patching)"
     figure = change_plot(
         results, _name(results, "dead"),
         "Circle: change when the head is replaced by its mean over tokens of the same class. "
         f"Diamond: with only the sink masked: attention to {sink_tokens(results)} left out. "
         f"{count_text(len(ablation.content_hash), 'sentence')}; largest change first, all sink "
         "heads together at the left where they were replaced together. Solid: measured, with 95 % "
-        "interval; hollow: estimated from slopes (attribution patching). Dashed: "
+        f"interval{hollow}. Dashed: "
         f"{margin_text(ablation)}, from which on a sentence counts as changed, by "
         f"{verdict_target_text(ablation)}.",
     )  # fmt: skip
@@ -279,13 +283,13 @@ def _stripes_question(results: StackResults, answer: Sentence) -> Question:
     heads = [HeadName(results.stack.name, *place) for place in main_stripes(results)]
     layer = f" in layer {heads[0].layer}" if heads else ""
     why = (
-        "A column of the sink is no sign of such a head: the sink is masked before one weight per "
-        "key is fitted."
+        "A column of the sink is no sign of such a head: the sink is masked before the key’s part "
+        "is measured."
     )
     if heads and heads[0].layer == results.stack.attention_layers[-1]:
         why = (
             "A column of [CLS] or of another sink is no sign of such a head: the sink is masked "
-            "before one weight per key is fitted. An inference, not tested here: in the last layer "
+            "before the key’s part is measured. An inference, not tested here: in the last layer "
             "every token can add the same words to the output, so that the query matters little."
         )
     maps = tuple(_striped(results, head) for head in heads[:MAX_STRIPED])
@@ -323,7 +327,7 @@ def _maps_caption(results: StackResults, maps: Sequence[HeadMap]) -> str:
 def _striped(results: StackResults, head: HeadName) -> HeadMap:
     """Return a key-driven head with a map and the pair of an exemplar."""
     found, received = strongest_of(results).get(head), most_received(results).get(head)
-    style = tile_style(results, head)
+    style, noun = tile_style(results, head), functions_of(results)[head].noun
     if received is not None:
         pair, weight = received_pair(results, received), number(received.mean)
         picture = received_picture(results, received)
@@ -334,9 +338,9 @@ def _striped(results: StackResults, head: HeadName) -> HeadMap:
         pair, weight = f"strongest: {visible(f'{query} → {key}')}", number(found.score)
         picture = ""
     else:
-        return HeadMap(head, style)
+        return HeadMap(head, style, title=noun)
     words = say("{pair}, {weight}", pair=Marked(pair, "bdi"), weight=Link(weight, head_page(head)))
-    return HeadMap(head, style, words, picture)
+    return HeadMap(head, style, words, picture, noun)
 
 
 def _other_stack(results: StackResults) -> Question:
@@ -476,7 +480,8 @@ def _measured(results: StackResults) -> tuple[Block, ...]:
          "(Kobayashi et al. 2020). Norms are summed, not vectors: what keys add can partly cancel",
          A=weight, v=value)),
         ("sink head", say("(share − uniform) / (1 − uniform) is at least 0.5, so that uniform "
-         "attention counts as 0; {types}", types=Link("types of heads", f"{methods}#types"))),
+         "attention counts as 0 ({functions})",
+         functions=Link("functions of heads", f"{methods}#functions"))),
         ("changed sentence", say("the output changes by more than the margin; verdicts count "
          "sentences ({methods})", methods=Link("methods", methods))),
         ("similarity of outputs", "cosine of oᵢ = Σⱼ Aᵢⱼvⱼ for two tokens of a sentence (Halevi et "

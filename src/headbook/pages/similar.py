@@ -27,8 +27,7 @@ from headbook.pages.parts.blocks import (
     row,
 )
 from headbook.report.facts.alike import attends_evenly, doubles, mean_distances_fact
-from headbook.report.head_facts import type_words
-from headbook.report.head_types import head_types
+from headbook.report.facts.functions import functions_of
 from headbook.report.results import StackResults, study_of
 from headbook.report.similar_heads import (
     MAX_DOUBLE_DISTANCE,
@@ -41,7 +40,7 @@ from headbook.report.sink import first_position_is_sink, sink_tokens
 from headbook.report.wording import VIEWS, count_text
 from headbook.results.number import NATS, Number, RowAddress
 from headbook.results.sentence import Link, Sentence, listed, say
-from headbook.schema import HeadName, SinkView
+from headbook.schema import SinkView
 from headbook.study.tables import HELLINGER
 
 Results = Mapping[str, StackResults]
@@ -152,12 +151,6 @@ def _map(results: StackResults, index: int, words: str | Sentence = "") -> HeadM
     return HeadMap(head, f"{style}{' cropped' * _cropped(results)}", words)
 
 
-def _kind(results: StackResults, head: HeadName) -> str:
-    """Return the type of a head in words; empty if it was not measured."""
-    kind = results.cached(head_types).get((head.layer, head.head))
-    return type_words(kind) if kind else ""
-
-
 def _all_even(results: StackResults, members: Sequence[int]) -> bool:
     heads = _matrix(results).heads
     return all(attends_evenly(results, heads[index]) for index in members)
@@ -182,14 +175,14 @@ def _doubles(results: StackResults) -> tuple[Block, ...]:
 
 
 def _card(results: StackResults, group: DoubleGroup) -> tuple[Sentence, tuple[HeadMap, ...]]:
-    """Return the largest distance of a group, the type of most of its heads, and their maps."""
-    matrix = _matrix(results)
-    kinds = [_kind(results, matrix.heads[i]).removesuffix(" + sink") for i in group.heads]
-    most = max(kinds, key=kinds.count)
-    kind = most if 2 * kinds.count(most) > len(kinds) else "several types" * any(kinds)
+    """Return the largest distance of a group, the function of most of its heads, and their maps."""
+    matrix, functions = _matrix(results), functions_of(results)
+    nouns = [functions[matrix.heads[index]].noun for index in group.heads]
+    most = max(nouns, key=nouns.count)
+    noun = most if 2 * nouns.count(most) > len(nouns) else "several functions"
     distance = _distance(results, _views(results)[0], *group.pair)
     maps = tuple(_map(results, index) for index in sorted(group.heads))
-    return say("{distance:bare} {kind}", distance=distance, kind=kind), maps
+    return say("{distance:bare} {noun}", distance=distance, noun=noun), maps
 
 
 def _closer(results: StackResults) -> Iterator[Block]:

@@ -1,7 +1,7 @@
 """Ablation numbers in the unit of pages, groups of heads to ablate, and interactions of heads."""
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from headbook.ablation.head_sets import HeadGroup
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.analysis.intervals import signed_ratio_interval
-from headbook.report.head_types import head_types
+from headbook.report.facts.function_numbers import SINK as SINK_SHARE
+from headbook.report.facts.function_numbers import share_of
+from headbook.report.facts.functions import FunctionFamily, functions_of
+from headbook.report.facts.thresholds import HALF, SINK_ONLY
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, number_word
@@ -48,6 +51,7 @@ VERDICT_VERBS = {  # verbs for one head, and for several heads
     AblationVerdict.HARMFUL: ("is harmful", "are harmful"),
     AblationVerdict.UNDECIDED: ("is undecided", "are undecided"),
 }
+GROUP_MARGIN = "margin of several heads"  # metric in the table of tests
 COSINE_UNIT = "thousandths"  # of changes of a cosine
 
 
@@ -284,12 +288,10 @@ def _head_of_name(name: str, stack: str) -> HeadName:
     return HeadName(stack_prefix[0] if stack_prefix else stack, int(layer[1:]), int(head[1:]))
 
 
-# Heads with a larger share of their attention on the sink form the strictest group of sink heads.
-HEAVY_SINK_SHARE = 0.9
 HEAVY_NAME = "over 90 % of attention on the sink"
 LAYER, KEYS, SINK = "layer ", " keys ", "sink"  # parts of the names of groups
 REPLACEMENTS = (Replacement.MEAN, Replacement.WITHOUT_SINK, Replacement.ZERO)
-"""Replacements of types and sink heads; together the three show whether sink heads are dead."""
+"""Replacements of families and sink heads; together the three show whether sink heads are dead."""
 
 LAYER_GROUP = re.compile(rf"{LAYER}(\d+)")
 
@@ -374,7 +376,7 @@ def head_groups(results: Mapping[str, StackResults]) -> list[HeadGroup]:
 
 
 def layers_and_sinks(groups: Iterable[HeadGroup]) -> list[HeadGroup]:
-    """Return the groups of the fast level: each layer, and the sink heads of each stack."""
+    """Return the groups of the auto level: each layer, and the sink heads of each stack."""
     return [
         group
         for group in groups
@@ -382,24 +384,41 @@ def layers_and_sinks(groups: Iterable[HeadGroup]) -> list[HeadGroup]:
     ]
 
 
-def _groups(results: StackResults) -> Iterator[HeadGroup]:
-    """Yield the types, the sink heads, the layers and the heads with shared keys of a stack."""
-    stack, of_type = results.stack, defaultdict[str, list[HeadName]](list)
-    heavy_heads = []
-    for (layer, head), head_kind in head_types(results).items():
-        if head_kind is None:
-            continue
-        head_name = HeadName(stack.name, layer, head)
-        of_type[head_kind.family].append(head_name)
-        if head_kind.shares.sink.value > HEAVY_SINK_SHARE:
-            heavy_heads.append(head_name)
-    for family, group_heads in sorted(of_type.items()):
-        if family:
+def is_sink_head(results: StackResults, head: HeadName) -> bool:
+    """Check whether the sink takes at least half of a head's attention, corrected for chance."""
+    share = share_of(results, SINK_SHARE, head)
+    return share is not None and share.corrected >= HALF.value
+
+
+def _families(results: StackResults) -> Iterator[HeadGroup]:
+    """Yield the sink heads of a stack, and the families of functions but that of the sink.
+
+    The sink heads come first, so that an order of families has each head in its own family.
+    """
+    heads, functions = heads_of(results.stack), functions_of(results)
+    groups = {SINK: [head for head in heads if is_sink_head(results, head)]}
+    groups |= {
+        str(family): [head for head in heads if functions[head].family is family]
+        for family in FunctionFamily
+        if family is not FunctionFamily.SINK
+    }
+    for name, members in groups.items():
+        if members:
             yield HeadGroup(
-                stack.name, family, tuple(group_heads), REPLACEMENTS, banded=True, type=True
+                results.stack.name, name, tuple(members), REPLACEMENTS, banded=True, type=True
             )
+
+
+def _groups(results: StackResults) -> Iterator[HeadGroup]:
+    """Yield the families, the sink heads, the layers and the heads with shared keys of a stack."""
+    stack = results.stack
+    yield from _families(results)
+    shares = {head: share_of(results, SINK_SHARE, head) for head in heads_of(stack)}
+    heavy_heads = tuple(
+        head for head, share in shares.items() if share and share.number.value > SINK_ONLY.value
+    )
     if heavy_heads:
-        yield HeadGroup(stack.name, HEAVY_NAME, tuple(heavy_heads), REPLACEMENTS, banded=True)
+        yield HeadGroup(stack.name, HEAVY_NAME, heavy_heads, REPLACEMENTS, banded=True)
     by_mean = (Replacement.MEAN,)
     heads_per_key = stack.n_heads // max(stack.n_key_heads, 1)
     for layer in stack.attention_layers:

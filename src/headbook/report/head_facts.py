@@ -4,13 +4,6 @@ from dataclasses import dataclass
 
 from headbook.report.ablation import head_changes, short_verdict
 from headbook.report.facts.functions import HeadFunction, families_of, functions_of
-from headbook.report.head_types import (
-    KEY_NAMES,
-    NOT_MEASURED,
-    PART_NAMES,
-    HeadType,
-    OffSinkType,
-)
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import best_relation, tests_of_stack
 from headbook.report.relations import points_text, relation_words
@@ -63,37 +56,6 @@ class HeadFacts:
     def beats(self) -> bool:
         """Whether a relation is claimed for the head, beyond the best surface rule."""
         return bool(self.relation.word)
-
-
-TYPE_WORDS = {
-    OffSinkType.PREVIOUS: "previous token",
-    OffSinkType.NEXT: "next token",
-    OffSinkType.SELF: "the token itself",
-    OffSinkType.SAME: "other occurrences of the token",
-    OffSinkType.WINDOW: "within three tokens",
-    OffSinkType.UNIFORM: "nearly evenly",
-    OffSinkType.KEYS: "same words from everywhere",
-    OffSinkType.OWN: "own sentence",
-    OffSinkType.NOT_MEASURED: NOT_MEASURED,
-    OffSinkType.NONE: "nothing else",
-}
-
-
-def type_words(head_type: HeadType) -> str:
-    """Return the type of a head outside the sink in words, with the sink if it gets most."""
-    shares = head_type.shares
-    words = TYPE_WORDS.get(head_type.rest, "")
-    match head_type.rest:
-        case OffSinkType.OFFSET:
-            side = "back" if head_type.offset < 0 else "ahead"
-            words = f"the token {abs(head_type.offset)} positions {side}"
-        case OffSinkType.KEYS if shares.keys:
-            best = max(shares.keys, key=lambda kind: shares.keys[kind])
-            words = f"same words from everywhere: {KEY_NAMES[best]}" if best != "other" else words
-        case OffSinkType.MIXED:
-            parts = " + ".join(PART_NAMES[part] for part in shares.largest[:2])
-            words = parts or "nothing clear"
-    return f"{words} + sink" if head_type.sink else words
 
 
 def head_facts(results: StackResults) -> tuple[HeadFacts, ...]:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
-from headbook.results.number import RowAddress
+from headbook.results.number import Number, RowAddress
 from headbook.schema import ALL, HELD_OUT_SPLIT, RELATION, HeadKey, HeadName, Place
 from headbook.study.tables import UNIFORM, RowKey
 
@@ -41,6 +41,11 @@ class LinkedNumber(NamedTuple):
 def address_of(target: str | RowAddress) -> str:
     """Return the address of a page, or of a row by its values, from the site's root."""
     return target if isinstance(target, str) else LinkedNumber("", *target).href
+
+
+def linked(number: Number, format_name: str = "") -> LinkedNumber:
+    """Return a number in one of its formats as a part of an answer."""
+    return LinkedNumber(number.as_text(format_name), *number.row)
 
 
 def head_number(text: str, head: HeadName, column: Column) -> LinkedNumber:

@@ -11,7 +11,6 @@ from typing import Any, Unpack
 
 import pandas as pd
 
-from headbook.ablation.importance import FAST
 from headbook.config import lists_options
 from headbook.errors import ConfigError
 from headbook.inputs import InputLayout, input_sources
@@ -26,6 +25,7 @@ from headbook.run.objects import model_and_options
 from headbook.run.prepare import Run, open_run
 from headbook.run.sentences import warn_of_cut_texts
 from headbook.schema import HeadName, Replacement, parse_head
+from headbook.study.ablation.results import AUTO
 from headbook.text.annotate import NO_ANNOTATOR
 from headbook.text.batch import Batch, token_hash
 
@@ -92,7 +92,7 @@ def ablate(
     if not isinstance(sentences, int) or sentences < 1:
         raise ConfigError(f"sentences: got {sentences!r}, expected a whole number from 1 on")
     # Tasks are measured as a run that ablates heads measures them, on as many texts.
-    config = replace(config, importance=FAST, importance_sentences=min(max(sentences, 2), 2000))
+    config = replace(config, importance=AUTO, importance_sentences=min(max(sentences, 2), 2000))
     with reporter(progress) as bar, open_run(sources, config, bar, source) as run:
         sets = [tuple(_head(head, run.architecture) for head in group) for group in head_groups]
         tasks, batches = ablated_tasks(run), _batches(run, sentences)

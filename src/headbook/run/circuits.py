@@ -20,7 +20,7 @@ from headbook.circuits.outputs import measure_outputs, top_key_tokens
 from headbook.circuits.paths import with_interventions
 from headbook.circuits.sample_outputs import SampleOutputs
 from headbook.circuits.token_directions import sum_tolerance
-from headbook.circuits.towards import measure_towards, towards_cost, why_no_towards
+from headbook.circuits.towards import MovedVectors, measure_towards, towards_cost, why_no_towards
 from headbook.circuits.weights import NoCircuitWeights, find_circuit_weights
 from headbook.errors import ModelError
 from headbook.metrics import ids
@@ -46,15 +46,31 @@ NO_INTERVENTIONS = "Composition was not checked by interventions"
 SELF_CHECK = "direct contributions of embedding, heads and feed-forward blocks add up to the logits"
 
 
-def measure_circuits(run: Run, study: "Study") -> "Study":
-    """Measure what heads read and write; what is impossible is noted in the manifest."""
+def moves_vectors(run: Run) -> bool:
+    """Whether it is measured how heads move the sentence vectors of a sentence encoder."""
+    lens = make_logit_lens(run.model, run.architecture)
+    return (
+        run.config.circuits != OFF and bool(run.model.pooling) and not isinstance(lens, LogitLens)
+    )
+
+
+def measure_circuits(run: Run, study: "Study", moved: MovedVectors | None = None) -> "Study":
+    """Measure what heads read and write; what is impossible is noted in the manifest.
+
+    Args:
+        run: the run.
+        study: the study without circuits.
+        moved: changes of sentence vectors, collected while heads were ablated; None without any.
+    """
     if run.config.circuits == OFF:
         return study
     name = f"{run.name}/circuits"
     stored = run.store.load(name, CircuitResults)
     if stored is None:
         with isolated_random_state(run.config.seed, run.model.device):
-            stored = run.store.save(name, CircuitResults, CircuitResults.join(parts(run, study)))
+            stored = run.store.save(
+                name, CircuitResults, CircuitResults.join(parts(run, study, moved))
+            )
     results = CircuitResults.join([stored])  # columns of the same types, stored or not
     manifest, checks = study.manifest, study.manifest.checks
     gaps = (NotAvailable(WHAT, stack, why) for stack, why in results.missing.items())
@@ -64,7 +80,7 @@ def measure_circuits(run: Run, study: "Study") -> "Study":
     return replace(study, manifest=manifest, circuits=results)
 
 
-def parts(run: Run, study: "Study") -> Iterator[CircuitResults]:
+def parts(run: Run, study: "Study", moved: MovedVectors | None) -> Iterator[CircuitResults]:
     """Yield the parts of the results that the model has, and the reasons for missing ones."""
     if run.long.every:
         yield CircuitResults(missing={"": run.long.reason})
@@ -72,8 +88,8 @@ def parts(run: Run, study: "Study") -> Iterator[CircuitResults]:
     lens = make_logit_lens(run.model, run.architecture)
     known_lens = lens if isinstance(lens, LogitLens) else None
     try:
-        if run.model.pooling and known_lens is None:
-            yield _sentence_vectors(run, study)
+        if moves_vectors(run):
+            yield _sentence_vectors(run, study, moved)
         else:
             yield _outputs(run, study, known_lens)
         if known_lens is not None:
@@ -99,17 +115,19 @@ def _outputs(run: Run, study: "Study", lens: LogitLens | None) -> CircuitResults
     return replace(results, error=outputs.error)
 
 
-def _sentence_vectors(run: Run, study: "Study") -> CircuitResults:
+def _sentence_vectors(run: Run, study: "Study", moved: MovedVectors | None) -> CircuitResults:
     """Return the words to and from which heads of a sentence encoder move its vectors."""
     sample = sample_of(run, study, run.config.importance_sentences)
     reason = why_no_towards(run.model, len(np.unique(sample.content_hash)))
     if reason:
         return CircuitResults(missing={"": reason})
     ablator = head_ablator(run, sample, None)
-    costs = costs_of(ablator, *parameters_of(run.model))
-    run.progress.message(towards_cost(ablator, costs, len(sample.content_hash)))
-    run.progress.stage("what heads write", len(sample.batches) * len(ablator.head_names))
-    return measure_towards(ablator, sample, lambda steps: run.progress.advance(steps, 0))
+    heads, costs = ablator.head_names, costs_of(ablator, *parameters_of(run.model))
+    moved = moved if moved and moved.is_complete else None
+    run.progress.message(towards_cost(heads, costs, len(sample.content_hash), moved))
+    steps = len(sample.batches) * (1 if moved else 1 + len(heads))
+    run.progress.stage("what heads write", steps)
+    return measure_towards(ablator, sample, moved, lambda steps: run.progress.advance(steps, 0))
 
 
 def _weights(run: Run, study: "Study", lens: LogitLens) -> Iterator[CircuitResults]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from headbook.ablation.costs import costs_of
-from headbook.ablation.importance import FAST, AblationPlan, NotEnoughMemory, parameters_of
+from headbook.ablation.importance import AblationPlan, NotEnoughMemory, parameters_of
 from headbook.author import known_heads, read_words
+from headbook.circuits.towards import MovedVectors
 from headbook.config import Config, lists_options
 from headbook.errors import ModelError, warn
 from headbook.inputs import InputLayout, InputSource, input_sources
@@ -42,7 +43,7 @@ from headbook.report.answers.text_notes import text_notes
 from headbook.report.results import stack_results
 from headbook.report.tables import Study
 from headbook.run.arguments import check_arguments
-from headbook.run.circuits import head_ablator, measure_circuits, sample_of
+from headbook.run.circuits import head_ablator, measure_circuits, moves_vectors, sample_of
 from headbook.run.manifest import make_manifest
 from headbook.run.missing import find_gaps
 from headbook.run.objects import ModelObject, model_and_options
@@ -61,13 +62,12 @@ from headbook.run.store import Part, Store, check_same_plan
 from headbook.run.tasks import CannotMeasure, chosen_tasks, task_plans
 from headbook.run.workers import WorkerJob, measure_in_workers
 from headbook.schema import BaselineRun
-from headbook.study.ablation.results import AblationResults
+from headbook.study.ablation.results import AUTO, AblationResults
 from headbook.study.corpus_sums import CorpusSums, HeadTable
 from headbook.study.manifest import NotAvailable
 from headbook.study.study import head_tables
 
 NO_IMPORTANCE = "off"  # value of --importance
-TRIAL_SENTENCES = 2  # sentences on which it is tested whether a pass can begin at a later layer
 
 
 @lists_options
@@ -145,8 +145,8 @@ def collect_study(
         words = known_heads(words, run.architecture.stacks.values(), config.notes)
         study = measure_study(run, words)
         warn_of_cut_texts(run.model, study.manifest.counts, study.manifest.model.limit)
-        study = measure_circuits(run, study)
-        return measure_importance(run, study, tasks)
+        study, moved = measure_importance(run, study, tasks)
+        return measure_circuits(run, study, moved)
 
 
 def measure_study(run: Run, words: Mapping[str, Any]) -> Study:
@@ -370,15 +370,24 @@ def expected_tokens(run: Run) -> int:
     return run.corpus_tokens + random + round(2 * sample * run.mean_length)
 
 
-def measure_importance(run: Run, study: Study, tasks: Sequence[str]) -> Study:
-    """Ablate heads as the option ``--importance`` says; if impossible, note it in the manifest."""
+def measure_importance(
+    run: Run, study: Study, tasks: Sequence[str]
+) -> tuple[Study, MovedVectors | None]:
+    """Ablate heads as the option ``--importance`` says; if impossible, note it in the manifest.
+
+    Returns:
+        The study, and changes of sentence vectors; None if they need passes of their own.
+    """
     if run.config.importance == NO_IMPORTANCE:
-        return study
+        return study, None
+    moved = None
     ablation, results = None, dict[str, AblationResults]()
     gaps: list[NotAvailable] = []
     read_back: Callable[[], CorpusSums] = lambda: study.corpus_sums  # noqa: E731
     try:
         plan = ablation_plan(run, study)
+        if plan.n_single == len(plan.heads) and moves_vectors(run):
+            moved = MovedVectors(plan.ablator, plan.sample)
         plans, gaps = task_plans(run, tasks, plan)
         for message in (plan.message, *(task.plan.message for task in plans)):
             run.progress.message(message)
@@ -386,8 +395,9 @@ def measure_importance(run: Run, study: Study, tasks: Sequence[str]) -> Study:
         study = replace(study, corpus_sums=CorpusSums())
         trim_memory()
         ablation = ablate_stage(
-            run, "importance", plan.steps, lambda advanced: replace(plan, advanced=advanced).run()
-        )
+            run, "importance", plan.steps,
+            lambda advanced: replace(plan, advanced=advanced, observe=moved).run(),
+        )  # fmt: skip
         for task in plans:
             try:
                 results[task.name] = ablate_stage(
@@ -399,7 +409,7 @@ def measure_importance(run: Run, study: Study, tasks: Sequence[str]) -> Study:
         gaps.append(NotAvailable("importance of heads", "", str(error)))
     sums = replace(read_back(), ablation=ablation, tasks=results)
     manifest = replace(study.manifest, gaps=(*study.manifest.gaps, *gaps))
-    return replace(study, manifest=manifest, corpus_sums=sums)
+    return replace(study, manifest=manifest, corpus_sums=sums), moved
 
 
 def ablate_stage(
@@ -437,7 +447,7 @@ def ablation_plan(run: Run, study: Study) -> AblationPlan:
     ablator = head_ablator(run, sample, lens if isinstance(lens, LogitLens) else None)
     level = run.config.importance
     groups = head_groups(stack_results(study))
-    if level == FAST:
+    if level == AUTO:
         groups = layers_and_sinks(groups)
     costs = costs_of(ablator, *parameters_of(run.model))
     return AblationPlan(

@@ -99,7 +99,7 @@ def _measure(
     progress.stage("ablations", len(batches))
     effects = []
     for batch in batches:
-        effects.append(ablator.effects(batch, sets, replacement, means, donors))
+        effects.append(ablator.effects(batch, sets, replacement, means, donors=donors))
         progress.advance(1, 0)
     return BatchEffects.merge(effects)
 

@@ -4,6 +4,7 @@ A task that the input has columns for and that still cannot be measured has a ga
 with the reason in one sentence.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
@@ -13,7 +14,7 @@ import numpy as np
 from headbook.ablation import task_targets
 from headbook.ablation.ablator import HeadAblator
 from headbook.ablation.costs import costs_of
-from headbook.ablation.importance import AblationPlan, parameters_of
+from headbook.ablation.importance import MAX_PASSES, AblationPlan, parameters_of
 from headbook.ablation.patching import PatchingPlan
 from headbook.ablation.sample import AblationSample, ablation_sample
 from headbook.analysis.arrays import Floats
@@ -24,8 +25,8 @@ from headbook.model.weights import classifier_kind
 from headbook.option_values import AUTO_TASKS, NO_TASKS, TASKS, named_tasks
 from headbook.run import task_texts
 from headbook.run.prepare import Run
-from headbook.schema import TOKEN_CLASSIFIER
-from headbook.study.ablation.results import AblationReason, AblationResults
+from headbook.schema import TOKEN_CLASSIFIER, HeadName, Replacement
+from headbook.study.ablation.results import AUTO, AblationResults, HeadSetKind
 from headbook.study.groups import PAIR_COLUMN, value_of
 from headbook.study.manifest import NotAvailable
 from headbook.text.batch import Batch, token_hash
@@ -64,22 +65,21 @@ class TaskPlan:
     def run(
         self, done: Mapping[str, AblationResults], advanced: Callable[[int], None]
     ) -> AblationResults:
-        """Ablate or patch heads; at the fast level, the heads that `ANSWER` ablated are patched.
+        """Ablate heads, or patch those that change the results of `ANSWER` most.
 
         Args:
             done: results of the tasks before.
             advanced: progress callback; its argument is the number of sets done on one batch.
 
         Raises:
-            CannotMeasure: heads are patched that `ANSWER` ablated, and it was not measured.
+            CannotMeasure: heads are patched, and `ANSWER` was not measured.
             NotEnoughMemory: memory does not suffice for a backward pass over one text.
         """
         plan = replace(self.plan, advanced=advanced)
         if isinstance(plan, PatchingPlan):
             if ANSWER not in done:
                 raise CannotMeasure(f"the task '{ANSWER}' was not measured")
-            chosen = done[ANSWER].chosen != AblationReason.NOT_ABLATED
-            results = plan.run([plan.all_heads[index] for index in np.flatnonzero(chosen)])
+            results = plan.run(_by_effect(done[ANSWER]))
         else:
             results = plan.run()
         facets = {
@@ -88,6 +88,13 @@ class TaskPlan:
         }
         facets = {column: values for column, values in facets.items() if len({*values}) > 1}
         return replace(results, facets=facets, truth=self.truth, notes=self.texts.notes)
+
+
+def _by_effect(task: AblationResults) -> list[HeadName]:
+    """Return the heads that were ablated alone, the largest effect on the task first."""
+    sets = task.select(HeadSetKind.HEAD, Replacement.MEAN)
+    order = np.argsort(-task.ratios(task.targets[0], sets).value, kind="stable")
+    return [task.heads[index] for index in task.first_heads(sets)[order]]
 
 
 def chosen_tasks(run: Run) -> tuple[str, ...]:
@@ -338,8 +345,9 @@ def _plan(run: Run, name: str, own: AblationPlan) -> TaskPlan:
     plan: AblationPlan | PatchingPlan
     if isinstance(functions, task_targets.AnswerTargets) and name == PATCHING:
         plan = PatchingPlan(
-            heads, functions, own.costs, own.level, sample.batches, own.heads, own.n_single
-        )
+            heads, functions, own.costs, own.level, sample.batches, own.heads,
+            max_passes=MAX_PASSES if own.level == AUTO else math.inf,
+        )  # fmt: skip
     else:
         plan = _ablation_plan(run, own, name, functions, sample)
     return TaskPlan(name, plan, items, texts, run.facets.columns, truth)

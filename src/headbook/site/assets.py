@@ -25,7 +25,6 @@ from headbook.charts.theme import (
     GOOD,
     ROLE_COLOURS,
     STOPS,
-    TYPE_COLOURS,
     colours,
     text_colour,
 )
@@ -75,13 +74,11 @@ def _variables() -> Iterator[str]:
 
 
 def _marks() -> Iterator[str]:
-    """Yield a class for each class of words, role and family, and the shades of types."""
+    """Yield a class for each class of words, role and family."""
     for name, pair in (CLASS_COLOURS | ROLE_COLOURS).items():
         yield f".c-{name}{{--c:{_both(*pair)}}}\n"
     for name, pair in FAMILY_COLOURS.items():
         yield f".f-{name}{{--c:{_both(*pair)};--t:{_both(*FAMILY_TEXT[name])}}}\n"
-    for pair in TYPE_COLOURS.values():
-        yield f'.areas [fill="{pair[0]}"]{{fill:{_both(*pair)}}}'
 
 
 def _charts() -> Iterator[str]:

@@ -16,15 +16,15 @@ from headbook.pages.metrics.heads import HeadSection
 from headbook.pages.parts.blocks import Page, Words
 from headbook.pages.parts.page import AnalysisPage, SentenceParts, TemplatePage, plain_text
 from headbook.pages.section import SectionPage
-from headbook.report.answers.head_roles import head_roles
 from headbook.report.answers.metric import NOT_MEASURED as METRIC_NOT_MEASURED
-from headbook.report.families import kinds_of
-from headbook.report.head_types import NOT_MEASURED, head_types
+from headbook.report.facts.functions import families_of, functions_of
+from headbook.report.relation_tests import best_relation, tests_of_stack
+from headbook.report.relations import relation_words
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import sentence_page, visible
 from headbook.results.formats import metric_page
 from headbook.results.sentence import Sentence
-from headbook.schema import heads_of
+from headbook.schema import heads_of, relation_of
 from headbook.site.registry import PAGES, POSITION, SINK, USELESS
 from headbook.study.manifest import Manifest
 from headbook.study.sentence_data import StoredSentence
@@ -50,7 +50,7 @@ KEYWORDS = MappingProxyType({
     "induction_score/": INDUCTION,
     "index.html#limits": "distrust trust limitations caveats explanation causal conclude",
     "methods.html#views": f"raw nosink renorm masked renormalised keys {SINK}",
-    "methods.html#types": "roles classes taxonomy previous-token next-token local-window",
+    "methods.html#functions": "types roles classes taxonomy previous-token next-token local-window",
     "methods.html#rules": "distrust limits confidence intervals significance statistics p-value",
     "methods.html#checks": "tests correctness verification eager",
     "metrics/attention_to.html": f"previous-token next-token self same token {COREFERENCE} {SINK}",
@@ -64,7 +64,7 @@ KEYWORDS = MappingProxyType({
     "metrics/previous_score.html": f"previous-token head {POSITION}",
     "metrics/output_norm_share.html": f"contribution value-weighted norm {USELESS}",
     "metrics/attention_parts.html": f"vertical diagonal stripes key-driven content {POSITION}",
-    "metrics/pattern.html": f"vertical diagonal stripes block types {SINK}",
+    "metrics/pattern.html": f"vertical diagonal stripes block {SINK}",
     "metrics/relation_accuracy.html": "dependency dobj nsubj head dependent syntactic",
     "metrics/surface_rule.html": "baseline next noun nearest verb offset heuristic word order",
     "metrics/dependency_trees.html": "parse uas maximum spanning tree",
@@ -117,7 +117,7 @@ PAGES_OF_ALL_STUDIES = (
     ("What not to conclude", "index.html#limits", "Limits of every number of this site."),
     ("Methods: rules for all numbers", "methods.html#rules", "Intervals, samples, controls."),
     ("Methods: views of the sink", "methods.html#views", "All keys, or without the sink."),
-    ("Methods: types of heads", "methods.html#types", "How each type is decided."),
+    ("Methods: functions of heads", "methods.html#functions", "How each function is decided."),
     ("Methods: self-checks", "methods.html#checks", "What was read is what the model computes."),
     ("Data", "data.html", "Every number of this site as a file."),
     ("About", "about.html", "How to cite this site; versions and licences."),
@@ -173,9 +173,9 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[TemplatePage]
     Returns:
         ``questions``, ``metrics`` and ``pages``: title, address, more words, words that are found
         but not shown; ``sentences``: number, address, text, other text; ``total``: how many
-        sentences have a page; ``tokens``: see `_tokens`; ``relations``: words for labels;
-        ``same``: what words of a query may mean as well; ``types``, ``roles`` and ``notes``, if
-        any: type, sentence, and the author's name and text of each head, in their order.
+        sentences have a page; ``tokens``: see `_tokens`; ``same``: what words of a query may mean
+        as well; ``functions`` and ``notes``, if any: function, and the author's name and text, of
+        each head, in their order.
     """
     study = study_of(results)
     paged = study.sentence_data.paged
@@ -194,21 +194,22 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[TemplatePage]
         "sentences": [_sentence(sentence) for sentence in searched],
         "total": len(paged),
         "tokens": _tokens(study, searched),
-        "relations": RELATION_WORDS,
         "same": {word: [*synonyms] for word, synonyms in SYNONYMS.items()},
-        "types": [name for result in results.values() for name in _types(result)],
-        "roles": [head_roles(r)[h].plain for r in results.values() for h in heads_of(r.stack)],
+        "functions": [row for result in results.values() for row in _functions(result)],
     } | _notes(results)
 
 
-def _types(results: StackResults) -> Iterator[str]:
-    """Return the type of each head, as the atlas names it; empty if it has none."""
-    types = results.cached(head_types)
-    for head in heads_of(results.stack):
-        head_type = types.get((head.layer, head.head))
-        styles = kinds_of(head_type) if head_type else ()
-        names = [style.name for style in styles if style.name != NOT_MEASURED]
-        yield f"{' + '.join(names)} head" if names else ""
+def _functions(results: StackResults) -> Iterator[list[str]]:
+    """Yield noun and sentence of the function of each head, and words that are not shown."""
+    families, tests = families_of(results), results.cached(tests_of_stack)
+    for head, function in functions_of(results).items():
+        words = ["head", families[function.family] if function.family else ""]
+        best = best_relation(tests, (head.layer, head.head))
+        if tests is not None and best is not None:
+            label = tests.labels[best]
+            spelled = RELATION_WORDS.get(relation_of(label)[0], "")
+            words += [f"best at {relation_words(label)}", spelled]
+        yield [function.noun, function.text.text, " ".join(filter(None, words))]
 
 
 def _notes(results: Mapping[str, StackResults]) -> dict[str, list[list[str]]]:

@@ -201,7 +201,7 @@ HEAD_GROUPS: "TableSpec[Study]" = TableSpec(
         "sum_of_single_effects": "sum over its heads of what each alone loses",
         "random_low": "least of the random sets with as many heads in each layer",
         "random_high": "largest of them",
-        "random_sets": "how many there are: 100 with --importance full, 20 with fast, and for "
+        "random_sets": "how many there are: 100 with --importance full, 20 with auto, and for "
         "sink heads alone",
         "rank": "place of the group among itself and its random sets, 1 for the largest change",
         **VERDICT_COLUMNS,
@@ -287,8 +287,9 @@ PRUNING: "TableSpec[Study]" = TableSpec(
     "from one half of the sentences, the loss from the other.",
     {
         "stack": f"{STACK_TEXT}; all where heads of all are taken together",
-        "order": "ablation_effect (least first), reversed, gradient_importance or "
-        "attribution_estimate, type (type by type), random-00 to random-19",
+        "order": "ablation_effect (least first; heads that were not replaced by their estimates), "
+        "reversed, gradient_importance or attribution_estimate, type (type by type), random-00 to "
+        "random-19; to random-04 with --importance auto",
         "replacement": REPLACEMENT_TEXT,
         "target": TARGET_TEXT,
         "share": "of all heads, 0 to 1",

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 PUBLIC = (
-    "head", "sentence", "plot", "figures", "attention", "heads", "layers", "controls", "compared",
-    "tests", "pairs", "groups", "minimal_pairs", "top_tokens", "class_flows", "importance",
-    "effect_tokens", "head_groups", "pruning", "task_facets", "composition", "promoted_tokens",
-    "exemplar_tokens", "words", "types", "tokens", "nearest", "geometry", "save", "load",
-    "manifest",
+    "head", "sentence", "plot", "figures", "attention", "heads", "functions", "layers", "controls",
+    "compared", "tests", "pairs", "groups", "minimal_pairs", "top_tokens", "class_flows",
+    "importance", "effect_tokens", "head_groups", "pruning", "task_facets", "composition",
+    "promoted_tokens", "exemplar_tokens", "words", "types", "tokens", "nearest", "geometry", "save",
+    "load", "manifest",
 )  # fmt: skip
 
 
@@ -77,8 +77,8 @@ class Study:
     |---|---|
     | displays, in notebooks and terminals | `head`, `sentence`, `plot`, `figures` |
     | weights of one sentence | `attention` |
-    | tables of heads | `heads`, `layers`, `controls`, `compared`, `tests`, `pairs`, `groups`,
-      `minimal_pairs`, `top_tokens`, `class_flows` |
+    | tables of heads | `heads`, `functions`, `layers`, `controls`, `compared`, `tests`, `pairs`,
+      `groups`, `minimal_pairs`, `top_tokens`, `class_flows` |
     | tables of ablations | `importance`, `effect_tokens`, `head_groups`, `pruning`, `task_facets` |
     | tables of circuits | `composition`, `promoted_tokens`, `exemplar_tokens` |
     | tables of tokens and states | `words`, `types`, `tokens`, `nearest`, `geometry` |
@@ -167,7 +167,7 @@ class Study:
     def head(
         self, layer: int | str, head: int | None = None, stack: str | None = None
     ) -> "NotebookView":
-        """Return the card of a head: mean map, role, exemplars, and effect.
+        """Return the card of a head: mean map, function, exemplars, and effect.
 
         Args:
             layer: layer, counted from 0; or the name of a head, such as ``L2-H8``.
@@ -262,9 +262,21 @@ class Study:
         Raises:
             StudyError: `headbook.report.tables`, which computes the table, was not imported.
         """
-        if "tests" not in tables.TABLES_OF_REPORT:
-            raise StudyError("study.tests: import headbook.report.tables, or use headbook.Study")
-        return tables.TABLES_OF_REPORT["tests"].build(self)
+        return self._table_of_report("tests")
+
+    @cached_property
+    def functions(self) -> pd.DataFrame:
+        """Table ``functions``: the function of each head, with the number that decided.
+
+        Raises:
+            StudyError: `headbook.report.tables`, which computes the table, was not imported.
+        """
+        return self._table_of_report("functions")
+
+    def _table_of_report(self, name: str) -> pd.DataFrame:
+        if name not in tables.TABLES_OF_REPORT:
+            raise StudyError(f"study.{name}: import headbook.report.tables, or use headbook.Study")
+        return tables.TABLES_OF_REPORT[name].build(self)
 
     @cached_property
     def pair_differences(self) -> dict[str, PairDifferences]:

@@ -2,9 +2,9 @@
 
 Each entry stands directly above the builder of its table. Tables of tokens and states are in
 `headbook.study.token_tables`, those of ablation in `headbook.study.ablation_tables`, the table of
-claims in `headbook.report.claims.table`, and that of alignments in `headbook.report.alignment`.
-`headbook.report.tables.STUDY_TABLES` lists all tables of a study. Tables of two models and of a
-checkpoints are in `headbook.comparison`.
+claims in `headbook.report.claims.table`, that of alignments in `headbook.report.alignment`, and
+that of functions in `headbook.report.tables`, whose `STUDY_TABLES` lists all tables of a study.
+Tables of two models and of checkpoints are in `headbook.comparison`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,7 +57,7 @@ class TableSpec(Generic[Source]):
 
 
 # Tables that code above this folder computes from a study, by name: `headbook.report.tables` enters
-# the table of claims, which `Study.tests` returns.
+# the tables of claims and of functions, which `Study.tests` and `Study.functions` return.
 TABLES_OF_REPORT: dict[str, "TableSpec[Study]"] = {}
 MAX_PLAIN_CSV_BYTES = (
     5_000_000  # bytes up to which the CSV of a table that readers open most stays plain

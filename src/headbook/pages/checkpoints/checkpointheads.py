@@ -20,7 +20,7 @@ class CheckpointHeadRow:
 
     Attributes:
         id, name: of its row.
-        first, last: its type at the first and last step.
+        first, last: its function at the first and last step.
         lines: its numbers over steps, with the last value.
     """
 
@@ -86,10 +86,7 @@ def _head(
     drawn: DrawnCheckpoints, columns: tuple[CheckpointColumn, ...], head: HeadName
 ) -> CheckpointHeadRow:
     place, frames = (head.layer, head.head), drawn.checkpoints.frames
-    first, last = (
-        "–" if found is None else found.name
-        for found in (each.stacks[head.stack].types.get(place) for each in (frames[0], frames[-1]))
-    )
+    first, last = (frames[step].stacks[head.stack].functions[head].noun for step in (0, -1))
     return CheckpointHeadRow(
         head_file(head),
         head_name(head),

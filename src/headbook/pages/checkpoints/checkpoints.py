@@ -10,7 +10,7 @@ from headbook.analysis.arrays import Floats
 from headbook.charts import Drawing, images
 from headbook.charts.checkpoints import SHARE_TICKS, step_areas
 from headbook.charts.layers import Curve, curves
-from headbook.charts.theme import TYPE_COLOURS, ink_steps, rgba_ramp
+from headbook.charts.theme import ink_steps, rgba_ramp
 from headbook.comparison.checkpoint_claims import (
     HeadChange,
     change_number,
@@ -20,7 +20,7 @@ from headbook.comparison.checkpoint_claims import (
     points_of,
     unsupported_text,
 )
-from headbook.comparison.checkpoint_steps import MIN_INDUCTION_SCORE, CheckpointColumn, StackFrame
+from headbook.comparison.checkpoint_steps import CheckpointColumn, StackFrame
 from headbook.comparison.checkpoints import BestHead
 from headbook.metrics import ids
 from headbook.pages.checkpoints.parts import (
@@ -39,10 +39,9 @@ from headbook.pages.overview_parts.differences import (
     difference_atlas,
     map_triple,
 )
-from headbook.pages.parts.atlas import Atlas, atlas_of
+from headbook.pages.parts.atlas import Atlas, atlas_of, family_style
 from headbook.pages.parts.page import StackSection, TemplatePage
 from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
-from headbook.report.families import TYPE_STYLES, in_page_words, letters_of, style_of
 from headbook.report.wording import STACKS, capital, count_text, number_word, signed_points
 from headbook.results.formats import head_name, number, percent
 from headbook.results.sentence import Link
@@ -87,7 +86,7 @@ class CheckpointStack(StackSection):
         learnt: what heads do, those that changed first before others.
         atlas: of the last step.
         frames: of all steps.
-        types: share of heads of each type over steps; None where types are not known.
+        families: share of heads of each family over steps; None if no head has a family.
         jobs: the head that does something most, by step.
     """
 
@@ -97,7 +96,7 @@ class CheckpointStack(StackSection):
     learnt: tuple[LearntFunction, ...]
     atlas: Atlas
     frames: tuple[tuple[str, str], ...]
-    types: Drawing | None
+    families: Drawing | None
     jobs: PageTable
 
 
@@ -175,7 +174,7 @@ def sheets(drawn: DrawnCheckpoints) -> Iterator[tuple[str, bytes]]:
 
 
 def checkpoints_data(drawn: DrawnCheckpoints) -> dict[str, Any]:
-    """Return the data of the slider by stack: name, picture and types of heads of each step."""
+    """Return the data of the slider by stack: name, picture and functions of each step."""
     return {
         stack.name: [
             {
@@ -190,16 +189,11 @@ def checkpoints_data(drawn: DrawnCheckpoints) -> dict[str, Any]:
 
 
 def _tiles(each: StackFrame) -> list[list[str]]:
-    """Classes, letters and label of each head's tile, in the order of the atlas."""
-    found = []
-    for place, kind in each.types.items():
-        name = head_name(HeadName(each.stack.name, *place))
-        if kind is None:
-            found.append(["", "", name])
-        else:
-            label = f"{name}, {in_page_words(kind.name)}"
-            found.append([style_of(kind), letters_of(kind), label])
-    return found
+    """Return the class and the label of each head's tile, in the order of the atlas."""
+    return [
+        [family_style(function), f"{head_name(head)}, {function.noun}"]
+        for head, function in each.functions.items()
+    ]
 
 
 def _sheet(stack: AttentionStack, place: int) -> str:
@@ -280,7 +274,8 @@ def _stack(drawn: DrawnCheckpoints, stack: AttentionStack, lit: Lit) -> Checkpoi
         learnt=tuple(_learnt(drawn, stack.name)),
         atlas=atlas_of(
             stack,
-            last.types,
+            last.functions,
+            drawn.checkpoints.families(stack.name),
             sheet=_sheet(stack, len(drawn.checkpoints.frames) - 1),
             side=last.maps.shape[-1],
             about=f"mean attention by position, the first {last.maps.shape[-1]} positions",
@@ -290,7 +285,7 @@ def _stack(drawn: DrawnCheckpoints, stack: AttentionStack, lit: Lit) -> Checkpoi
             (drawn.at(place), _sheet(stack, place))
             for place in range(len(drawn.checkpoints.frames))
         ),
-        types=_types(drawn, stack.name),
+        families=_families(drawn, stack.name),
         jobs=_jobs(drawn, stack.name),
     )
 
@@ -329,25 +324,20 @@ def _learnt_one(
     )
 
 
-def _types(drawn: DrawnCheckpoints, stack: str) -> Drawing | None:
-    """Share of heads of each type."""
+def _families(drawn: DrawnCheckpoints, stack: str) -> Drawing | None:
+    """Return the share of heads of each family of functions over steps."""
     families = drawn.checkpoints.families(stack)
     if not families:
         return None
-    order = [kind for kind in TYPE_STYLES if str(kind) in families]
-    shares = drawn.checkpoints.type_shares(stack, [str(kind) for kind in order])
+    shares = drawn.checkpoints.family_shares(stack)
     return step_areas(
-        f"types-{stack}",
-        "Share of heads of each type, by the first part of its name.",
+        f"families-{stack}",
+        "Share of heads of each family of functions.",
         shares,
-        parts=[(_family(str(kind)), TYPE_COLOURS[TYPE_STYLES[kind].shade][0]) for kind in order],
+        parts=[(name, family) for family, name in families.items()],
         texts=["" if np.isnan(share) else percent(float(share)) for share in shares[-1]],
         axis=drawn.axis,
     )
-
-
-def _family(name: str) -> str:
-    return {"offset": "one other offset"}.get(name, in_page_words(name))
 
 
 def _jobs(drawn: DrawnCheckpoints, stack: str) -> PageTable:
@@ -378,16 +368,12 @@ def _curves(drawn: DrawnCheckpoints) -> Iterator[Drawing]:
     if _has_loss(drawn):
         yield _loss(drawn)
     lines = [line for stack in drawn.checkpoints.stacks for line in _lines(drawn, stack)]
-    metrics = {
-        c.metric
-        for stack in drawn.checkpoints.stacks
-        for c in drawn.checkpoints.columns(stack.name)
-    }
+    metrics = {metric for metric, _ in lines}
     if lines:
         yield curves(
             "all-heads",
             " ".join(_ABOUT[metric] for metric in _ABOUT if metric in metrics),
-            lines,
+            [line for _, line in lines],
             axis=drawn.axis,
             ends=(0.0, 1.0),
             ticks=SHARE_TICKS,
@@ -414,22 +400,28 @@ def _loss(drawn: DrawnCheckpoints) -> Drawing:
 
 
 _ABOUT = {
-    ids.INDUCTION_SCORE: "Induction: share of heads with an induction score of at least "
-    f"{percent(MIN_INDUCTION_SCORE)}.",
+    ids.INDUCTION_SCORE: "Induction: share of heads with this function.",
     ids.SINK_SHARE: "Sink: mean over heads of their attention to the sink.",
 }
+INDUCTION, UNKNOWN = "induction", {"not_measured", "too_few"}  # ids of functions
 _TARGETS = {"loss": "loss", "masked_loss": "masked loss"}
 
 
-def _lines(drawn: DrawnCheckpoints, stack: AttentionStack) -> Iterator[Curve]:
-    """Yield the lines of one stack."""
+def _lines(drawn: DrawnCheckpoints, stack: AttentionStack) -> Iterator[tuple[str, Curve]]:
+    """Yield the lines of one stack, each with the metric that it is about."""
     before = "" if stack.name == "self" else f"{stack.name}: "
     for column in drawn.checkpoints.columns(stack.name):
-        values = drawn.checkpoints.values(stack.name, column)[:, [*stack.attention_layers]]
-        if column.metric == ids.INDUCTION_SCORE:
-            yield _line(f"{before}induction", (values >= MIN_INDUCTION_SCORE).mean((1, 2)))
-        elif column.metric == ids.SINK_SHARE:
-            yield _line(f"{before}sink", np.nanmean(values, (1, 2)))
+        if column.metric == ids.SINK_SHARE:
+            values = drawn.checkpoints.values(stack.name, column)[:, [*stack.attention_layers]]
+            yield column.metric, _line(f"{before}sink", np.nanmean(values, (1, 2)))
+        elif column.metric == ids.INDUCTION_SCORE:
+            functions = [
+                [function.id for function in frame.stacks[stack.name].functions.values()]
+                for frame in drawn.checkpoints.frames
+            ]
+            if not any({*of_heads} <= UNKNOWN for of_heads in functions):
+                shares = [of_heads.count(INDUCTION) / len(of_heads) for of_heads in functions]
+                yield column.metric, _line(f"{before}induction", np.array(shares))
 
 
 def _line(name: str, values: Floats) -> Curve:

@@ -1,5 +1,6 @@
 """The overview of two models."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -53,11 +54,11 @@ from headbook.pages.overview_parts.differences import (
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import TemplatePage
 from headbook.pages.parts.table import Content, PageTable, Row, words_cell
+from headbook.report.facts.functions import FunctionFamily, families_of, functions_of
 from headbook.report.findings.finding import Parts
-from headbook.report.head_types import head_types
 from headbook.report.results import heads_by_value
 from headbook.report.wording import capital, count_text, counted_if, number_word, p_text
-from headbook.results.formats import MISSING, interval_text, number, percent
+from headbook.results.formats import interval_text, number, percent
 from headbook.results.sentence import Link, head_link
 from headbook.schema import HeadName, SinkView
 from headbook.study.ablation_tables import EFFECT
@@ -289,58 +290,53 @@ def losses_text(comparison: Comparison) -> str:
 
 
 @dataclass(frozen=True)
-class TypeChanges:
-    """Types of corresponding heads.
+class FamilyChanges:
+    """Families of functions of corresponding heads.
 
     Attributes:
-        summary: how many heads keep theirs, and what chance would give.
-        table: rows are types in the first model, columns those in the second.
+        summary: how many heads keep their family, and how many chance would give.
+        table: rows are families in the first model, columns those in the second.
     """
 
     summary: str
     table: PageTable
 
 
-def type_changes(both: StackComparison) -> TypeChanges | None:
-    """Types of heads in one model against those in the other; None where they are not known."""
-    mine, theirs = head_types(both.a), head_types(both.b)
-    pairs = [
-        (one.family, other.family)
-        for place, one in mine.items()
-        if one is not None and one.family and (other := theirs.get(place)) and other.family
-    ]
-    if not pairs:
+def family_changes(both: StackComparison) -> FamilyChanges | None:
+    """Return families in one model against those in the other; None if they are not known."""
+    first, second = functions_of(both.a), functions_of(both.b)
+    pairs = Counter((function.family, second[head].family) for head, function in first.items())
+    family_names = {**families_of(both.b), **families_of(both.a)}
+    families = [family for family in FunctionFamily if family in family_names]
+    counts = np.array([[pairs[one, other] for other in families] for one in families], np.int64)
+    if not counts.any():
         return None
-    kinds = sorted({kind for pair in pairs for kind in pair})
-    counts = np.zeros((len(kinds), len(kinds)), np.int64)
-    for pair in pairs:
-        counts[kinds.index(pair[0]), kinds.index(pair[1])] += 1
-    rows = tuple(_rows(kinds, counts))
-    names = both.names
-    columns = (f"in {names[0]}", *kinds, "all")
-    groups = ((f"Type in {names[1]}", len(kinds) + 1),)
-    return TypeChanges(_summary(counts), PageTable(columns, rows, groups=groups))
+    names = [family_names[family] for family in families]
+    columns = (f"in {both.names[0]}", *names, "all")
+    groups = ((f"Family in {both.names[1]}", len(names) + 1),)
+    table = PageTable(columns, tuple(_rows(names, counts)), groups=groups)
+    return FamilyChanges(_summary(counts), table)
 
 
-def _rows(kinds: list[str], counts: "np.typing.NDArray[np.int64]") -> Iterator[Row]:
-    for place, kind in enumerate(kinds):
+def _rows(families: list[str], counts: "np.typing.NDArray[np.int64]") -> Iterator[Row]:
+    for place, family in enumerate(families):
         cells: list[Content] = [str(n) if n else None for n in counts[place].tolist()]
         if counts[place, place]:
             cells[place] = words_cell(str(counts[place, place]), style="number kept")
-        yield Row(kind, (*cells, str(counts[place].sum())))
+        yield Row(family, (*cells, str(counts[place].sum())))
     yield Row("all", (*(str(n) for n in counts.sum(0).tolist()), str(counts.sum())))
 
 
 def _summary(counts: "np.typing.NDArray[np.int64]") -> str:
-    """Heads that keep their type, beside types dealt out anew, and Cohen's kappa."""
+    """Return how many heads keep their family, beside random families, and Cohen's kappa."""
     total, kept = int(counts.sum()), int(np.trace(counts))
     chance = float((counts.sum(0) * counts.sum(1)).sum()) / total
-    begin = f"Of {count_text(total, 'head')}, {kept:,} have the same type in both models"
+    begin = f"Of {count_text(total, 'head')}, {kept:,} are of the same family in both models"
     if chance >= total:
-        return f"{begin}; all are of one type."
+        return f"{begin}; all are of one family."
     kappa = (kept - chance) / (total - chance)
     return (
-        f"{begin}; {number(chance)} would if types were dealt out at random in the same numbers "
+        f"{begin}; {number(chance)} would if families were dealt out at random in the same numbers "
         f"(Cohen's κ {number(kappa)}: 0 is chance, 1 no change)."
     )
 
@@ -365,7 +361,8 @@ class ComparedSection:
         most: heads whose attention differs most; None likewise.
         layers: how far attention, weights and outputs of each layer moved; None where models
             themselves were not compared.
-        types, importance: how these differ; None where that is not known.
+        families: how families of functions differ; None if they are not known.
+        importance: how importance differs; None if it is not known.
         matched: what matching found, in sentences.
     """
 
@@ -379,7 +376,7 @@ class ComparedSection:
     drift: tuple[Figure, ...]
     most: PageTable | None
     layers: PageTable | None
-    types: TypeChanges | None
+    families: FamilyChanges | None
     importance: PageTable | None
     matched: tuple[Parts, ...]
 
@@ -509,7 +506,7 @@ def _section(both: StackComparison, lit: Lit, *, several: bool) -> ComparedSecti
         drift=(drift_map(both, found), drift_curve(both, found)) if found and drawn else (),
         most=_most(both, summary, moves) if summary is not None and drawn else None,
         layers=layer_moves(summary, moves),
-        types=type_changes(both) if found is not None else None,
+        families=family_changes(both) if found is not None else None,
         importance=importance_differences(both),
         matched=_matched(both),
     )
@@ -528,7 +525,7 @@ def _most(both: StackComparison, summary: DriftSummary, moves: Sequence[DriftMea
         ("rounding", summary.floor), ("another head", summary.ceiling),
     ) if part is not None]  # fmt: skip
     part = summary.part
-    types = [head_types(each) for each in (both.a, both.b)]
+    functions = [functions_of(each) for each in (both.a, both.b)]
     rows = []
     for place in heads_by_value(summary.value)[:MAX_DRIFT_ROWS]:
         cells: list[Content] = [
@@ -539,12 +536,13 @@ def _most(both: StackComparison, summary: DriftSummary, moves: Sequence[DriftMea
         if part is not None:
             cells.append(percent(max(float(part[place]), 0.0)))
         cells += moved_cells(moves, place)
-        cells += [kind.name if (kind := each.get(place)) else MISSING for each in types]
-        rows.append(Row(head_link(HeadName(both.pair.a.name, *place)), tuple(cells)))
+        head = HeadName(both.pair.a.name, *place)
+        cells += [each[head].noun for each in functions]
+        rows.append(Row(head_link(head), tuple(cells)))
     columns = ("Head", "divergence (nats)", "95 %", *(name for name, _ in beside))
     way = ("of the way to an unrelated head",) if part is not None else ()
     columns = (*columns, *way, *(each.title for each in moves))
-    return PageTable((*columns, *(f"type in {name}" for name in both.names)), tuple(rows))
+    return PageTable((*columns, *(f"function in {name}" for name in both.names)), tuple(rows))
 
 
 def _depths(metrics: Sequence[MetricPair]) -> Iterator[Figure]:

@@ -24,12 +24,11 @@ from headbook.pages.comparison.pairmaps import (
 )
 from headbook.pages.comparison.parts import METRICS, moved, moved_words
 from headbook.pages.overview_parts.differences import MapPicture, signed_picture
-from headbook.pages.parts.atlas import mean_maps
+from headbook.pages.parts.atlas import family_style, mean_maps
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import ATTENTION_SCRIPTS, TemplatePage
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
-from headbook.report.families import in_page_words, style_of
-from headbook.report.head_types import head_types
+from headbook.report.facts.functions import functions_of
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     ROUNDING_NOTE,
@@ -254,14 +253,20 @@ Links = tuple[str, str] | None
 
 
 class HeadSide(NamedTuple):
-    """A head's type in one model; ``style``: classes of its colours.
+    """The function of a head in one model.
 
-    ``head`` is empty where both models call it the same.
+    Attributes:
+        name: name of the model.
+        head: name of the head; empty if both heads have the same one.
+        noun: name of the function.
+        text: sentence on the function; empty if it was not measured.
+        style: class of the function's colour.
     """
 
     name: str
     head: str
-    type: str
+    noun: str
+    text: str
     style: str
 
 
@@ -365,10 +370,10 @@ def _pair_title(pair: HeadPair) -> str:
 def _sides(paired: PairedStack, pair: HeadPair) -> Iterator[HeadSide]:
     for results, name, head in zip((paired.a, paired.b), paired.names, pair, strict=False):
         if isinstance(head, HeadName):
-            found = head_types(results).get((head.layer, head.head))
-            kind = (in_page_words(found.name), style_of(found)) if found else ("", "")
+            function = functions_of(results)[head]
             other = "" if paired.differences is not None else head_name(head)
-            yield HeadSide(name, other, *kind)
+            style = family_style(function)
+            yield HeadSide(name, other, function.noun, function.text.text, style)
 
 
 def _lead(paired: PairedStack, place: int, numbers: PairNumbers) -> Iterator[str]:

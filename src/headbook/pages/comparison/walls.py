@@ -25,11 +25,11 @@ from headbook.pages.parts.atlas import (
     mean_maps,
     no_note,
 )
-from headbook.report.head_types import head_types
+from headbook.report.facts.functions import families_of, functions_of
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, heads_by_value
 from headbook.report.wording import capital, count_text
-from headbook.results.formats import MISSING, head_page
+from headbook.results.formats import head_page
 from headbook.results.sentence import head_link
 from headbook.schema import HeadName
 
@@ -82,7 +82,8 @@ def _tiles(
     maps, picture = results.cached(mean_maps), mean_map_sheet(results)
     tiles = atlas_of(
         results.stack,
-        head_types(results),
+        functions_of(results),
+        families_of(results),
         sheet=_address(both, picture, file),
         side=maps.maps.shape[-1],
         about=maps.about,
@@ -126,18 +127,16 @@ def changed_heads(both: StackComparison, summary: DriftSummary) -> Iterator[Chan
     maps = [each.cached(mean_maps).maps for each in (both.a, both.b)]
     if maps[0].shape != maps[1].shape:
         return
-    types = [head_types(each) for each in (both.a, both.b)]
+    functions = [functions_of(each) for each in (both.a, both.b)]
     places = [place for place in heads_by_value(summary.value) if above[place]]
     for place in places[:MAX_CHANGED_HEADS]:
         head = HeadName(both.pair.a.name, *place)
         ends = nats_interval(float(summary.low[place]), float(summary.high[place]))
         number_of_head = divergence_text(float(summary.value[place]))
         row = divergence_row(both.stack, *place)
-        names = [found.short if (found := each.get(place)) else "" for each in types]
-        same = names[0] == names[1]
-        kind = names[0] if same else " → ".join(name or MISSING for name in names)
+        nouns = " → ".join(dict.fromkeys(each[head].noun for each in functions))
         largest = largest_difference(both.found, head)
-        texts = (kind, largest and f"largest supported difference: {largest}")
+        texts = (nouns, largest and f"largest supported difference: {largest}")
         yield ChangedHead(
             head_link(head),
             (LinkedNumber(number_of_head, "differences", row), f" nats {ends}".rstrip()),

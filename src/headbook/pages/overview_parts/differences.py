@@ -107,6 +107,7 @@ def difference_atlas(
     tiles = atlas_of(
         stack,
         {},
+        {},
         sheet=place,
         side=side,
         about=f"{name}, {about}, the first {side} positions",

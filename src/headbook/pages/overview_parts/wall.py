@@ -1,16 +1,16 @@
 """The wall of heads on the overview: every head of a stack as its mean map, tinted by family."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headbook.pages.overview_parts.claims import Lit, lit_classes
-from headbook.pages.parts.atlas import map_style
+from headbook.pages.parts.atlas import family_style, map_style
 from headbook.pages.parts.page import StackSection
 from headbook.report.answers.overview.claim_parts import effect_text
 from headbook.report.answers.overview.head_losses import LOST, HeadLosses, LayerLoss
-from headbook.report.families import families, family_names, in_page_words
-from headbook.report.head_types import head_types
+from headbook.report.facts.functions import families_of, functions_of
 from headbook.report.results import StackResults
 from headbook.results.formats import head_name, head_page
 from headbook.schema import HeadName
@@ -26,7 +26,8 @@ class WallTile:
 
     Attributes:
         href: its page.
-        label: name, also that by the author, family and effect of ablation.
+        label: name, also that by the author, function and effect of ablation.
+        function: name of its function.
         style: classes of its map, of its family, and of the claims that light it.
         family: class of its family, and of the claims; for the mosaic.
         bar: length of its bar, 0 to 20; -1 without one.
@@ -35,6 +36,7 @@ class WallTile:
 
     href: str
     label: str
+    function: str
     style: str
     family: str
     bar: int
@@ -93,8 +95,7 @@ class Wall(StackSection):
 def tile_style(results: StackResults, head: HeadName) -> str:
     """Return the classes of a head's map, with the colour of its family."""
     style = map_style(results.stack, head.layer, head.head)
-    family = families(results).get((head.layer, head.head))
-    return f"{style} f-{family}" if family else style
+    return " ".join(filter(None, (style, family_style(functions_of(results)[head]))))
 
 
 def wall_of(
@@ -107,10 +108,9 @@ def wall_of(
         layers: effects of ablating each layer.
         lit: the claims that light each head.
     """
-    stack, names = results.stack, results.cached(family_names)
+    stack, names = results.stack, families_of(results)
     deep = len(stack.attention_layers) > 2 * stack.n_heads
-    members = [*families(results).values()]
-    counts = {family: sum(own is family for own in members) for family in names}
+    counts = Counter(function.family for function in functions_of(results).values())
     return Wall(
         stack=stack.name,
         deep=deep,
@@ -127,21 +127,16 @@ def wall_of(
             for layer in stack.attention_layers
         ),
         losses=layers,
-        legend=tuple((str(f), names[f], n) for f, n in counts.items() if n),
+        legend=tuple((str(family), name, counts[family]) for family, name in names.items()),
     )
 
 
 def _tile(results: StackResults, head: HeadName, losses: HeadLosses | None, lit: Lit) -> WallTile:
-    """Return the tile of a head, labelled with family, type and effect of ablation."""
-    names = results.cached(family_names)
-    family = families(results).get((head.layer, head.head))
-    kind = head_types(results).get((head.layer, head.head))
+    """Return the tile of a head, labelled with function and effect of ablation."""
+    function = functions_of(results)[head]
     claims = f" {lit_classes(lit, head)}".rstrip()
     loss = losses.heads.get(head) if losses else None
-    parts = [names[family][:1].lower() + names[family][1:]] if family else []
-    if kind is not None and kind.short:
-        words = in_page_words(kind.short)
-        parts = [words] if parts and words.startswith(parts[0]) else [*parts, words]
+    parts = [function.noun]
     bar, exact = -1, True
     if losses is not None and loss is not None and not math.isnan(loss.value):
         bar, exact = losses.step(head), loss.exact
@@ -150,9 +145,10 @@ def _tile(results: StackResults, head: HeadName, losses: HeadLosses | None, lit:
     name = " ".join(filter(None, (head_name(head), results.study.manifest.note_on(head).quoted)))
     return WallTile(
         head_page(head),
-        f"{name}: {'; '.join(parts)}" if parts else name,
+        f"{name}: {'; '.join(parts)}",
+        function.noun,
         tile_style(results, head) + claims,
-        (f"f-{family}" if family else "") + claims,
+        family_style(function) + claims,
         bar,
         exact,
     )

@@ -16,31 +16,36 @@ from headbook.report.ablation import (
     unit_factor,
     verdict_text,
 )
+from headbook.report.facts.functions import FAMILY_NAMES, FunctionFamily
 from headbook.report.facts.importance import change, head_change, random_rank
-from headbook.report.head_types import OffSinkType
-from headbook.report.wording import STACKS, count_text
+from headbook.report.wording import STACKS, capital, count_text
 from headbook.results.formats import MISSING, head_name, number
 from headbook.results.number import RowAddress
 from headbook.schema import HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import equivalence_margin, ranked_target
-from headbook.study.ablation.results import AblationReason, AblationResults
+from headbook.study.ablation.results import EFFECT_ORDER, AblationReason, AblationResults
 from headbook.study.ablation_tables import DIRECT, EFFECT, EXACT, GROUP
 
 RANDOM = "random order"
 ORDERS = {  # names of pruning orders, with the class of their line
-    "ablation_effect": ("smallest effect first", "model"),
+    EFFECT_ORDER: ("smallest effect first", "model"),
     "reversed": ("largest effect first", "other"),
     "gradient_importance": ("smallest gradient importance first", "other"),
     "attribution_estimate": ("smallest estimate first", "other"),
-    "type": ("type by type", "other"),
+    "type": ("family by family", "other"),
 }
 MIN_POINTS = 3  # heads from which on two of their numbers are compared
-TYPES = ("sink", HEAVY_NAME, *map(str, OffSinkType))
+GROUPS = ("sink", HEAVY_NAME, *map(str, FAMILY_NAMES))  # groups of heads that tables list
+
+
+def group_name(group: str) -> str:
+    """Return the name of a group of heads on pages: that of a family, or as in the tables."""
+    return FAMILY_NAMES[FunctionFamily(group)] if group in [*FAMILY_NAMES] else capital(group)
 
 
 def removed_table(ablation: AblationResults, groups: pd.DataFrame) -> Table | None:
-    """Return three rows for each type of heads; None if no heads were replaced together.
+    """Return three rows for each family of heads; None if no heads were replaced together.
 
     Args:
         groups: `Study.head_groups` without sink heads.
@@ -100,18 +105,18 @@ def _groups_with_verdict(ablation: AblationResults, groups: pd.DataFrame) -> pd.
 def _rows(ablation: AblationResults, groups: pd.DataFrame) -> Iterator[tuple[Cell, ...]]:
     by = unit_factor(ablation)
     rows = _groups_with_verdict(ablation, groups)
-    rows = rows[rows["group"].isin(TYPES)]
+    rows = rows[rows["group"].isin(GROUPS)]
     several = groups["stack"].nunique() > 1
     rows = rows.assign(
-        type=rows["group"].map([*TYPES].index),
+        place=rows["group"].map([*GROUPS].index),
         order=rows["replacement"].map([*map(str, REPLACEMENTS)].index),
-    ).sort_values(["stack", "type", "order"], kind="stable")
+    ).sort_values(["stack", "place", "order"], kind="stable")
     for each in rows.to_dict("records"):
         where = f" ({STACKS[each['stack']]})" if several else ""
         low, high = each["random_low"] * by, each["random_high"] * by
         sets = int(each["random_sets"])
         yield (
-            f"{each['group']}{where}",
+            f"{group_name(each['group'])}{where}",
             int(each["heads"]),
             str(each["replacement"]).replace("_", " "),
             change(ablation, each, "head_groups").bare,
@@ -221,6 +226,7 @@ def pruning_plot(ablation: AblationResults, steps: pd.DataFrame) -> Plot:
     rows[["value", "low", "high"]] *= unit_factor(ablation)
     caption = (
         "Change as ever more heads are replaced by their mean output. Orders come from one half of "
-        "the sentences, curves from the other. Bands: 95 % intervals; of random orders all 20."
+        "the sentences, curves from the other. Bands: 95 % intervals; of random orders all "
+        f"{steps.loc[chance, 'order'].nunique()}."
     )
     return charts.pruning_plot("importance-pruning", caption, rows, unit=effect_unit(ablation))

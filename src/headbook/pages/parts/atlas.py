@@ -1,4 +1,4 @@
-"""The atlas: every head of a stack as a tile with its mean attention and type."""
+"""The atlas: every head of a stack as a tile with its mean attention and function."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -9,8 +9,7 @@ from headbook.charts import images
 from headbook.charts.theme import ink_steps, rgba_ramp
 from headbook.pages.parts.all_heads import MANY, MAX_LINKED
 from headbook.pages.parts.page import StackSection
-from headbook.report.families import in_page_words, kinds_of, letters_of, style_of
-from headbook.report.head_types import HeadType
+from headbook.report.facts.functions import FunctionFamily, HeadFunction
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text
 from headbook.results.formats import head_name, head_page
@@ -30,24 +29,23 @@ class Tile:
 
     Attributes:
         name, href: the head and its page.
-        label: name and type, for readers who cannot see the tile.
-        letters: one or two letters of the type.
-        style: classes of the colours; empty without a type.
+        label: name and function, for readers who cannot see the tile.
+        function: name of the function; empty if unknown.
+        style: classes of the colours; empty without a family.
     """
 
     name: str
     href: str
     label: str
-    letters: str
+    function: str
     style: str
 
 
 @dataclass(frozen=True)
 class LegendLine:
-    """A type with the number of its heads."""
+    """A family with the number of its heads."""
 
     style: str
-    letters: str
     name: str
     heads: int
 
@@ -59,10 +57,10 @@ class Atlas(StackSection):
     Attributes:
         sheet: address of the picture of all maps.
         side: positions on each side of a map.
-        small: whether tiles are too small for letters.
+        small: whether tiles are small.
         heads: head numbers, the table's columns.
         rows: layer numbers with their tiles.
-        legend: types, the most frequent first; empty if types are unknown.
+        legend: families in their order; empty if functions are unknown.
         about: content of the maps, in words.
     """
 
@@ -114,7 +112,8 @@ def mean_maps(results: StackResults) -> MeanMaps:
 
 def atlas_of(
     stack: AttentionStack,
-    types: Mapping[Place, HeadType | None],
+    functions: Mapping[HeadName, HeadFunction],
+    families: Mapping[FunctionFamily, str],
     *,
     sheet: str,
     side: int,
@@ -125,6 +124,8 @@ def atlas_of(
     """Return an atlas from its parts.
 
     Args:
+        functions: functions of the heads; empty if unknown.
+        families: names of the families that have heads.
         sheet: address of the picture of all maps, ``side`` positions each.
         about: content of the maps, in words.
         page: address of a head.
@@ -134,7 +135,7 @@ def atlas_of(
 
     def tile(layer: int, number: int) -> Tile:
         head = HeadName(stack.name, layer, number)
-        return _tile(head, types.get((layer, number)), page(head), note(head))
+        return _tile(head, functions.get(head), page(head), note(head))
 
     return Atlas(
         stack=stack.name,
@@ -145,7 +146,7 @@ def atlas_of(
         rows=tuple(
             (layer, tuple(tile(layer, head) for head in heads)) for layer in stack.attention_layers
         ),
-        legend=tuple(_legend(types)),
+        legend=tuple(_legend(functions, families)),
         about=about,
     )
 
@@ -195,18 +196,23 @@ def _sheet_rule(stack: AttentionStack, cells: Floats) -> str:
     return f".m-{stack.name}{{--sheet:url({picture});{sizes}}}\n"
 
 
-def _tile(head: HeadName, head_type: HeadType | None, href: str, note: tuple[str, str]) -> Tile:
+def family_style(function: HeadFunction) -> str:
+    """Return the class of the colour of a function's family; empty without one."""
+    return f"f-{function.family}" if function.family else ""
+
+
+def _tile(head: HeadName, function: HeadFunction | None, href: str, note: tuple[str, str]) -> Tile:
     classes, words = note
-    name = head_name(head)
-    kind = in_page_words(head_type.name) if head_type else ""
-    label = ", ".join(filter(None, (name, kind, words)))
-    style = " ".join(filter(None, (style_of(head_type) if head_type else "", classes)))
-    return Tile(name, href, label, letters_of(head_type) if head_type else "", style)
+    name, noun = head_name(head), function.noun if function else ""
+    label = ", ".join(filter(None, (name, noun, words)))
+    style = " ".join(filter(None, (family_style(function) if function else "", classes)))
+    return Tile(name, href, label, noun, style)
 
 
-def _legend(types: Mapping[Place, HeadType | None]) -> Iterator[LegendLine]:
-    """Yield the combinations of types with their numbers of heads, the most frequent first."""
-    pairs = [(kinds_of(kind), style_of(kind)) for kind in types.values() if kind is not None]
-    for (kinds, style), number in Counter(pairs).most_common():
-        name = " + ".join(kind.name for kind in kinds)
-        yield LegendLine(style, "".join(kind.letter for kind in kinds), name, number)
+def _legend(
+    functions: Mapping[HeadName, HeadFunction], families: Mapping[FunctionFamily, str]
+) -> Iterator[LegendLine]:
+    """Yield the families of heads with their numbers of heads."""
+    counts = Counter(function.family for function in functions.values())
+    for family, name in families.items():
+        yield LegendLine(f"f-{family}", name, counts[family])

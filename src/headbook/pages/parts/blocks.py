@@ -262,12 +262,14 @@ class HeadMap:
         style: classes of the map, as from `headbook.pages.parts.atlas.map_style`.
         words: what stands below its name.
         picture: address of the picture of a sentence's map, in place of the mean map.
+        title: name of the head's function; empty for maps without the colour of a family.
     """
 
     head: HeadName
     style: str
     words: Words = ""
     picture: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from typing import Any
 import pandas as pd
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
-from headbook.report.ablation import LAYER, layer_ratio, layer_ratio_label
+from headbook.report.ablation import GROUP_MARGIN, LAYER, layer_ratio, layer_ratio_label
 from headbook.schema import ABLATION, ALL, HELD_OUT_SPLIT, LAYER_RATIO, Replacement
 from headbook.study.ablation.effect_tests import (
     RANDOM_ORDER_PREFIX,
     VERDICT_SHARE,
     audit,
+    group_margin,
     head_effects,
     largest_effect,
     ranked_target,
@@ -241,7 +242,10 @@ def _audit_rows(ablation: AblationResults, target: str) -> Iterator[dict[str, An
 
 
 def _pruned(ablation: AblationResults, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield pruning steps of orders that are not random, and the removable share of each order."""
+    """Yield pruning steps of orders that are not random, and the removable share of each order.
+
+    The margin of several heads together, from which the share follows, has a row of its own.
+    """
     if table.empty:
         return
     is_random = table["order"].str.startswith(RANDOM_ORDER_PREFIX)
@@ -250,11 +254,14 @@ def _pruned(ablation: AblationResults, table: pd.DataFrame) -> Iterator[dict[str
         label = f"{row['order']}/{row['share']:g}/{row['replacement']}/{row['target']}"
         numbers = {name: row[name] for name in ("stack", "value", "low", "high")}
         yield EMPTY_ROW | sample | numbers | {"metric": "pruning", "label": label}
+    target = ablation.targets[0]
+    margin = {"metric": GROUP_MARGIN, "label": target, "value": group_margin(ablation)}
+    yield EMPTY_ROW | sample | margin
     shares, random_share = removable_shares(ablation, table)
     for order, share in shares.items():
         yield EMPTY_ROW | sample | {
             "metric": "share that can go",
-            "label": f"{order}/{Replacement.MEAN}/{ablation.targets[0]}",
+            "label": f"{order}/{Replacement.MEAN}/{target}",
             "value": share,
             "baseline": "median of random orders",
             "baseline_value": random_share,

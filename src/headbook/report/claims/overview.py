@@ -4,14 +4,11 @@ import math
 from collections.abc import Iterator
 
 from headbook.report.answers.overview.attention_claims import (
-    INDUCED,
-    INDUCTION,
     OTHER_HEADS,
     RANDOM,
     SAME_KEYS,
     SINK,
     class_key,
-    induced_heads,
 )
 from headbook.report.answers.overview.numbers import (
     BY_KEY,
@@ -40,9 +37,6 @@ def overview_rows(results: StackResults) -> Iterator[Row]:
             yield row(SAME_KEYS, stack, column, layer=same.layer, value=same.share,
                       baseline="other heads", baseline_value=same.others.value)  # fmt: skip
             yield row(OTHER_HEADS, stack, column, value=same.others)
-    for head, value, uniform in induced_heads(results)[:1]:
-        yield row(INDUCED, stack, INDUCTION, layer=head.layer, head=head.head, value=value,
-                  baseline=UNIFORM, baseline_value=uniform)  # fmt: skip
     if (random := like_random(results)) is not None:
         yield row(RANDOM, stack, random.column, value=random.entropy, baseline="random weights",
                   baseline_value=random.random.value)  # fmt: skip

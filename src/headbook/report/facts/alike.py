@@ -5,8 +5,8 @@ import math
 from headbook.analysis.accumulators import without_interval
 from headbook.metrics import ids
 from headbook.report.facts.fact import Fact, Tested
+from headbook.report.facts.functions import functions_of
 from headbook.report.findings.finding import sentence_start
-from headbook.report.head_types import OffSinkType, head_types
 from headbook.report.results import StackResults
 from headbook.report.similar_heads import (
     MAX_DOUBLE_DISTANCE,
@@ -40,9 +40,8 @@ def mean_distances_fact(results: StackResults) -> Fact:
 
 
 def attends_evenly(results: StackResults, head: HeadName) -> bool:
-    """Whether a head attends nearly evenly outside the sink."""
-    kind = results.cached(head_types).get((head.layer, head.head))
-    return kind is not None and kind.rest is OffSinkType.UNIFORM
+    """Check whether the function of a head is to attend nearly evenly to all words."""
+    return functions_of(results)[head].id == "even"
 
 
 def doubles(results: StackResults) -> Fact:

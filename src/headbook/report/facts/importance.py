@@ -15,6 +15,7 @@ import pandas as pd
 
 from headbook.report.ablation import (
     CHANGING_VERDICTS,
+    GROUP_MARGIN,
     HEAVY_NAME,
     REPLACEMENTS,
     SINK,
@@ -28,13 +29,13 @@ from headbook.report.answers.layers import layer_sentence
 from headbook.report.facts.fact import Fact
 from headbook.report.findings.ablation import zero_is_dead
 from headbook.report.wording import STACKS, capital, count_text, number_word
-from headbook.results.formats import number, percent
+from headbook.results.formats import percent
 from headbook.results.number import PLAIN, SHARE, Number, RowAddress, Unit
 from headbook.results.sentence import NOTHING, Link, Sentence, listed, say
 from headbook.schema import ABLATION, HELD_OUT_SPLIT, AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION, AblationVerdict
-from headbook.study.ablation.results import AblationResults
+from headbook.study.ablation.results import EFFECT_ORDER, AblationReason, AblationResults
 from headbook.study.ablation_tables import EFFECT
 
 MAX_RANDOM_P = 0.05  # two-sided p of a rank among random sets from which on it is clear
@@ -73,9 +74,9 @@ MEASURES: dict[str, Measure] = {
 LOSS_MEASURE = Measure("its loss", "changes", "change of the loss per token, in per cent")
 
 
-def measure_of(ablation: AblationResults) -> Measure:
-    """Return the words for the change of the target by which heads are ranked."""
-    return MEASURES.get(effect_tests.ranked_target(ablation), LOSS_MEASURE)
+def measure_of(ablation: AblationResults, target: str = "") -> Measure:
+    """Return the words for the change of a target; by default that by which heads are ranked."""
+    return MEASURES.get(target or effect_tests.ranked_target(ablation), LOSS_MEASURE)
 
 
 def change_unit(ablation: AblationResults) -> Unit:
@@ -213,15 +214,17 @@ def removable_heads(ablation: AblationResults) -> Sentence:
     target = effect_tests.ranked_target(ablation)
     effects = effect_tests.head_effects(ablation, target, Replacement.MEAN)
     tested = count_text(int((effects["verdict"] != "").sum()), "head")
+    replaced = "" if (ablation.chosen != AblationReason.NOT_ABLATED).all() else " replaced"
     removable = effects[effects["verdict"] == AblationVerdict.NO_CHANGE]
     heads = effect_tests.head_names(removable.sort_values("value", key=abs, kind="stable"))
     if not heads:
         return NOTHING
     if len(heads) == 1:
-        return say("One of {tested} replaced can go alone: {head}.", tested=tested, head=heads[0])
+        text = "One of {tested}{replaced} can go alone: {head}."
+        return say(text, tested=tested, replaced=replaced, head=heads[0])
     return say(
-        "Each alone, {amount} that were replaced can go; {named} {heads}.",
-        amount=Link(f"{len(heads):,} of the {tested}", "#list"),
+        "Each alone, {amount} can go; {named} {heads}.",
+        amount=Link(f"{len(heads):,} of the {tested}{replaced}", "#list"),
         named="least changes without" if len(heads) > MAX_NAMED_HEADS else "these are",
         heads=listed(heads[:MAX_NAMED_HEADS]),
     )  # fmt: skip
@@ -307,19 +310,69 @@ def random_rank(row: Mapping[Any, Any]) -> tuple[str, bool]:
     return f"{side} {of} random sets", clear
 
 
+def pruning_steps(ablation: AblationResults, pruning: pd.DataFrame) -> pd.DataFrame:
+    """Return the steps of all orders by the loss, or by cosines; empty without a curve.
+
+    Args:
+        ablation: results behind the rows.
+        pruning: rows of `Study.pruning`.
+    """
+    steps = pruning[pruning["target"] == loss_target(ablation)]
+    known = steps.loc[steps["order"] == EFFECT_ORDER, "high"].notna().any()
+    return steps if known else steps[:0]
+
+
+def group_margin(ablation: AblationResults) -> Number:
+    """Return the change that several heads together may make, with its row."""
+    row = RowAddress("tests", (("metric", GROUP_MARGIN), ("label", loss_target(ablation))))
+    return Number(effect_tests.group_margin(ablation), change_unit(ablation), row)
+
+
+def together(ablation: AblationResults, steps: pd.DataFrame) -> Sentence:
+    """Return what changes without about as many heads together as can go alone.
+
+    Args:
+        ablation: results behind the rows.
+        steps: rows of `pruning_steps`.
+    """
+    alone = verdict_counter(ablation)[AblationVerdict.NO_CHANGE]
+    curve = steps[(steps["order"] == EFFECT_ORDER) & (steps["share"] > 0) & steps["low"].notna()]
+    amounts = (curve["share"] * len(ablation.heads)).round()
+    if not (amounts <= alone).any():
+        return NOTHING
+    row = curve[amounts <= alone].iloc[-1]
+    limit, unit = effect_tests.group_margin(ablation), change_unit(ablation)
+    surely = "surely" if row["high"] <= limit or row["low"] > limit else "perhaps"
+    label = f"{EFFECT_ORDER}/{row['share']:g}/{row['replacement']}/{row['target']}"
+    measure = measure_of(ablation, row["target"])
+    return say(
+        "Without the {heads} of smallest effect together, {subject} {verb} by {n:short}, {surely} "
+        "{side} than {limit}, the margin of several heads.",
+        heads=count_text(int(amounts[amounts <= alone].iloc[-1]), "head"), subject=measure.subject,
+        verb=measure.verb, surely=surely, side="less" if row["high"] <= limit else "more",
+        n=Number(row["value"], unit, RowAddress("tests", (("metric", "pruning"), ("label", label))),
+                 row["low"], row["high"]),
+        limit=group_margin(ablation),
+    )  # fmt: skip
+
+
 def pruning(ablation: AblationResults, steps: pd.DataFrame) -> Sentence:
-    """Return the share of heads that can be removed together, beside random orders."""
+    """Return the share of heads that can be removed together, beside random orders.
+
+    Args:
+        ablation: results behind the rows.
+        steps: rows of `pruning_steps`, at least one.
+    """
     shares, median = effect_tests.removable_shares(ablation, steps)
-    share = shares["ablation_effect"]
-    unit = change_unit(ablation)
-    limit = f"{number(effect_tests.group_margin(ablation) * unit.factor)}{unit.name}"
+    share = shares[EFFECT_ORDER]
+    limit = group_margin(ablation)
     if not share > 0:
         return say(
             "Hardly any: even without the {least} of smallest effect, the change may exceed a "
             "margin of {limit}.",
             least=percent(float(steps.loc[steps["share"] > 0, "share"].min())), limit=limit,
         )  # fmt: skip
-    label = f"ablation_effect/{Replacement.MEAN}/{loss_target(ablation)}"
+    label = f"{EFFECT_ORDER}/{Replacement.MEAN}/{loss_target(ablation)}"
     row = RowAddress("tests", (("metric", "share that can go"), ("label", label)))
     return say(
         "{share} of all heads, before the change may exceed a margin of {limit}; in random order "

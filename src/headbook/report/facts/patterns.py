@@ -120,7 +120,7 @@ def not_measured(results: StackResults) -> Iterator[str]:
         part = f"What {sink_tokens(results)} contribute to outputs"
         yield f"{part}: --metrics {SINK_OUTPUT.metric} measures it if values can be read."
     if results.study.corpus_sums.ablation is None and sink_heads(results):
-        yield "Whether sink heads are dead: --importance fast measures it."
+        yield "Whether sink heads are dead: --importance auto measures it."
     for key, question in ((SELF, "Why not the diagonal"), (OUTPUTS, "Whether words receive the "
                           "same")):  # fmt: skip
         if not results.has_value(*key) and not any(

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 
 from headbook.metrics import ids
-from headbook.report.ablation import CHANGING_VERDICTS, Rows, rows_by_head
+from headbook.report.ablation import CHANGING_VERDICTS, Rows, is_sink_head, rows_by_head
 from headbook.report.facts.fact import Fact
+from headbook.report.facts.thresholds import HALF, MIN_OFF_UNIFORM
 from headbook.report.findings.ablation import group_rows, zero_is_dead
-from headbook.report.head_types import MIN_OFF_UNIFORM, MIN_SINK_SHARE, head_types
 from headbook.report.results import StackResults, heads_by_value
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import count_text, number_word, ordinal, tie_note, tied_places
 from headbook.results.formats import head_name, percent
 from headbook.results.number import PLAIN, Number, RowAddress, Unit
 from headbook.results.sentence import NOTHING, Link, Sentence, say
-from headbook.schema import HeadKey, HeadName, Place, Replacement, SinkView
+from headbook.schema import HeadKey, HeadName, Place, Replacement, SinkView, heads_of
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION, AblationVerdict
 from headbook.study.ablation_tables import EFFECT
@@ -29,12 +29,12 @@ RANK = Unit(digits=lambda rank: ordinal(int(rank)))
 
 
 def sink_heads(results: StackResults) -> list[Place]:
-    """Return the sink heads of a stack by type, the largest share of attention first."""
+    """Return the sink heads of a stack, the largest share of attention first."""
     if not results.has_value(*SINK):
         return []
     share = results.heads(*SINK).value
-    types = results.cached(head_types)
-    sinks = [place for place, head_type in types.items() if head_type and head_type.sink]
+    heads = heads_of(results.stack)
+    sinks = [(head.layer, head.head) for head in heads if is_sink_head(results, head)]
     return sorted(sinks, key=lambda place: -share[place])
 
 
@@ -45,7 +45,8 @@ def sink_threshold(uniform: float) -> float:
         uniform: share that uniform attention gives to the sink.
     """
     off_uniform = 1 - uniform
-    return uniform + MIN_SINK_SHARE * off_uniform if off_uniform >= MIN_OFF_UNIFORM else np.nan
+    is_known = off_uniform >= MIN_OFF_UNIFORM.value
+    return uniform + HALF.value * off_uniform if is_known else np.nan
 
 
 def sink_heads_text(results: StackResults) -> str:

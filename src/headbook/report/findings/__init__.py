@@ -7,16 +7,13 @@ weights.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.report.findings.attention import (
     distance_trend,
     like_untrained,
-    neighbour_heads,
-    positional_heads,
-    repeated_tokens,
     sink_layers,
     variability,
 )
@@ -39,33 +36,28 @@ if TYPE_CHECKING:
 
 __all__ = ["HELD_OUT", "SELECTION", "Finding", "Link", "findings_of", "highest"]
 
-MAX_FINDINGS = 12  # of a stack
 Rules = tuple[Callable[[StackResults], Iterator[Finding]], ...]
 # Rules on all heads together.
 GENERAL: Rules = (distance_trend, sink_layers, drift_from_input, own_word, like_untrained)
 SPECIAL: Rules = (
-    positional_heads,
     beyond_distance,
     parts_of_speech,
     phrase_trees,
     dependency_trees,
     variability,
     rare_words,
-    repeated_tokens,
-    neighbour_heads,
     dependencies,
 )
 
 
 def findings_of(results: StackResults, tests: "RelationTests | None" = None) -> list[Finding]:
-    """Return the findings of a stack, the most general first, at most `MAX_FINDINGS`.
+    """Return the findings of a stack, the most general first.
 
     Args:
         tests: the tests of relations; None for no findings on relations.
     """
-    findings = chain(
+    return [*chain(
         (finding for rule in GENERAL for finding in rule(results)),
         relations(results, tests) if tests is not None else (),
         (finding for rule in SPECIAL for finding in rule(results)),
-    )
-    return [*islice(findings, MAX_FINDINGS)]
+    )]  # fmt: skip

@@ -28,7 +28,7 @@ from headbook.results.sentence import Link, head_link
 from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import AblationVerdict, head_names
-from headbook.study.ablation.results import AblationResults
+from headbook.study.ablation.results import EFFECT_ORDER, AblationResults
 from headbook.study.study import Study
 
 SINK_GROUPS = (HEAVY_NAME, "sink")  # names of groups of sink heads, the strictest first
@@ -124,10 +124,10 @@ def _harmful(ablation: AblationResults) -> Iterator[Finding]:
 
 def _pruned(ablation: AblationResults, pruning: pd.DataFrame) -> Iterator[Finding]:
     steps = pruning[pruning["target"] == loss_target(ablation)]
-    if steps.empty or steps["high"].isna().all():
+    if steps.loc[steps["order"] == EFFECT_ORDER, "high"].isna().all():
         return
     shares, median = effect_tests.removable_shares(ablation, steps)
-    share, random_share = shares["ablation_effect"], percent(median)
+    share, random_share = shares[EFFECT_ORDER], percent(median)
     margin = effect_tests.group_margin(ablation) * unit_factor(ablation)
     limit = f"{number(margin)}\u00a0{effect_unit(ablation)}"
     together = Link("removed together", f"{PAGE}#pruning")

@@ -12,7 +12,7 @@ from headbook.report.findings import finding
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_words
 from headbook.report.wording import count_text, is_share, number_word
-from headbook.results.formats import interval_text, number, signed
+from headbook.results.formats import interval_text, number
 from headbook.results.sentence import Link, head_link
 from headbook.schema import Baseline, SinkView
 
@@ -105,7 +105,6 @@ ON_RANDOM = {
     ids.DUPLICATE_SCORE: ("the earlier occurrence", "duplicate-token"),
     ids.PREVIOUS_SCORE: ("the previous token", "previous-token"),
 }
-OFFSETS = {-1: "the previous token", 0: "the token itself", 1: "the next token"}
 
 
 def distance_trend(results: StackResults) -> Iterator[finding.Finding]:
@@ -198,59 +197,6 @@ def _contributed(results: StackResults, run: tuple[int, ...], attention: Estimat
     )
 
 
-def positional_heads(results: StackResults) -> Iterator[finding.Finding]:
-    """Yield a finding on heads whose strongest key stands at one offset."""
-    name, view = ids.POSITIONAL_ARGMAX, results.stack.default_view
-    heads: list[tuple[finding.ChosenHead, str]] = []
-    chance = 0.0
-    for offset in finding.head_metric(name).labels:
-        for best in finding.heads_above(results, name, view, offset, MIN_POSITIONAL_SHARE):
-            heads.append((best, f" ({OFFSETS.get(int(offset), f'offset {signed(int(offset))}')})"))
-            chance = max(
-                chance, finding.uniform_estimate(results, name, view, offset, best.head.layer).value
-            )
-    if heads:
-        yield finding.finding(
-            results,
-            name,
-            (
-                *finding.sentence_start_with_link(
-                    results,
-                    finding.metric_link(name, finding.heads_of_kind(len(heads), "positional")),
-                ),
-                ": the largest weight at one offset for at least 90 % of queries.",
-                *finding.list_heads(heads, name),
-                f" (random key: at most {number(chance, share=True)}).",
-            ),
-            min(best.value.sentences for best, _ in heads),
-        )
-
-
-def neighbour_heads(results: StackResults) -> Iterator[finding.Finding]:
-    """Yield findings on the heads that attend most to the previous and to the next token."""
-    name, view = ids.ATTENTION_TO, results.stack.default_view
-    for label in ("previous", "next"):
-        best = finding.choose_head(results, name, view, label)
-        if best is None:
-            continue
-        uniform = finding.uniform_estimate(results, name, view, label, best.head.layer)
-        if best.value.low > uniform.value:
-            yield finding.finding(
-                results,
-                name,
-                (
-                    finding.sentence_start(results, "Most attention to the "),
-                    finding.metric_link(name, f"{label} token"),
-                    ": ",
-                    head_link(best.head),
-                    f"{best.tied}, {finding.estimate_with_unit(best.value, name)} "
-                    "(uniform attention: "
-                    f"{number(uniform.value, share=True)}).",
-                ),
-                best.value.sentences,
-            )
-
-
 def variability(results: StackResults) -> Iterator[finding.Finding]:
     """Yield a finding on the heads with the lowest and the highest attention variability."""
     name, view = ids.VARIABILITY, results.stack.default_view
@@ -273,30 +219,3 @@ def variability(results: StackResults) -> Iterator[finding.Finding]:
         ),
         min(least.value.sentences, most.value.sentences),
     )
-
-
-def repeated_tokens(results: StackResults) -> Iterator[finding.Finding]:
-    """Yield findings on heads that attend to earlier occurrences in repeated random tokens."""
-    for name, (key, kind) in ON_RANDOM.items():
-        heads = [
-            (best, "")
-            for best in finding.heads_above(results, name, SinkView.RAW, "", MIN_REPEATED_SHARE)
-        ]
-        if heads:
-            uniform = max(
-                finding.uniform_estimate(results, name, SinkView.RAW, "", best.head.layer).value
-                for best, _ in heads
-            )
-            yield finding.finding(
-                results,
-                name,
-                (
-                    finding.sentence_start(results, finding.heads_of_kind(len(heads), kind)),
-                    " on repeated random tokens: at least 40 % of the attention to ",
-                    finding.metric_link(name, key),
-                    ".",
-                    *finding.list_heads(heads, name),
-                    f" (uniform attention: {number(uniform, share=True)}).",
-                ),
-                min(best.value.sentences for best, _ in heads),
-            )

@@ -14,20 +14,15 @@ from headbook.metrics.base import HeadMetric, Metric, Source
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import (
-    NUMBER_WORDS,
     STACKS,
     count_text,
     is_share,
-    number_word,
     tie_note,
     tied_places,
 )
 from headbook.results.formats import head_name, interval_text, metric_page, number
-from headbook.results.sentence import Link, head_link
+from headbook.results.sentence import Link
 from headbook.schema import HeadName, SinkView
-
-MAX_LISTED_HEADS = 2  # heads that a sentence names, so that few intervals are in it
-
 
 Part = str | Link | LinkedNumber
 Parts = tuple[Part, ...]
@@ -132,13 +127,6 @@ def sentence_start_with_link(results: StackResults, link: Link) -> Parts:
     return (f"In {STACKS[results.stack.name]}, ", link._replace(text=text))
 
 
-def heads_of_kind(amount: int, kind: str) -> str:
-    """Return a number of heads as the beginning of a sentence: ``Two positional heads``."""
-    if amount < len(NUMBER_WORDS):
-        return f"{number_word(amount).capitalize()} {kind} head{'s' * (amount != 1)}"
-    return f"{kind.capitalize()} heads ({amount:,})"
-
-
 def highest(numbers: Estimates, *, lowest: bool = False) -> tuple[int, int] | None:
     """Return layer and head of the highest value with enough observations, or None.
 
@@ -198,16 +186,6 @@ def heads_above(
     for layer, head in cells:
         place = int(layer), int(head)
         yield ChosenHead(HeadName(results.stack.name, *place), held_out.at(*place))
-
-
-def list_heads(heads: Sequence[tuple[ChosenHead, str]], name: str) -> Parts:
-    """Return the highest few heads, with remarks and numbers, as an unfinished sentence."""
-    ranked = sorted(heads, key=lambda head_and_remark: -head_and_remark[0].value.value)
-    parts: list[str | Link] = [" Highest: " if ranked[1:] else " "]
-    for best, remark in ranked[:MAX_LISTED_HEADS]:
-        parts += [", ", head_link(best.head), f"{remark}, {estimate_with_unit(best.value, name)}"]
-    n_unnamed = len(ranked) - MAX_LISTED_HEADS
-    return (parts[0], *parts[2:], *([f", {number_word(n_unnamed)} more"] if n_unnamed > 0 else []))
 
 
 RUN_DIVISOR = 4  # a run has a quarter of the layers that have attention

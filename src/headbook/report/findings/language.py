@@ -9,6 +9,7 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate
 from headbook.analysis.multiple_testing import ALPHA
 from headbook.metrics import ids
 from headbook.metrics.base import Source
+from headbook.report.facts.functions import functions_of
 from headbook.report.findings.finding import (
     ChosenHead,
     Finding,
@@ -20,7 +21,6 @@ from headbook.report.findings.finding import (
     sentence_start,
     uniform_estimate,
 )
-from headbook.report.head_types import much_to_sink
 from headbook.report.relations import TAG_NAMES, ends_of
 from headbook.report.results import TAG_VIEW, StackResults
 from headbook.report.trees import TREES, heads_above_plain_trees, plain_trees
@@ -33,7 +33,7 @@ from headbook.report.wording import (
     point_estimate,
     rule_phrase,
 )
-from headbook.results.formats import interval_text, number, percent
+from headbook.results.formats import interval_text, number
 from headbook.results.sentence import head_link
 from headbook.schema import HeadName, SinkView
 
@@ -51,7 +51,9 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
     best = choose_head(results, name, view, tag) if tag else None
     if best is not None and best.value.low > 1 and best.value.sentences >= MIN_SENTENCES:
         share = results.split(HELD_OUT, ids.POS_RECEIVED, view, tag).at(*best.place)
-        sink = much_to_sink(results, best.place)
+        function = functions_of(results)[best.head]
+        share_of_sink = function.sink if function.mostly_sink else None
+        sink = f" (sink: {share_of_sink.as_text()})" if share_of_sink else ""
         yield finding(
             results,
             name,
@@ -66,7 +68,7 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
                 "sink, "
                 f"{number(best.value.value)} times "
                 f"{interval_text(best.value.low, best.value.high)} uniform attention"
-                + ("." if np.isnan(sink) else f" (sink: {percent(sink)})."),
+                f"{sink}.",
             ),
             best.value.sentences,
         )

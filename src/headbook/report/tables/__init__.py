@@ -1,12 +1,14 @@
 """All tables of a study (`STUDY_TABLES`); importing this package completes `Study.tests`.
 
-The package `headbook.study` is a layer below the report and cannot import its rules. So the table
-of claims is entered in `headbook.study.tables.TABLES_OF_REPORT` here; `headbook.Study`,
-`headbook.collect` and `headbook.render` import this package.
+The package `headbook.study` is a layer below the report and cannot import its rules. So the tables
+of claims and of functions are entered in `headbook.study.tables.TABLES_OF_REPORT` here;
+`headbook.Study`, `headbook.collect` and `headbook.render` import this package.
 """
 
 from headbook.report.alignment import ALIGNMENTS
 from headbook.report.claims.table import TESTS
+from headbook.report.facts.functions import FUNCTION_COLUMNS, functions_table
+from headbook.report.results import stack_results
 from headbook.study.ablation_tables import (
     EFFECT_TOKENS,
     HEAD_GROUPS,
@@ -39,13 +41,20 @@ from headbook.study.token_tables import (
 
 __all__ = ["STUDY_TABLES", "Study", "merge"]
 
-TABLES_OF_REPORT[TESTS.name] = TESTS
+FUNCTIONS: TableSpec[Study] = TableSpec(
+    "functions",
+    "The function of every head, with the number that decided.",
+    FUNCTION_COLUMNS,
+    lambda study: functions_table(stack_results(study)),
+)
+TABLES_OF_REPORT.update({table.name: table for table in (TESTS, FUNCTIONS)})
 # All tables of a study by name, in the order of the Data page.
 STUDY_TABLES: dict[str, TableSpec[Study]] = {
     table.name: table
     for table in (
-        HEADS, LAYERS, CONTROLS, PAIRS, ALIGNMENTS, GROUPS, MINIMAL_PAIRS, GEOMETRY, COMPARED,
-        TOP_TOKENS, CLASS_FLOWS, TOKENS, TYPES, NEAREST, HEAD_IMPORTANCE, HEAD_GROUPS, PRUNING,
-        EFFECT_TOKENS, TASK_FACETS, COMPOSITION, PROMOTED_TOKENS, EXEMPLAR_TOKENS, TESTS, WORDS,
+        HEADS, FUNCTIONS, LAYERS, CONTROLS, PAIRS, ALIGNMENTS, GROUPS, MINIMAL_PAIRS, GEOMETRY,
+        COMPARED, TOP_TOKENS, CLASS_FLOWS, TOKENS, TYPES, NEAREST, HEAD_IMPORTANCE, HEAD_GROUPS,
+        PRUNING, EFFECT_TOKENS, TASK_FACETS, COMPOSITION, PROMOTED_TOKENS, EXEMPLAR_TOKENS, TESTS,
+        WORDS,
     )
 }  # fmt: skip

@@ -24,7 +24,9 @@ from headbook.schema import AblationTarget, HeadName
 Flags = NDArray[np.bool_]
 HEAD_FIELDS = HeadName._fields  # columns of tables of heads: stack, layer and head
 
+AUTO, FULL = "auto", "full"  # levels of --importance at which heads are ablated
 OWN_MEANS = "each part replaced by its own means"  # of merged results, which are pooled
+EFFECT_ORDER = "ablation_effect"  # name of the pruning order by ascending effect
 REVERSED = "reversed"  # name of the pruning order by descending effect
 
 # Least and largest possible change of targets that cannot be negative.
@@ -127,7 +129,7 @@ class AblationResults:
     """Changes of targets by ablating sets of heads, on a sample of sentences.
 
     Attributes:
-        level: ``fast`` or ``full``.
+        level: ``auto`` or ``full``.
         heads: all heads of the model.
         chosen: `AblationReason` of each head. *Shape:* ``(head,)``.
         content_hash: hashes of the sentences, ascending. *Shape:* ``(sentence,)``.
@@ -337,15 +339,27 @@ class AblationResults:
         )
 
     def _common_sets(self, other: "AblationResults") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the indices, in both results, of the sets that were ablated on both samples."""
+        """Return the indices, in both results, of the sets that were ablated on both samples.
+
+        Growing sets remain if all sets of their order are equal, since a curve needs all its steps.
+        """
         other_indices = {head_set: index for index, head_set in enumerate(other.sets)}
         common = []
+        unequal_orders = set()
         for index, head_set in enumerate(self.sets):
             other_index = other_indices.get(head_set)
-            if other_index is None:
-                continue
-            if np.array_equal(self.members[index], other.members[other_index]):
+            if other_index is not None and np.array_equal(
+                self.members[index], other.members[other_index]
+            ):
                 common.append((index, other_index))
+            elif head_set.kind is HeadSetKind.ORDER:
+                unequal_orders.add(head_set.name)
+        common = [
+            pair
+            for pair in common
+            if self.sets[pair[0]].kind is not HeadSetKind.ORDER
+            or self.sets[pair[0]].name not in unequal_orders
+        ]
         own_sets, other_sets = np.array(common, dtype=np.intp).reshape(-1, 2).T
         return own_sets, other_sets
 

@@ -11,7 +11,7 @@ from headbook.report.answers.ablation.tasks import (
     surely_on_more,
 )
 from headbook.report.answers.circuit_rules import writes_into_vector
-from headbook.report.answers.layers import CHANGES, by_construction, layer_sentence
+from headbook.report.answers.layers import CHANGES, layer_sentence
 from headbook.report.answers.overview.claim_parts import (
     OF_STACK,
     OverviewClaim,
@@ -77,8 +77,7 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
             f" for those of layer {ratio.second}, the next; ratio ",
             exact,
             f" {interval_text(ratio.low, ratio.high)}, on all sentences. Each head is replaced by "
-            f"its mean output.{by_construction(target, OF_STACK[stack], is_last=is_last)}"
-            f"{WRITING if writing else ''}{sentences_text(found.effect)} ",
+            f"its mean output.{WRITING if writing else ''}{sentences_text(found.effect)} ",
             Link("All layers", "importance.html"),
         ),
     )

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from headbook.analysis.accumulators import Estimate
 from headbook.metrics import ids
@@ -18,6 +17,7 @@ from headbook.report.answers.overview.claim_parts import (
     sentences_text,
     short_link,
 )
+from headbook.report.answers.overview.family_claim import function_heads
 from headbook.report.answers.overview.numbers import (
     BY_KEY,
     SINK_NORM,
@@ -26,19 +26,20 @@ from headbook.report.answers.overview.numbers import (
     same_keys,
     sink_run,
 )
+from headbook.report.facts.function_numbers import INDUCTION
 from headbook.report.facts.sinks import sink_heads, sink_heads_text
 from headbook.report.findings.finding import Parts, metric_link
-from headbook.report.linked_rows import claim_number
+from headbook.report.linked_rows import claim_number, linked
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital, count_text, number_word
 from headbook.results.formats import number, percent, whole_percent
-from headbook.schema import HeadKey, HeadName, SinkView
+from headbook.schema import HeadKey, SinkView
 
 # Claims in the table of tests.
-SINK, SAME_KEYS, OTHER_HEADS, INDUCED, RANDOM = (
+SINK, SAME_KEYS, OTHER_HEADS, RANDOM = (
     "overview: sink", "overview: same keys", "overview: same keys, other heads",
-    "overview: induction", "overview: random weights",
+    "overview: random weights",
 )  # fmt: skip
 
 
@@ -139,68 +140,38 @@ def same_keys_claim(results: StackResults) -> Iterator[OverviewClaim]:
     yield OverviewClaim("same keys", stack, sentence, heads_at(results, found.heads), evidence)
 
 
-INDUCTION = HeadKey(ids.INDUCTION_SCORE, SinkView.RAW, "")
-MIN_INDUCTION = 0.3  # lower bound of the induction score
 NEEDED = ", and the previous-token heads without which in their keys it falls"
-
-
-class InducedHead(NamedTuple):
-    """A head with a clear induction score.
-
-    Attributes:
-        head: the head.
-        score: share of its attention on what followed the earlier occurrence of a token.
-        uniform: share that uniform attention gives.
-    """
-
-    head: HeadName
-    score: Estimate
-    uniform: float
-
-
-def induced_heads(results: StackResults) -> list[InducedHead]:
-    """Return the heads whose induction score is surely at least `MIN_INDUCTION`, highest first."""
-    if not results.has_value(*INDUCTION):
-        return []
-    scores, uniform = results.heads(*INDUCTION), results.uniform(*INDUCTION).value
-    heads = [
-        InducedHead(HeadName(results.stack.name, *place), scores.at(*place), uniform[place[0]])
-        for place in places_of(results.stack)
-        if scores.low[place] >= MIN_INDUCTION
-    ]
-    return sorted(heads, key=lambda each: -each.score.value)
 
 
 def induction_claim(results: StackResults) -> Iterator[OverviewClaim]:
     """Yield the claim on heads that attend to what followed an earlier occurrence of a token."""
-    found = induced_heads(results)
-    if not found:
+    groups = (each for each in function_heads(results) if each.example.id == "induction")
+    found = next(groups, None)
+    if found is None or found.example.number is None:
         return
-    (head, score, uniform), stack, one = found[0], results.stack.name, len(found) == 1
-    many = f"{capital(number_word(len(found)))} {OF_HEADS[stack]}"
-    induced = frozenset(each.head for each in found)
+    head, score, stack = found.example.head, found.example.number, results.stack.name
+    one, induced = len(found.heads) == 1, frozenset(found.heads)
+    many = f"{capital(number_word(len(induced)))} {OF_HEADS[stack]}"
     needed = frozenset(feed.lower for feed in used_feeds(results) if feed.upper in induced)
-    exact = claim_number(
-        percent(score.value), INDUCED, stack, INDUCTION, layer=head.layer, head=head.head
-    )
+    uniform = results.uniform_number(INDUCTION, head.layer)
     yield OverviewClaim(
         "induction",
         stack,
         (
             f"{many}{'head attends' if one else 'heads attend'} to what followed an earlier "
-            "occurrence of the token: ",
+            f"occurrence of the token{':' if one else ', such as'} ",
             short_link(head),
-            " (" if one else " most (",
-            exact._replace(text=whole_percent(score.value)),
+            " (",
+            linked(score),
             ").",
         ),
         induced | needed,
         (
-            *estimate_parts(exact, score),
+            linked(score, "interval"),
             " of its attention on repeated random tokens; uniform attention would give ",
-            exact._replace(text=percent(uniform)),
-            f". Lit: heads whose induction score is surely at least {MIN_INDUCTION}"
-            f"{NEEDED if needed else ''}. "
+            linked(uniform),
+            ". Lit: heads whose induction score is surely at least "
+            f"{percent(found.example.threshold)}{NEEDED if needed else ''}. "
             f"{count_text(score.sentences, 'random sequence')}. ",
             metric_link(ids.INDUCTION_SCORE, "Definition"),
         ),

@@ -1,275 +1,55 @@
-"""The claim of the overview on a family of heads and on its head with the clearest role."""
+"""The families of functions of a study's heads, and the claim of the overview on one of them."""
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from headbook.analysis.accumulators import Estimate
-from headbook.analysis.intervals import MIN_EFFECTIVE
-from headbook.metrics import ids
-from headbook.report.answers.head_numbers import evidence_number
-from headbook.report.answers.head_roles import NEXT_WORD, head_roles
 from headbook.report.answers.overview.claim_parts import (
     OverviewClaim,
-    estimate_parts,
-    heads_at,
     layers_text,
-    sentences_text,
     short_link,
 )
-from headbook.report.families import MEANINGS, Family, families, family_names
+from headbook.report.facts.functions import (
+    FunctionFamily,
+    HeadFunction,
+    families_of,
+    functions_of,
+)
 from headbook.report.findings.finding import Parts
-from headbook.report.head_types import METRIC, HeadType, OffSinkType, head_types
-from headbook.report.linked_rows import LinkedNumber, claim_number, head_number
-from headbook.report.next_word_tests import next_word_tests
-from headbook.report.relation_counts import METRIC as RELATION_METRIC
-from headbook.report.relation_counts import VIEW as RELATION_VIEW
-from headbook.report.relation_tests import tests_of_stack
-from headbook.report.relations import ends_of, points_text
+from headbook.report.linked_rows import linked
 from headbook.report.results import StackResults
-from headbook.report.sink import sink_tokens
-from headbook.report.wording import number_word, p_family_wise_text, rule_phrase
-from headbook.results.formats import number, percent, whole_percent
+from headbook.report.wording import count_text, number_word
+from headbook.results.number import Number
 from headbook.results.sentence import head_link
-from headbook.schema import HELD_OUT_SPLIT, HeadKey, HeadName, Place, SinkView
-
-Key = TypeVar("Key")
+from headbook.schema import HeadName
 
 MIN_FAMILY_SHARE = 0.1  # of the heads in the layers that have the family
-MIN_SHARE = 0.5  # lower bound of the share that names a head
-MIN_ENTROPY = 0.8  # lower bound of the normalised entropy of an evenly spread head
-MIN_SENTENCES = 20  # sentences in which a token is repeated
-
-
-class Named(NamedTuple):
-    """The head of a family that passes a test of its own.
-
-    Attributes:
-        head: the head.
-        does: what it does, after its name and before its number.
-        value: the number of its test, short.
-        evidence: value, interval and baseline.
-        of: what the number is a share of, after it; empty if the number stands in brackets.
-    """
-
-    head: HeadName
-    does: str
-    value: LinkedNumber
-    evidence: Parts
-    of: str = ""
-
-
-AT_OFFSET = {
-    "previous": "to the previous token",
-    "next": "to the next token",
-    "self": "to the token itself",
-}
-SAME_TOKEN = HeadKey(METRIC, SinkView.RENORM, "same_token")
-ENTROPY = HeadKey(ids.RELATIVE_ENTROPY, SinkView.RENORM, "")
-
-
-def fixed_distance(results: StackResults, members: Sequence[Place]) -> Iterator[Named]:
-    """Yield the head with the largest share of its attention on one neighbour."""
-    shares = {
-        (label, place): results.heads(METRIC, SinkView.RENORM, label).at(*place)
-        for label in AT_OFFSET
-        if results.has_value(METRIC, SinkView.RENORM, label)
-        for place in members
-    }
-    if best := _clearest(shares, MIN_SHARE):
-        label, place = best
-        column = HeadKey(METRIC, SinkView.RENORM, label)
-        yield _of_share(results, place, column, AT_OFFSET[label])
-
-
-def same_token(results: StackResults, members: Sequence[Place]) -> Iterator[Named]:
-    """Yield the head with the largest share of its attention on other occurrences of a token."""
-    shares = {place: results.heads(*SAME_TOKEN).at(*place) for place in members}
-    clear = [
-        place
-        for place, value in shares.items()
-        if value.low >= MIN_SHARE and value.sentences >= MIN_SENTENCES
-    ]
-    if clear:
-        best = max(clear, key=lambda place: shares[place].value)
-        yield _of_share(results, best, SAME_TOKEN, "most" if len(members) > 1 else "")
-
-
-def _clearest(values: Mapping[Key, Estimate], least: float) -> Key | None:
-    """Return the key of the largest value of those surely above a limit; None without one."""
-    clear = [
-        key for key, value in values.items()
-        if value.low >= least and value.effective >= MIN_EFFECTIVE
-    ]  # fmt: skip
-    return max(clear, key=lambda key: values[key].value, default=None)
-
-
-def _of_share(results: StackResults, place: Place, column: HeadKey, does: str) -> Named:
-    """Return a head that is named by a share of its attention outside the sink."""
-    head, value = HeadName(results.stack.name, *place), results.heads(*column).at(*place)
-    exact = head_number(percent(value.value), head, column)
-    return Named(
-        head,
-        does,
-        exact._replace(text=whole_percent(value.value)),
-        (
-            head_link(head),
-            ": ",
-            *estimate_parts(exact, value),
-            f" of its attention outside the sink.{sentences_text(value)}",
-        ),
-    )
-
-
-def relation_or_next_word(results: StackResults, members: Sequence[Place]) -> Iterator[Named]:
-    """Yield the head with the clearest relation, else the one that finds the next word of a class.
-
-    Words and numbers are those of the head's own page.
-    """
-    yield from _with_relation(results, members)
-    roles, tests = head_roles(results), next_word_tests(results)
-    heads = heads_at(results, members)
-    clear = [head for head in sorted(heads) if roles[head].kind == NEXT_WORD]
-    if clear:
-        head = max(clear, key=lambda each: tests[each.layer, each.head].chosen)
-        test = tests[head.layer, head.head]
-        found = roles[head].evidence[0]
-        exact = evidence_number(head, found, percent(test.share.value))
-        yield Named(
-            head,
-            f"to {test.target.phrase}, in",
-            exact._replace(text=whole_percent(test.share.value)),
-            (
-                head_link(head),
-                f": {roles[head].plain[0].lower()}{roles[head].plain[1:-1]}, in ",
-                *estimate_parts(exact, test.share),
-                f" of {round(test.share.events):,} cases; {found.baseline}: ",
-                exact._replace(text=percent(test.at_offset.value)),
-                f", {p_family_wise_text(test.p)}. Chosen on one half of the sentences, measured "
-                f"on the other.{sentences_text(test.share)}",
-            ),
-            " of cases",
-        )
-
-
-def _with_relation(results: StackResults, members: Sequence[Place]) -> Iterator[Named]:
-    """Yield the head whose relation has the largest margin over the best surface rule."""
-    tests = results.cached(tests_of_stack)
-    if tests is None:
-        return
-    claimed = [
-        n for n in range(len(tests.labels)) if tests.claimed[n] and tuple(tests.head[n]) in members
-    ]
-    if not claimed:
-        return
-    n = max(claimed, key=lambda each: float(tests.selection_scores.margin.value[each]))
-    layer, number_of_head = map(int, tests.head[n])
-    head, ends = HeadName(results.stack.name, layer, number_of_head), ends_of(tests.labels[n])
-    accuracy, margin = tests.accuracy.at(n), tests.margin.at(n)
-    exact = claim_number(
-        percent(accuracy.value), "relation", head.stack,
-        (RELATION_METRIC, RELATION_VIEW, tests.labels[n]), split=HELD_OUT_SPLIT,
-        layer=layer, head=number_of_head,
-    )  # fmt: skip
-    yield Named(
-        head,
-        f"from {ends.query} to {ends.key}",
-        exact._replace(text=whole_percent(accuracy.value)),
-        (
-            head_link(head),
-            f" attends from {ends.query} to {ends.key} in ",
-            *estimate_parts(exact, accuracy),
-            f" of {round(accuracy.events):,} cases: ",
-            exact._replace(text=f"{points_text(margin.value)} points"),
-            f" [{points_text(margin.low)}, {points_text(margin.high)}] over the best surface rule "
-            f"({rule_phrase(tests.rule[n])}), {p_family_wise_text(float(tests.p[n]))}. Chosen on "
-            f"one half of the sentences, measured on the other.{sentences_text(accuracy)}",
-        ),
-    )
-
-
-def evenly_spread(results: StackResults, members: Sequence[Place]) -> Iterator[Named]:
-    """Yield the head with the highest normalised entropy once the sink is masked."""
-    entropies = {place: results.heads(*ENTROPY).at(*place) for place in members}
-    if best := _clearest(entropies, MIN_ENTROPY):
-        head, value = HeadName(results.stack.name, *best), entropies[best]
-        linked = head_number(number(value.value), head, ENTROPY)
-        yield Named(
-            head,
-            "most",
-            linked._replace(text=f"entropy {linked.text}"),
-            (
-                head_link(head),
-                ": ",
-                "normalised entropy ",
-                *estimate_parts(linked, value, share=False),
-                f" once the sink is masked; uniform attention has 1.{sentences_text(value)}",
-            ),
-        )
-
-
-Test = Callable[[StackResults, Sequence[Place]], Iterator[Named]]
-# Families with what one head does, what several heads do, and the test that names a head.
-FAMILY_TESTS: dict[Family, tuple[str, str, Test]] = {
-    Family.NEARBY: ("attends to nearby words", "attend to nearby words", relation_or_next_word),
-    Family.POSITION: (
-        "attends at one fixed distance", "attend at one fixed distance", fixed_distance,
-    ),
-    Family.REPEATS: (
-        "attends to other occurrences of a token", "attend to other occurrences of a token",
-        same_token,
-    ),
-    Family.SPREAD: (
-        "attends nearly evenly to all words", "attend nearly evenly to all words", evenly_spread,
-    ),
+# Families that the claim can be about, with what one head does and what several heads do. Heads of
+# the sink and of the same words from everywhere have claims of their own.
+CLAIMED = {
+    FunctionFamily.NEARBY: ("attends to nearby words", "attend to nearby words"),
+    FunctionFamily.POSITION: ("attends at one fixed distance", "attend at one fixed distance"),
+    FunctionFamily.WORDS: ("attends to words of a kind", "attend to words of a kind"),
+    FunctionFamily.REPEATS: ("attends to repeated tokens", "attend to repeated tokens"),
+    FunctionFamily.EVEN: ("attends nearly evenly to all words",
+                          "attend nearly evenly to all words"),
 }  # fmt: skip
 
 
-def family_layers(results: StackResults, members: Sequence[Place]) -> tuple[int, ...]:
-    """Return the layers from the first to the last head of a family.
+class FunctionHeads(NamedTuple):
+    """The heads of a stack that have one function.
 
-    Empty if fewer than `MIN_FAMILY_SHARE` of the heads of these layers belong to the family.
+    Attributes:
+        functions: function of each head, in the order of layers.
+        example: the function of the head with the largest number; of the first without numbers.
     """
-    if not members:
-        return ()
-    first, last = members[0][0], members[-1][0]
-    layers = tuple(x for x in results.stack.attention_layers if first <= x <= last)
-    share = len(members) / (len(layers) * results.stack.n_heads)
-    return layers if share >= MIN_FAMILY_SHARE else ()
 
+    functions: tuple[HeadFunction, ...]
+    example: HeadFunction
 
-def family_claim(results: StackResults) -> Iterator[OverviewClaim]:
-    """Yield the claim on the largest family with a head that passes a test of its own.
-
-    Evenly spread heads come last, because most models have many of them.
-    """
-    of_heads = families(results)
-    members = {
-        family: sorted(place for place, own in of_heads.items() if own is family)
-        for family in FAMILY_TESTS
-    }
-    order = sorted(FAMILY_TESTS, key=lambda each: (each is Family.SPREAD, -len(members[each])))
-    for family in order:
-        one, several, test = FAMILY_TESTS[family]
-        layers, own = family_layers(results, members[family]), members[family]
-        named = next(test(results, own), None) if layers else None
-        if named is None:
-            continue
-        does = f"one head {one}" if len(own) == 1 else f"{number_word(len(own))} heads {several}"
-        yield OverviewClaim(
-            "family",
-            results.stack.name,
-            (
-                f"In {layers_text(results, layers)}, {does}; ",
-                short_link(named.head),
-                f" {named.does}{' ' if named.of else ' ('}" if named.does else " (",
-                named.value,
-                f"{named.of}." if named.of else ").",
-            ),
-            heads_at(results, own),
-            named.evidence,
-        )
-        return
+    @property
+    def heads(self) -> tuple[HeadName, ...]:
+        """The heads."""
+        return tuple(function.head for function in self.functions)
 
 
 class FamilyHeads(NamedTuple):
@@ -278,66 +58,115 @@ class FamilyHeads(NamedTuple):
     Attributes:
         family: the family.
         name: name of the family on pages.
-        meaning: what its heads do.
+        functions: functions of the family, stack by stack, the commonest of each stack first.
         heads: the heads, stack by stack.
-        clearest: head that shows best what the family does.
     """
 
-    family: Family
+    family: FunctionFamily
     name: str
-    meaning: str
+    functions: tuple[FunctionHeads, ...]
     heads: tuple[HeadName, ...]
-    clearest: HeadName
+
+    @property
+    def example(self) -> HeadFunction:
+        """Function of the head that shows best what the family does."""
+        return max(self.functions, key=lambda function: len(function.functions)).example
+
+
+def function_heads(results: StackResults) -> list[FunctionHeads]:
+    """Return the functions that a stack has heads of, by family, the commonest first."""
+    return results.cached(_function_heads)
+
+
+def _function_heads(results: StackResults) -> list[FunctionHeads]:
+    by_noun: dict[tuple[str, str], list[HeadFunction]] = {}
+    for function in functions_of(results).values():
+        if function.family is not None:
+            by_noun.setdefault((function.id, function.noun), []).append(function)
+    groups = [FunctionHeads(tuple(each), max(each, key=_value)) for each in by_noun.values()]
+    families = [*FunctionFamily]
+
+    def rank(group: FunctionHeads) -> tuple[int, int]:
+        family = group.example.family
+        assert family is not None  # heads without a family are in no group
+        return families.index(family), -len(group.functions)
+
+    return sorted(groups, key=rank)
+
+
+def _value(function: HeadFunction) -> float:
+    """Return the number of a function; 0 without one."""
+    return function.number.value if function.number else 0.0
 
 
 def family_heads(results: Mapping[str, StackResults]) -> list[FamilyHeads]:
     """Return the families that have heads, in their order."""
+    names = {
+        family: name for each in results.values() for family, name in families_of(each).items()
+    }
+    groups = [group for each in results.values() for group in function_heads(each)]
     found = []
-    for family in Family:
-        heads = [
-            HeadName(stack, *place)
-            for stack, each in results.items()
-            for place, own in families(each).items()
-            if own is family
-        ]
-        if heads:
-            first = results[heads[0].stack]
-            name = family_names(first)[family]
-            clearest = max(heads, key=lambda head: _clarity(results[head.stack], head, family))
-            meaning = MEANINGS.get(family) or _of_the_rest(results, heads)
-            found.append(FamilyHeads(family, name, meaning, tuple(heads), clearest))
+    for family in FunctionFamily:
+        of_family = tuple(group for group in groups if group.example.family is family)
+        if of_family:
+            heads = [head for group in of_family for head in group.heads]
+            in_order = sorted(heads, key=lambda head: ([*results].index(head.stack), head[1:]))
+            found.append(FamilyHeads(family, names[family], of_family, tuple(in_order)))
     return found
 
 
-def _type_of(results: StackResults, head: HeadName) -> HeadType | None:
-    return head_types(results)[head.layer, head.head]
+def family_layers(results: StackResults, members: Sequence[HeadName]) -> tuple[int, ...]:
+    """Return the layers from the first to the last head of a family.
+
+    Empty if fewer than `MIN_FAMILY_SHARE` of the heads of these layers belong to the family.
+    """
+    if not members:
+        return ()
+    first, last = members[0].layer, members[-1].layer
+    layers = tuple(x for x in results.stack.attention_layers if first <= x <= last)
+    share = len(members) / (len(layers) * results.stack.n_heads)
+    return layers if share >= MIN_FAMILY_SHARE else ()
 
 
-def _of_the_rest(results: Mapping[str, StackResults], heads: Sequence[HeadName]) -> str:
-    """Return what heads without a single type do."""
-    sink = sink_tokens(results[heads[0].stack])
-    types = [_type_of(results[head.stack], head) for head in heads]
-    if any(kind is not None and kind.rest is OffSinkType.MIXED for kind in types):
-        return "Several things at once; no single share of the attention reaches half."
-    return f"Almost nothing is left once {sink} are masked."
+def family_claim(results: StackResults) -> Iterator[OverviewClaim]:
+    """Yield the claim on the largest family, with its commonest function's best head by number.
+
+    Evenly spread heads come last, because most models have many of them.
+    """
+    families = {each.family: each for each in family_heads({results.stack.name: results})}
+    claimed = [family for family in CLAIMED if family in families]
+    order = sorted(
+        claimed, key=lambda each: (each is FunctionFamily.EVEN, -len(families[each].heads))
+    )
+    for family in order:
+        members = families[family].heads
+        layers, example = family_layers(results, members), families[family].example
+        if not layers or example.number is None:
+            continue
+        one, several = CLAIMED[family]
+        many = number_word(len(members))
+        does = f"one head {one}:" if len(members) == 1 else f"{many} heads {several}, such as"
+        yield OverviewClaim(
+            "family",
+            results.stack.name,
+            (
+                f"In {layers_text(results, layers)}, {does} ",
+                short_link(example.head),
+                " (" if example.noun in several else f" ({example.noun}, ",
+                linked(example.number),
+                ").",
+            ),
+            frozenset(members),
+            _evidence(example, example.number, families[family].functions),
+        )
+        return
 
 
-def _clarity(results: StackResults, head: HeadName, family: Family) -> float:
-    """Return by how much a head passes the threshold of its family."""
-    kind = _type_of(results, head)
-    if kind is None:
-        return -math.inf
-    shares = kind.shares
-    values = {
-        Family.POSITION: max(
-            (share.corrected for share in (*shares.parts.values(), *shares.offsets.values())),
-            default=math.nan,
-        ),
-        Family.NEARBY: shares.window.corrected,
-        Family.BROADCAST: shares.key,
-        Family.REPEATS: shares.same_token.corrected,
-        Family.SPREAD: shares.entropy,
-        Family.SINK: shares.sink.corrected,
-    }
-    value = values[family]
-    return -math.inf if math.isnan(value) else value
+def _evidence(example: HeadFunction, number: Number, functions: Sequence[FunctionHeads]) -> Parts:
+    """Return the number of the example beside uniform attention, and how many heads do what."""
+    even: Parts = ("; uniform attention: ", linked(example.even)) if example.even else ()
+    counts = ", ".join(f"{each.example.noun} {len(each.functions):,}" for each in functions)
+    return (
+        head_link(example.head), f", {example.noun}: ", linked(number, "interval"), *even,
+        f". {count_text(number.sentences, 'sentence')}. Heads by function: {counts}.",
+    )  # fmt: skip

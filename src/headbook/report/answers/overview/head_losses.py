@@ -154,6 +154,6 @@ def unmeasured_losses(study: Study) -> Iterator[str]:
     """Yield the effects of ablation that were not measured, with the option that measures each."""
     ablation = study.corpus_sums.ablation
     if ablation is None:
-        yield "what the model loses without a head (--importance fast adds bars)"
+        yield "what the model loses without a head (--importance auto adds bars)"
     elif not any(one.kind is HeadSetKind.GROUP for one in ablation.sets):
-        yield "what it loses without a whole layer (--importance fast measures that, too)"
+        yield "what it loses without a whole layer (--importance auto measures that, too)"

@@ -5,15 +5,14 @@ each further run has to raise the log likelihood by more than the number of its 
 (Akaike 1974).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from headbook.analysis.arrays import Floats
-from headbook.report.families import Family, families
-from headbook.report.head_types import OffSinkType, head_types
+from headbook.report.facts.functions import FunctionFamily, functions_of
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import STACKS, capital
@@ -22,12 +21,14 @@ MAX_RUNS = 3
 MAX_WORDS = 30
 MIN_SHARE = 0.5  # share of the heads of a run above which its named families are
 SEVERAL_THINGS = "in many ways"
-TO = {
-    Family.POSITION: "at one fixed distance",
-    Family.NEARBY: "to nearby words",
-    Family.BROADCAST: "to the same few words",
-    Family.REPEATS: "to equal tokens",
-    Family.SPREAD: "to most words",
+TO = {  # where heads of a family attend; of mixed ones nothing can be said
+    FunctionFamily.POSITION: "at one fixed distance",
+    FunctionFamily.NEARBY: "to nearby words",
+    FunctionFamily.WORDS: "to words of a kind",
+    FunctionFamily.SAME_KEYS: "to the same few words",
+    FunctionFamily.REPEATS: "to repeated tokens",
+    FunctionFamily.EVEN: "to most words",
+    FunctionFamily.SINK: "to nothing in particular",
 }
 
 
@@ -40,7 +41,7 @@ class FamilyRun(NamedTuple):
     """
 
     layers: tuple[int, ...]
-    named: frozenset[Family]
+    named: frozenset[FunctionFamily]
 
 
 def layers_sentence(results: StackResults) -> str:
@@ -60,15 +61,16 @@ def layers_sentence(results: StackResults) -> str:
 
 def layer_runs(results: StackResults, most: int = MAX_RUNS) -> list[FamilyRun]:
     """Return at most ``most`` runs of layers; neighbouring ones of equal families are joined."""
-    layers, of_heads = results.stack.attention_layers, families(results)
-    counts = np.zeros((len(layers), len(Family)))
-    for (layer, _), family in of_heads.items():
-        counts[layers.index(layer), [*Family].index(family)] += 1
+    layers, families = results.stack.attention_layers, [*FunctionFamily]
+    counts = np.zeros((len(layers), len(families)))
+    for head, function in functions_of(results).items():
+        if function.family is not None:
+            counts[layers.index(head.layer), families.index(function.family)] += 1
     if not counts.any():
         return []
-    runs, start, words = list[FamilyRun](), 0, _words(results)
+    runs, start = list[FamilyRun](), 0
     for end in (*_ends(counts, most), len(layers)):
-        run = FamilyRun(layers[start:end], _named(counts[start:end].sum(0), words))
+        run = FamilyRun(layers[start:end], _named(counts[start:end].sum(0)))
         if runs and runs[-1].named == run.named:
             run = FamilyRun((*runs.pop().layers, *run.layers), run.named)
         runs.append(run)
@@ -105,15 +107,14 @@ def _likelihood(counts: Floats) -> float:
     return float((known * np.log(known / known.sum())).sum())
 
 
-def _named(counts: Floats, words: Mapping[Family, str]) -> frozenset[Family]:
+def _named(counts: Floats) -> frozenset[FunctionFamily]:
     """Return the commonest family if most heads have it, else the two commonest, or none.
 
     Args:
         counts: number of heads by family.
-        words: words of the families that can be named.
     """
-    by_family = dict(zip(Family, counts.tolist(), strict=True))
-    ranked = sorted((family for family in words), key=lambda each: -by_family[each])
+    by_family = dict(zip(FunctionFamily, counts.tolist(), strict=True))
+    ranked = sorted(TO, key=lambda family: -by_family[family])
     for n in (1, 2):
         if sum(by_family[each] for each in ranked[:n]) > MIN_SHARE * counts.sum():
             return frozenset(ranked[:n])
@@ -122,12 +123,12 @@ def _named(counts: Floats, words: Mapping[Family, str]) -> frozenset[Family]:
 
 def _sentence(results: StackResults, runs: Sequence[FamilyRun]) -> str:
     """Return the runs as one sentence; of several stacks, only runs with named families."""
-    parts, words = list[str](), _words(results)
+    parts = list[str]()
     several = len(results.study.manifest.stacks) > 1
     for run in runs:
         if several and not run.named:
             continue
-        to = [words[family] for family in Family if family in run.named]
+        to = [TO[family] for family in FunctionFamily if family in run.named]
         first, most = not parts, "most " if to else ""
         attends = f"{most}heads attend " if first else most
         parts.append(f"{_where(results, run.layers)} {attends}{' or '.join(to) or SEVERAL_THINGS}")
@@ -143,10 +144,3 @@ def _where(results: StackResults, layers: Sequence[int]) -> str:
     if tuple(layers) == tuple(results.stack.attention_layers):
         return "in all layers"
     return f"in layers {layers[0]}–{layers[-1]}"
-
-
-def _words(results: StackResults) -> Mapping[Family, str]:
-    """Return where heads attend, by family; mixed heads have no family that says it."""
-    types = [kind for kind in head_types(results).values() if kind is not None]
-    is_mixed = any(kind.rest is OffSinkType.MIXED for kind in types)
-    return TO if is_mixed else {**TO, Family.SINK: "to nothing else"}

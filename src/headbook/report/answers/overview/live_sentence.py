@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
-from headbook.report.families import Family, families
+from headbook.report.facts.functions import FunctionFamily, families_of, functions_of
 from headbook.report.results import StackResults, study_of
 from headbook.schema import CONTENT, HeadName, Place, heads_of
 from headbook.study.sentence_data import UINT8_STEPS, Ranking, StoredSentence, StoredText
@@ -36,7 +36,7 @@ class FamilyAttention:
         weight: weight of that head. *Shape:* ``(query, key)``.
     """
 
-    family: Family
+    family: FunctionFamily
     heads: int
     mean: Floats
     strongest: NDArray[np.uint16]
@@ -119,11 +119,11 @@ def _choose(results: Mapping[str, StackResults]) -> StoredSentence | None:
     short = [s for s in sentences if lengths[s.index] <= MAX_TOKENS]
     if not short:
         return min(sentences, key=lambda s: (lengths[s.index], s.index))
-    seen: dict[int, set[tuple[str, Family]]] = {}
+    seen: dict[int, set[tuple[str, FunctionFamily]]] = {}
     for exemplar in data.exemplars:
         head = exemplar.head
         if exemplar.ranking is Ranking.STRONGEST and exemplar.rank == 1 and head.stack in results:
-            family = families(results[head.stack]).get((head.layer, head.head))
+            family = functions_of(results[head.stack])[head].family
             if family is not None:
                 seen.setdefault(exemplar.index, set()).add((head.stack, family))
 
@@ -143,8 +143,8 @@ def _live(results: StackResults, sentence: StoredSentence) -> LiveSentence | Non
     """Return the attention of a stack's families in one sentence; None without maps or families."""
     stack = results.stack
     maps = results.study.sentence_data.maps.get((stack.name, sentence.index))
-    of_heads = families(results)
-    if maps is None or not of_heads:
+    families, functions = [*families_of(results)], functions_of(results)
+    if maps is None or not families:
         return None
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
     sizes = min(len(queries.pieces), MAX_TOKENS), min(len(keys.pieces), MAX_TOKENS)
@@ -153,7 +153,6 @@ def _live(results: StackResults, sentence: StoredSentence) -> LiveSentence | Non
     received = weights.mean(0)
     if not stack.crosses:
         np.fill_diagonal(received, 0)
-    numbers = {(head.layer, head.head): number for number, head in enumerate(heads)}
     weights = weights[:, : sizes[0], : sizes[1]]
     return LiveSentence(
         stack=stack.name,
@@ -164,16 +163,17 @@ def _live(results: StackResults, sentence: StoredSentence) -> LiveSentence | Non
         word=first_word(keys, received.sum(0)[: sizes[1]]),
         families=tuple(
             _of_family(
-                family, weights, [numbers[p] for p, own in of_heads.items() if own is family]
+                family,
+                weights,
+                [n for n, head in enumerate(heads) if functions[head].family is family],
             )
-            for family in Family
-            if family in of_heads.values()
+            for family in families
         ),
         heads=tuple(heads),
     )
 
 
-def _of_family(family: Family, weights: Floats, members: Sequence[int]) -> FamilyAttention:
+def _of_family(family: FunctionFamily, weights: Floats, members: Sequence[int]) -> FamilyAttention:
     own = weights[members]
     best = own.argmax(0)
     return FamilyAttention(

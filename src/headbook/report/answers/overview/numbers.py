@@ -4,8 +4,7 @@ The conditions, in the order of `headbook.report.answers.overview.claims`:
 
 - *sink*: the longest run of layers in which the sink receives surely at least twice the attention
   that uniform attention would give it.
-- *same keys*: at least `MIN_SAME_KEYS` heads of one layer that attend to the same keys from every
-  query.
+- *same keys*: at least `MIN_SAME_KEYS` heads of one layer with the function ``same_keys``.
 - *layer*: the effect of replacing all heads of a layer is the largest on one half of the sentences
   and lies above that of every other layer on the other half, by 95 % intervals.
 - *sink heads*: replacing the sink heads together has an effect outside the range of random sets
@@ -25,7 +24,7 @@ from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates, Rat
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics, ids
 from headbook.report.ablation import LAYER, SINK, LayerRatio, layer_ratio, main_target
-from headbook.report.families import Family, families
+from headbook.report.facts.functions import FunctionFamily, functions_of
 from headbook.report.findings.finding import run_mean
 from headbook.report.results import StackResults
 from headbook.schema import FUNCTION, Baseline, HeadKey, Place, Replacement, SinkView
@@ -112,14 +111,19 @@ class SameKeys(NamedTuple):
 
 def same_keys(results: StackResults) -> SameKeys | None:
     """Return the heads of the layer with most heads that attend to the same keys."""
-    broadcast = [place for place, family in families(results).items() if family is Family.BROADCAST]
-    by_layer = {layer: tuple(heads) for layer, heads in groupby(broadcast, key=lambda x: x[0])}
+    families = {
+        (head.layer, head.head): function.family
+        for head, function in functions_of(results).items()
+        if function.family is not None
+    }
+    key_driven = [place for place in families if families[place] is FunctionFamily.SAME_KEYS]
+    by_layer = {layer: tuple(heads) for layer, heads in groupby(key_driven, key=lambda x: x[0])}
     layer = max(by_layer, key=lambda each: (len(by_layer[each]), each), default=-1)
     if layer < 0 or len(by_layer[layer]) < MIN_SAME_KEYS:
         return None
     heads = by_layer[layer]
     by_key = mean_over(results.heads(*BY_KEY), heads)
-    others = {place for place in families(results) if place not in heads}
+    others = families.keys() - {*heads}
     found = [
         SameKeys(layer, heads, by_key, name, share, of_others)
         for name, tags in WORD_CLASSES.items()

@@ -1,7 +1,8 @@
 """Answers about key-driven heads: which they are, what they attend to, and whether they matter.
 
-A key-driven head attends to the same few words from every query, so that its map has vertical
-stripes. Its type is decided with the sink masked: a sink makes stripes, too, and has its own page.
+A key-driven head has the function ``same_keys``: it attends to the same words from every query, so
+that its map has vertical stripes. The function is decided with the sink masked: a sink makes
+stripes, too, and has its own page.
 """
 
 from collections import Counter
@@ -11,9 +12,8 @@ from itertools import groupby
 from headbook.report.ablation import CHANGING_VERDICTS
 from headbook.report.answers.overview.attention_claims import SAME_KEYS, class_key
 from headbook.report.answers.overview.numbers import same_keys
-from headbook.report.families import Family, families
+from headbook.report.facts.functions import FunctionFamily, functions_of
 from headbook.report.findings.finding import Parts
-from headbook.report.head_types import head_types
 from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
@@ -31,7 +31,12 @@ TESTED = "importance.html#heads"
 
 def striped_heads(results: StackResults) -> list[Place]:
     """Return the key-driven heads of a stack, in the order of layers."""
-    return [place for place, family in families(results).items() if family is Family.BROADCAST]
+    functions = functions_of(results).values()
+    return [
+        (function.head.layer, function.head.head)
+        for function in functions
+        if function.family is FunctionFamily.SAME_KEYS
+    ]
 
 
 def main_stripes(results: StackResults) -> list[Place]:
@@ -42,9 +47,9 @@ def main_stripes(results: StackResults) -> list[Place]:
 
 
 def stripes_answer(results: StackResults) -> Parts | None:
-    """Return which heads are key-driven, and which words they attend to; None without types."""
-    known = sum(kind is not None for kind in head_types(results).values())
-    if not families(results):
+    """Return which heads are key-driven, and which words they attend to; None if not measured."""
+    known = sum(function.family is not None for function in functions_of(results).values())
+    if not known:
         return None
     heads, most = striped_heads(results), main_stripes(results)
     if not heads:
