@@ -21,8 +21,9 @@ from headbook.pages.head_parts.effect import ablation_section
 from headbook.pages.importance import has_importance, importance_page
 from headbook.pages.parts.blocks import Heat, Table
 from headbook.pages.parts.table import NumberCell, words_cell
-from headbook.report.ablation import SINK, backed_up, head_changes, head_groups, verdict_text
+from headbook.report.ablation import SINK, backed_up, head_changes, verdict_text
 from headbook.report.facts.functions import FunctionFamily, functions_of
+from headbook.report.facts.head_groups import head_groups
 from headbook.report.facts.importance import verdict_counter
 from headbook.report.facts.sinks import sink_heads
 from headbook.report.findings.ablation import answer

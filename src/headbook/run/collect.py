@@ -38,8 +38,8 @@ from headbook.passes.queries_and_keys import stacks_without_queries_keys
 from headbook.passes.self_checks import roundings, self_checks, worst_checks
 from headbook.progress import NoProgress, Progress, reporter
 from headbook.python_options import names_arguments
-from headbook.report.ablation import head_groups, layers_and_sinks
 from headbook.report.answers.text_notes import text_notes
+from headbook.report.facts.head_groups import head_groups, layers_and_sinks
 from headbook.report.results import stack_results
 from headbook.report.tables import Study
 from headbook.run.arguments import check_arguments

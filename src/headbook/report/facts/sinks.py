@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from headbook.metrics import ids
-from headbook.report.ablation import CHANGING_VERDICTS, Rows, is_sink_head, rows_by_head
+from headbook.report.ablation import CHANGING_VERDICTS, Rows, rows_by_head
 from headbook.report.facts.fact import Fact
+from headbook.report.facts.head_groups import is_sink_head
 from headbook.report.facts.thresholds import HALF, MIN_OFF_UNIFORM
 from headbook.report.findings.ablation import group_rows, zero_is_dead
 from headbook.report.results import StackResults, heads_by_value

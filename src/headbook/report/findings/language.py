@@ -9,7 +9,6 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate
 from headbook.analysis.multiple_testing import ALPHA
 from headbook.metrics import ids
 from headbook.metrics.base import Source
-from headbook.report.facts.functions import functions_of
 from headbook.report.findings.finding import (
     ChosenHead,
     Finding,
@@ -51,9 +50,6 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
     best = choose_head(results, name, view, tag) if tag else None
     if best is not None and best.value.low > 1 and best.value.sentences >= MIN_SENTENCES:
         share = results.split(HELD_OUT, ids.POS_RECEIVED, view, tag).at(*best.place)
-        function = functions_of(results)[best.head]
-        share_of_sink = function.sink if function.mostly_sink else None
-        sink = f" (sink: {share_of_sink.as_text()})" if share_of_sink else ""
         yield finding(
             results,
             name,
@@ -67,8 +63,7 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
                 f": {estimate_with_unit(share, ids.POS_RECEIVED)} of its attention outside the "
                 "sink, "
                 f"{number(best.value.value)} times "
-                f"{interval_text(best.value.low, best.value.high)} uniform attention"
-                f"{sink}.",
+                f"{interval_text(best.value.low, best.value.high)} uniform attention.",
             ),
             best.value.sentences,
         )

@@ -1,0 +1,73 @@
+"""Groups of heads that are ablated together: families of functions, sink heads, and layers."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from headbook.ablation.head_sets import HeadGroup
+from headbook.report.ablation import HEAVY_NAME, KEYS, LAYER, REPLACEMENTS, SINK
+from headbook.report.facts.function_numbers import SINK as SINK_SHARE
+from headbook.report.facts.function_numbers import share_of
+from headbook.report.facts.functions import FunctionFamily, functions_of
+from headbook.report.facts.thresholds import HALF, SINK_ONLY
+from headbook.report.results import StackResults
+from headbook.schema import HeadName, Replacement, heads_of
+
+
+def head_groups(results: Mapping[str, StackResults]) -> list[HeadGroup]:
+    """Return all groups of heads of all stacks."""
+    return [group for result in results.values() for group in _groups(result)]
+
+
+def layers_and_sinks(groups: Iterable[HeadGroup]) -> list[HeadGroup]:
+    """Return the groups of the auto level: each layer, and the sink heads of each stack."""
+    return [
+        group
+        for group in groups
+        if group.name == SINK or (group.name.startswith(LAYER) and KEYS not in group.name)
+    ]
+
+
+def is_sink_head(results: StackResults, head: HeadName) -> bool:
+    """Check whether the sink takes at least half of a head's attention, corrected for chance."""
+    share = share_of(results, SINK_SHARE, head)
+    return share is not None and share.corrected >= HALF.value
+
+
+def _families(results: StackResults) -> Iterator[HeadGroup]:
+    """Yield the sink heads of a stack, and the families of functions but that of the sink.
+
+    The sink heads come first, so that an order of families has each head in its own family.
+    """
+    heads, functions = heads_of(results.stack), functions_of(results)
+    groups = {SINK: [head for head in heads if is_sink_head(results, head)]}
+    groups |= {
+        str(family): [head for head in heads if functions[head].family is family]
+        for family in FunctionFamily
+        if family is not FunctionFamily.SINK
+    }
+    for name, members in groups.items():
+        if members:
+            yield HeadGroup(
+                results.stack.name, name, tuple(members), REPLACEMENTS, banded=True, type=True
+            )
+
+
+def _groups(results: StackResults) -> Iterator[HeadGroup]:
+    """Yield the families, the sink heads, the layers and the heads with shared keys of a stack."""
+    stack = results.stack
+    yield from _families(results)
+    shares = {head: share_of(results, SINK_SHARE, head) for head in heads_of(stack)}
+    heavy_heads = tuple(
+        head for head, share in shares.items() if share and share.number.value > SINK_ONLY.value
+    )
+    if heavy_heads:
+        yield HeadGroup(stack.name, HEAVY_NAME, heavy_heads, REPLACEMENTS, banded=True)
+    by_mean = (Replacement.MEAN,)
+    heads_per_key = stack.n_heads // max(stack.n_key_heads, 1)
+    for layer in stack.attention_layers:
+        group_heads = [head_name for head_name in heads_of(stack) if head_name.layer == layer]
+        yield HeadGroup(stack.name, f"{LAYER}{layer}", tuple(group_heads), by_mean)
+        for key_head in range(stack.n_key_heads if heads_per_key > 1 else 0):
+            sharing_heads = tuple(
+                group_heads[key_head * heads_per_key : (key_head + 1) * heads_per_key]
+            )
+            yield HeadGroup(stack.name, f"{LAYER}{layer}{KEYS}{key_head}", sharing_heads, by_mean)
