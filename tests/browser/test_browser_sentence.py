@@ -415,7 +415,7 @@ def test_pages_of_cited_sentences_work_alike(encoder_site: Site, open_page: Open
     cited = next(s for s in study.sentence_data.paged if not s.listed)
     page = ready(open_page(encoder_site.folder / f"sentences/{cited.number:04}.html"))
     links = page.locator(".cited a")
-    heads = sorted({e.head for e in study.sentence_data.exemplars if e.index == cited.index})
+    heads = sorted({e.head for e in study.sentence_data.by_weight if e.index == cited.index})
     assert links.all_text_contents() == [head_name(head) for head in heads]
     links.last.click()
     expect(page.locator(".dock [data-title]")).to_have_text(head_name(heads[-1]))

@@ -23,8 +23,8 @@ from headbook.pages.parts.head_list import (
 from headbook.report import ablation, relation_tests
 from headbook.report.answers.heads import RANKINGS
 from headbook.report.facts.functions import FunctionFamily, families_of, functions_of
+from headbook.report.facts.head_facts import HeadWord, head_facts
 from headbook.report.findings import SELECTION
-from headbook.report.head_facts import HeadWord, head_facts
 from headbook.report.results import StackResults, share_of_head
 from headbook.schema import SinkView, heads_of
 from headbook.study.ablation_tables import EFFECT

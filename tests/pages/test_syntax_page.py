@@ -30,7 +30,7 @@ from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.pages.syntax import SyntaxPage, margin_legend, syntax_page
 from headbook.report import relation_tests
 from headbook.report.claims.relations import relation_rows
-from headbook.report.head_facts import head_facts
+from headbook.report.facts.head_facts import head_facts
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import arrow_words, points_text, relation_words
 from headbook.report.results import stack_results

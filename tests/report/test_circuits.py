@@ -27,9 +27,9 @@ from headbook.report.answers.circuits import (
     copying_answer,
     writers_answer,
 )
+from headbook.report.answers.head_outputs import HeadOutput, outputs_of
 from headbook.report.answers.overview.attention_claims import induction_claim
 from headbook.report.facts.functions import functions_of
-from headbook.report.facts.head_outputs import HeadOutput, outputs_of
 from headbook.report.results import StackResults
 from headbook.results.number import Printed
 from headbook.schema import HeadKey, HeadName, SinkView

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from headbook.report.answers.heads import FAMILY_VERBS, heads_answer
 from headbook.report.facts.functions import FunctionFamily, HeadFunction
-from headbook.report.head_facts import HeadFacts, HeadWord
+from headbook.report.facts.head_facts import HeadFacts, HeadWord
 from headbook.results.sentence import NOTHING, Sentence, say
 from headbook.schema import HeadName
 

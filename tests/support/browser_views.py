@@ -20,7 +20,7 @@ from headbook.pages.parts.head_list import (
     list_order,
     number_columns,
 )
-from headbook.report.head_facts import HeadFacts, head_facts
+from headbook.report.facts.head_facts import HeadFacts, head_facts
 from naive_sentences import Map
 from sites import Site
 

@@ -32,8 +32,8 @@ from headbook.report.answers.heads import (
     ranking_text,
 )
 from headbook.report.facts.functions import RULES, FunctionFamily, families_of
+from headbook.report.facts.head_facts import HeadFacts, head_facts
 from headbook.report.facts.thresholds import HALF
-from headbook.report.head_facts import HeadFacts, head_facts
 from headbook.report.linked_rows import LinkedNumber, head_number
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of

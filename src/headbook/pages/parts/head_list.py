@@ -18,7 +18,7 @@ from headbook.metrics.base import ChartKind, HeadMetric
 from headbook.pages.parts.atlas import map_style
 from headbook.report.ablation import effect_unit, head_changes, short_target
 from headbook.report.facts.functions import FunctionFamily
-from headbook.report.head_facts import HeadFacts, HeadWord, head_facts
+from headbook.report.facts.head_facts import HeadFacts, HeadWord, head_facts
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, VIEWS, is_share, label_name
 from headbook.schema import HeadName, SinkView, heads_of

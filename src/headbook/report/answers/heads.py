@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from headbook.metrics import ids
 from headbook.report.facts.functions import FunctionFamily
+from headbook.report.facts.head_facts import HeadFacts
 from headbook.report.findings.finding import choose_head, uniform_estimate
-from headbook.report.head_facts import HeadFacts
 from headbook.report.linked_rows import LinkedNumber, claim_number
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import tests_of_stack

@@ -18,7 +18,7 @@ def head_groups(results: Mapping[str, StackResults]) -> list[HeadGroup]:
 
 
 def layers_and_sinks(groups: Iterable[HeadGroup]) -> list[HeadGroup]:
-    """Return the groups of the fast level: each layer, and the sink heads of each stack."""
+    """Return the groups of the auto level: each layer, and the sink heads of each stack."""
     return [
         group
         for group in groups

@@ -25,8 +25,8 @@ from headbook.report.ablation import (
     loss_target,
     unit_factor,
 )
-from headbook.report.answers.layers import layer_sentence
 from headbook.report.facts.fact import Fact
+from headbook.report.facts.layers import layer_sentence
 from headbook.report.findings.ablation import zero_is_dead
 from headbook.report.wording import STACKS, capital, count_text, number_word
 from headbook.results.formats import percent

@@ -11,7 +11,6 @@ from headbook.report.answers.ablation.tasks import (
     surely_on_more,
 )
 from headbook.report.answers.circuit_rules import writes_into_vector
-from headbook.report.answers.layers import CHANGES, layer_sentence
 from headbook.report.answers.overview.claim_parts import (
     OF_STACK,
     OverviewClaim,
@@ -22,6 +21,7 @@ from headbook.report.answers.overview.claim_parts import (
     sentences_text,
 )
 from headbook.report.answers.overview.numbers import decisive_layer, sink_group_effect
+from headbook.report.facts.layers import CHANGES, layer_sentence
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, number_word
 from headbook.results.formats import interval_text
