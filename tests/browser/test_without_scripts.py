@@ -60,7 +60,7 @@ PARTS = {
         "figure.lead svg.pl",
     ),
     ("circuit", "heads/L01-H01.html"): (".writes table.wrote", ".writes table.listed"),
-    ("pair", "index.html"): (".claims", "table.wall", "ul.who svg", "ul.later"),
+    ("pair", "index.html"): (".claims", "table.wall", "ul.later"),
     ("pair", "alignment.html"): ("table.aligned", "figure.alignment svg", "figure.alignment img"),
     ("pair", "heads/cross-L00-H01.html"): (
         ".mean .map",

@@ -159,7 +159,7 @@ def test_stages_take_about_as_much_as_they_announce(
     )
     assert [*reported.stages] == [
         "corpus", "random sequences", "sample", "sample again", "sentences", "shuffled 0",
-        "what heads write", "importance",
+        "importance", "what heads write",
     ]  # fmt: skip
     for name in ("sample", "sample again", "sentences"):
         expected, done = reported.stages[name]

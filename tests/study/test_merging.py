@@ -33,6 +33,7 @@ ACROSS = {"pattern", "variability", "dependency_excess"}
 POOLED = {
     "ablation_effect", "attribution_estimate", "direct_effect", "self_repair", "group_effect",
     "interaction", "pruning", "share_changed", "group_effect_ratio", "share that can go",
+    "margin of several heads",
 }  # fmt: skip
 OF_EFFECTS = {"importance", "head_groups", "pruning"}
 COUNTS = ["n_sentences", "n_observations"]

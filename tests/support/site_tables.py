@@ -132,7 +132,9 @@ def _facts(name: str, table: pd.DataFrame) -> pd.DataFrame:
             frames.append(frame.assign(table=name, part=column, role=what))
     facts = pd.concat(frames, ignore_index=True)
     excess = facts[(facts["metric"] == "dependency_excess") & (facts["role"] == "value")]
-    facts = pd.concat([facts, excess.assign(role="difference")], ignore_index=True)
+    even = facts[(facts["metric"] == "type_shares") & facts["label"].isin([*EVEN.values()])]
+    more = (excess.assign(role="difference"), even.assign(role="baseline"))
+    facts = pd.concat([facts, *more], ignore_index=True)
     return facts[facts["value"].notna()]
 
 

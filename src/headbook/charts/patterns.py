@@ -207,7 +207,7 @@ def odds_plot(results: StackResults, name: str, caption: str) -> Plot:
     )  # fmt: skip
 
 
-PARTS = {"distance": "distance", "key": "the key", "pair": "the pair of query and key"}
+PARTS = {"distance": "distance", "key": "the key", "pair": "the pair"}
 FILLS = {"distance": "f-position", "key": "f-same_keys", "pair": "c-control"}
 
 

@@ -69,20 +69,6 @@ FAMILY_TEXT: dict[str, Pair] = {  # letters need more contrast than marks
     "sink": ("#333c46", "#e2e2e3"),
     "mixed": ("#56595c", "#89a7b2"),
 }
-# Types are shades of their family's colour, in pictures that tell them apart.
-TYPE_COLOURS: dict[str, Pair] = {
-    "sink": ("#3d444d", "#c3cad2"),
-    "previous": FAMILY_COLOURS["position"],
-    "next": ("#56a5d3", "#86c8ef"),
-    "self": ("#004c78", "#2b80b5"),
-    "offset": ("#a3cfe8", "#bfe2f7"),
-    "window": FAMILY_COLOURS["nearby"],
-    "same": FAMILY_COLOURS["repeats"],
-    "uniform": ("#c9ced4", "#4c565f"),
-    "keys": FAMILY_COLOURS["same_keys"],
-    "own": ("#d79cc0", "#a85a8b"),
-    "distant": ("#737b85", "#78828d"),
-}
 # Fills below a baseline, the nearest first; above it the scale of `STOPS` is used.
 BELOW: tuple[Pair, ...] = (
     ("#edeff1", "#22272e"),

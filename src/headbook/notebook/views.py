@@ -36,6 +36,7 @@ from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import visible
 from headbook.schema import heads_of, parse_head
 from headbook.site.figures import choosable_of_study, chosen_figures, study_figures
+from headbook.site.html import Printer
 from headbook.site.markup import picture
 from headbook.site.page_writer import PageWriter
 from headbook.site.sites import pages_over_heads
@@ -257,7 +258,8 @@ def _html(
     site = SiteFacts.of(manifest, sentence_pages=False)
     frame = {"site": site, "manifest": manifest, "root": "", "static": True}
     writer = PageWriter(Path(), "", frame)
-    body = writer.render(f"notebook/{template}.html", page=page)
+    printer = Printer(writer.environment, "", None, frame, joins_units=False)
+    body = writer.render(f"notebook/{template}.html", page=page, printer=printer)
     body = TARGET.sub("", LINK.sub(r"\1", body))
     body = NAMED_LINK.sub(r'\1 role="img" title="\2" aria-label="\2"', body)
     # A root class of its own: the style of an output concerns no other output of a notebook.

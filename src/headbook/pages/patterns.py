@@ -204,11 +204,13 @@ def _parts_question(results: StackResults) -> Question:
         if numbers:
             ends = {"low": numbers[0], "high": numbers[-1]}
             ranges.append(say("{name} {low:whole} to {high:whole}", name=name, **ends))
-    answer = say("By layer, of its departure from even attention: {ranges}.", ranges=listed(ranges))
+    answer = say(
+        "By layer, of their departure from even attention: {ranges}.", ranges=listed(ranges)
+    )
     caption = (
         "How far the heads of a layer are from even attention, with the sink masked, by what "
-        "explains it: blue: distance between query and key; red: the key, whatever the query; "
-        f"grey: the pair{_sample_note(results, part_key('key'))}."
+        "explains it, from left to right: the distance between query and key, the key whatever the "
+        f"query, the pair{_sample_note(results, part_key('key'))}."
     )
     return Question(
         "parts", "What decides attention?", answer,
@@ -225,7 +227,7 @@ def _parts_table(results: StackResults) -> Table:
             numbers = (parts.get(part) for part in PARTS)
             rows.append(row(f"layer {layer}", parts_bar(parts), *numbers))
     return Table(
-        ("", "", *PARTS.values()), tuple(rows),
+        ("heads of", "parts", *PARTS.values()), tuple(rows),
         label="Parts of the departure from even attention, by layer",
     )  # fmt: skip
 

@@ -51,7 +51,7 @@ def evidence_of(results: StackResults, function: HeadFunction) -> Sentence:
     what = say(EVIDENCE[function.id], number=number)
     even, threshold = NOTHING, NOTHING
     if function.even is not None:
-        even = say("; uniform attention {even}", even=function.even)
+        even = say("; uniform attention: {even}", even=function.even)
     if function.threshold == function.threshold:
         least = Number(function.threshold, number.unit, tested.row)
         threshold = say("; the interval has to begin at {least} or above", least=least)
