@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from headbook.metrics.patterns.type_shares import EVEN
 from printed_numbers import Printed
 
 SCALES = {"%": 0.01, "points": 0.01, "× 10⁻³": 0.001, "thousandths": 0.001}
