@@ -78,7 +78,7 @@ WITHOUT = {  # exact effects of heads, layers and groups that are replaced by th
 HINTS = (
     Hint("", OTHERS, {"role": ("baseline",)}),
     Hint("uniform attention$|uniform$|its accuracy$", "", {"role": ("baseline",)}),
-    Hint("", r"\bsink \(»", {"metric": ("sink_share",)}),
+    Hint("", r"\bsink(?: \(|: )»", {"metric": ("sink_share",)}),
     Hint("", r"»[\d.]+ times ", {"metric": ("pos_received_ratio",)}),
     Hint("", r"^L\d+·H\d+: (?:≈ |exact )?»[\d.,]+ thousandths", {"table": ("importance",)}),
     Hint("", r"vector changes by (?:about )?»", {"table": ("importance",)}),
