@@ -218,7 +218,7 @@ def _page(
         text=text,
         evidence=sum(evidence, start=evidence_of(results, function)),
         sink=_sink(results, function),
-        family=f"f-{family}" if family else "",
+        family=function.style,
         family_text=_family_text(results, family) if family else "",
         stack_title=STACKS[stack.name],
         place=f"layer {head.layer} of {stack.n_layers}, head {head.head} of {stack.n_heads}, "
@@ -303,8 +303,8 @@ def _near(results: StackResults, alike: Sequence[Neighbours]) -> Iterator[NearTi
     for row in nearest.table.rows:
         head, distance = names[row.name], row.cells[column]
         assert isinstance(distance, NumberCell)
-        family = functions[head].family
-        style = map_style(results.stack, head.layer, head.head) + (f" f-{family}" if family else "")
+        style = map_style(results.stack, head.layer, head.head)
+        style = f"{style} {functions[head].style}".rstrip()
         yield NearTile(row.name, head_page(head), style, distance.text)
 
 

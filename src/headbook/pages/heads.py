@@ -293,7 +293,7 @@ def _panels(results: StackResults, listed: set[str]) -> FamilyPanels:
         name = families_of(results)[family] if family else capital(heads[0].function.noun)
         panels.append(
             FamilyPanel(
-                f"f-{family}" if family else "",
+                heads[0].function.style,
                 name,
                 urlencode({"class": heads[0].label.word, **place}),
                 tuple(maps),

@@ -98,7 +98,7 @@ def _with_styles(results: Results, changes: pd.DataFrame) -> pd.DataFrame:
     for stack, layer, head in changes[["stack", "layer", "head"]].itertuples(index=False):
         of_stack = functions_of(results[stack]) if stack in results else {}
         function = of_stack.get(HeadName(stack, layer, head))
-        styles.append(f"f-{function.family}" if function and function.family else "c-other")
+        styles.append((function.style if function else "") or "c-other")
         nouns.append(function.noun if function else "")
     return changes.assign(style=styles, function=nouns)
 

@@ -39,7 +39,7 @@ from headbook.pages.overview_parts.differences import (
     difference_atlas,
     map_triple,
 )
-from headbook.pages.parts.atlas import Atlas, atlas_of, family_style
+from headbook.pages.parts.atlas import Atlas, atlas_of
 from headbook.pages.parts.page import StackSection, TemplatePage
 from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
 from headbook.report.wording import STACKS, capital, count_text, number_word, signed_points
@@ -191,7 +191,7 @@ def checkpoints_data(drawn: DrawnCheckpoints) -> dict[str, Any]:
 def _tiles(each: StackFrame) -> list[list[str]]:
     """Return the class and the label of each head's tile, in the order of the atlas."""
     return [
-        [family_style(function), f"{head_name(head)}, {function.noun}"]
+        [function.style, f"{head_name(head)}, {function.noun}"]
         for head, function in each.functions.items()
     ]
 

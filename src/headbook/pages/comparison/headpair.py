@@ -24,7 +24,7 @@ from headbook.pages.comparison.pairmaps import (
 )
 from headbook.pages.comparison.parts import METRICS, moved, moved_words
 from headbook.pages.overview_parts.differences import MapPicture, signed_picture
-from headbook.pages.parts.atlas import family_style, mean_maps
+from headbook.pages.parts.atlas import mean_maps
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import ATTENTION_SCRIPTS, TemplatePage
 from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
@@ -372,7 +372,7 @@ def _sides(paired: PairedStack, pair: HeadPair) -> Iterator[HeadSide]:
         if isinstance(head, HeadName):
             function = functions_of(results)[head]
             other = "" if paired.differences is not None else head_name(head)
-            style = family_style(function)
+            style = function.style
             yield HeadSide(name, other, function.noun, function.text.text, style)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headbook.pages.overview_parts.claims import Lit, lit_classes
-from headbook.pages.parts.atlas import family_style, map_style
+from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.page import StackSection
 from headbook.report.answers.overview.claim_parts import effect_text
 from headbook.report.answers.overview.head_losses import LOST, HeadLosses, LayerLoss
@@ -95,7 +95,7 @@ class Wall(StackSection):
 def tile_style(results: StackResults, head: HeadName) -> str:
     """Return the classes of a head's map, with the colour of its family."""
     style = map_style(results.stack, head.layer, head.head)
-    return " ".join(filter(None, (style, family_style(functions_of(results)[head]))))
+    return " ".join(filter(None, (style, functions_of(results)[head].style)))
 
 
 def wall_of(
@@ -148,7 +148,7 @@ def _tile(results: StackResults, head: HeadName, losses: HeadLosses | None, lit:
         f"{name}: {'; '.join(parts)}",
         function.noun,
         tile_style(results, head) + claims,
-        family_style(function) + claims,
+        function.style + claims,
         bar,
         exact,
     )

@@ -196,16 +196,11 @@ def _sheet_rule(stack: AttentionStack, cells: Floats) -> str:
     return f".m-{stack.name}{{--sheet:url({picture});{sizes}}}\n"
 
 
-def family_style(function: HeadFunction) -> str:
-    """Return the class of the colour of a function's family; empty without one."""
-    return f"f-{function.family}" if function.family else ""
-
-
 def _tile(head: HeadName, function: HeadFunction | None, href: str, note: tuple[str, str]) -> Tile:
     classes, words = note
     name, noun = head_name(head), function.noun if function else ""
     label = ", ".join(filter(None, (name, noun, words)))
-    style = " ".join(filter(None, (family_style(function) if function else "", classes)))
+    style = " ".join(filter(None, (function.style if function else "", classes)))
     return Tile(name, href, label, noun, style)
 
 

@@ -58,7 +58,7 @@ def card(results: StackResults, head: HeadName) -> HeadCard:
     return HeadCard(
         name=" ".join(filter(None, (head_name(head), results.study.manifest.note_on(head).quoted))),
         noun=function.noun,
-        style=f"f-{function.family}" if function.family else "",
+        style=function.style,
         summary=function.text.text,
         text=tuple(_text(results, exemplar)) if exemplar else (),
     )

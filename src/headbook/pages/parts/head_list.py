@@ -191,8 +191,8 @@ def list_data(results: Results) -> dict[str, Any]:
 def line_style(results: Results, facts: HeadFacts) -> str:
     """Return the classes of the small map in a head's line, with the family's colour."""
     stack, layer, head = facts.head
-    family = f" f-{facts.function.family}" if facts.function.family else ""
-    return map_style(results[stack].stack, layer, head) + family
+    style = map_style(results[stack].stack, layer, head)
+    return f"{style} {facts.function.style}".rstrip()
 
 
 def _data_row(facts: HeadFacts, style: str, rank: int) -> list[Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headbook.metrics import ids
-from headbook.report.facts.functions import FunctionFamily
+from headbook.report.facts.functions import WHERE_OF_FAMILY, FunctionFamily
 from headbook.report.facts.head_facts import HeadFacts
 from headbook.report.findings.finding import choose_head, uniform_estimate
 from headbook.report.linked_rows import LinkedNumber, claim_number
@@ -30,17 +30,12 @@ from headbook.schema import HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, HeadName, 
 
 # What heads of a family do: of one head, and of several.
 FAMILY_VERBS = {
-    FunctionFamily.POSITION: ("attends at one fixed distance", "attend at one fixed distance"),
-    FunctionFamily.NEARBY: ("attends to nearby words", "attend to nearby words"),
-    FunctionFamily.WORDS: ("attends to words of a kind", "attend to words of a kind"),
-    FunctionFamily.SAME_KEYS: (
-        "attends to the same words from everywhere", "attend to the same words from everywhere",
-    ),
-    FunctionFamily.REPEATS: ("attends to repeated tokens", "attend to repeated tokens"),
+    **{
+        family: (f"attends {where}", f"attend {where}") for family, where in WHERE_OF_FAMILY.items()
+    },
     FunctionFamily.EVEN: ("spreads its attention evenly", "spread their attention evenly"),
-    FunctionFamily.SINK: ("attends mostly to the sink", "attend mostly to the sink"),
     FunctionFamily.MIXED: ("has no single function", "have no single function"),
-}  # fmt: skip
+}
 MAX_FAMILIES = 3  # families that the answer names, the largest first
 
 

@@ -20,14 +20,8 @@ from headbook.analysis.accumulators import (
 )
 from headbook.metrics import ids
 from headbook.report.facts.function_tests import function_tests
-from headbook.report.findings.attention import (
-    MIN_POSITIONAL_SHARE,
-    MIN_REPEATED_SHARE,
-    ON_RANDOM,
-    untrained_mean,
-)
+from headbook.report.findings.attention import untrained_mean
 from headbook.report.findings.finding import (
-    heads_above,
     held_out_run_mean,
     highest,
     layer_runs,
@@ -191,18 +185,6 @@ def _companion_rows(results: StackResults, column: HeadKey, cell: Cell) -> Itera
         yield row(claim, results.stack.name, companion, layer=cell[0], head=cell[1],
                   split=HELD_OUT_SPLIT,
                   value=value)  # fmt: skip
-
-
-def heads_beyond(results: StackResults) -> Iterator[Row]:
-    """Yield the heads whose value is clearly beyond a conventional threshold on both splits."""
-    view, metric = results.stack.default_view, ids.POSITIONAL_ARGMAX
-    thresholds = [
-        (HeadKey(metric, view, label), MIN_POSITIONAL_SHARE) for label in results.labels(metric)
-    ]
-    thresholds += [(HeadKey(name, SinkView.RAW, ""), MIN_REPEATED_SHARE) for name in ON_RANDOM]
-    for column, threshold in thresholds:
-        for best in heads_above(results, *column, threshold):
-            yield _head_row(results, f"at least {threshold:g}", column, best.place, HELD_OUT)
 
 
 def layer_run_rows(results: StackResults) -> Iterator[Row]:

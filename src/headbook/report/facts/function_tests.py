@@ -4,6 +4,7 @@ Each function with a number has a row in the table ``tests``, with the threshold
 function by the nearest word of a class has a second row: its margin over fixed offsets.
 """
 
+import math
 from collections.abc import Iterator
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
@@ -52,7 +53,7 @@ def evidence_of(results: StackResults, function: HeadFunction) -> Sentence:
     even, threshold = NOTHING, NOTHING
     if function.even is not None:
         even = say("; uniform attention: {even}", even=function.even)
-    if function.threshold == function.threshold:
+    if not math.isnan(function.threshold):
         least = Number(function.threshold, number.unit, tested.row)
         threshold = say("; the interval has to begin at {least} or above", least=least)
     text = say("{what}{even}{threshold}.", what=what, even=even, threshold=threshold)
@@ -64,12 +65,11 @@ def function_test(function: HeadFunction) -> Tested | None:
     number, (stack, layer, head) = function.number, function.head
     if number is None:
         return None
-    row = dict(number.row.key)
-    metric = str(row.get("metric") or row.get("measure"))
+    metric, view, label = function.column
     value = Estimate(number.value, number.low, number.high, number.sentences, number.observations)
     return Tested(
-        FUNCTION, stack, metric, str(row.get("view", "")), str(row.get("label", "")), value,
-        layer, head, baseline=THRESHOLD, baseline_value=function.threshold,
+        FUNCTION, stack, metric, view, label, value, layer, head, baseline=THRESHOLD,
+        baseline_value=function.threshold,
     )  # fmt: skip
 
 

@@ -86,6 +86,18 @@ class HeadFunction:
     sink: Number | None = None
     mostly_sink: bool = False
 
+    @property
+    def style(self) -> str:
+        """Class of the colour of the family; empty without one."""
+        return f"f-{self.family}" if self.family else ""
+
+    @property
+    def column(self) -> tuple[str, str, str]:
+        """Metric, view and label of the number that decided; empty texts without one."""
+        row = dict(self.number.row.key) if self.number else {}
+        metric = row.get("metric", row.get("measure", ""))  # a measure in the table of alignments
+        return str(metric), str(row.get("view", "")), str(row.get("label", ""))
+
 
 @dataclass(frozen=True)
 class FunctionRule:
@@ -181,6 +193,18 @@ FAMILY_NAMES = {
 }
 
 
+# Where heads of a family attend, after "attends" or "attend"; nothing can be said of mixed ones.
+WHERE_OF_FAMILY = {
+    FunctionFamily.POSITION: "at one fixed distance",
+    FunctionFamily.NEARBY: "to nearby words",
+    FunctionFamily.WORDS: "to words of a kind",
+    FunctionFamily.SAME_KEYS: "to the same words from everywhere",
+    FunctionFamily.REPEATS: "to repeated tokens",
+    FunctionFamily.EVEN: "nearly evenly to all words",
+    FunctionFamily.SINK: "mostly to the sink",
+}
+
+
 def families_of(results: StackResults) -> Mapping[FunctionFamily, str]:
     """Return the families that a stack has heads of, in their order, with their names."""
     present = {function.family for function in functions_of(results).values()}
@@ -210,10 +234,8 @@ def functions_table(results: Mapping[str, StackResults]) -> pd.DataFrame:
 
 def _row(function: HeadFunction) -> tuple[str | int | float, ...]:
     number, family = function.number, str(function.family or "")
-    row = dict(number.row.key) if number else {}
-    metric = row.get("metric", row.get("measure", ""))
     ends = (number.value, number.low, number.high) if number else (math.nan,) * 3
     return (
-        *function.head, function.id, function.noun, family, metric, row.get("view", ""),
-        row.get("label", ""), *ends, function.threshold,
+        *function.head, function.id, function.noun, family, *function.column,
+        *ends, function.threshold,
     )  # fmt: skip

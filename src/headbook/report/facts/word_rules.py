@@ -27,9 +27,8 @@ from headbook.report.relation_counts import VIEW, best_rule, held_out_estimates
 from headbook.report.relation_tests import is_supported, sign_clusters
 from headbook.report.relations import rule_hits
 from headbook.report.results import StackResults
+from headbook.schema import Place
 from headbook.study.sums.word_samples import StrongestWords
-
-Place = tuple[int, int]  # layer and head
 
 
 class WordRule(NamedTuple):

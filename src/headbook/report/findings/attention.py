@@ -98,15 +98,6 @@ def _named(results: StackResults, metric: HeadMetric) -> Iterator[str | Link]:
         yield " (random sequences)"
 
 
-MIN_POSITIONAL_SHARE = 0.9  # threshold of Voita et al. 2019, section 5.1
-MIN_REPEATED_SHARE = 0.4  # threshold that courses on TransformerLens use
-ON_RANDOM = {
-    ids.INDUCTION_SCORE: ("the token after the earlier occurrence", "induction"),
-    ids.DUPLICATE_SCORE: ("the earlier occurrence", "duplicate-token"),
-    ids.PREVIOUS_SCORE: ("the previous token", "previous-token"),
-}
-
-
 def distance_trend(results: StackResults) -> Iterator[finding.Finding]:
     """Yield the layers with the longest and shortest distances, compared with random weights."""
     name, view = ids.ATTENTION_DISTANCE, results.stack.default_view

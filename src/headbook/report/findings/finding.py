@@ -1,6 +1,6 @@
 """The parts of findings: sentences with links, selection on one split, and runs of layers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
-from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric, Metric, Source
 from headbook.report.linked_rows import LinkedNumber
@@ -165,27 +164,6 @@ def uniform_estimate(
 ) -> Estimate:
     """Return a metric under uniform attention in one layer, on the held-out split."""
     return results.split(HELD_OUT, name, view, label, of="uniform").at(layer)
-
-
-def heads_above(
-    results: StackResults, name: str, view: SinkView, label: str, least: float
-) -> Iterator[ChosenHead]:
-    """Yield the heads that reach a value on both splits.
-
-    The value on the selection split, and the lower end of the interval on the held-out split, are
-    at least ``least``.
-    """
-    if not results.has_value(name, view, label):
-        return
-    selection, held_out = (
-        results.split(split, name, view, label) for split in (SELECTION, HELD_OUT)
-    )
-    has_enough = (selection.effective >= MIN_EFFECTIVE) & (held_out.effective >= MIN_EFFECTIVE)
-    with np.errstate(invalid="ignore"):
-        cells = np.argwhere(has_enough & (selection.value >= least) & (held_out.low >= least))
-    for layer, head in cells:
-        place = int(layer), int(head)
-        yield ChosenHead(HeadName(results.stack.name, *place), held_out.at(*place))
 
 
 RUN_DIVISOR = 4  # a run has a quarter of the layers that have attention

@@ -9,6 +9,7 @@ from headbook.report.answers.overview.claim_parts import (
     short_link,
 )
 from headbook.report.facts.functions import (
+    WHERE_OF_FAMILY,
     FunctionFamily,
     HeadFunction,
     families_of,
@@ -23,16 +24,11 @@ from headbook.results.sentence import head_link
 from headbook.schema import HeadName
 
 MIN_FAMILY_SHARE = 0.1  # of the heads in the layers that have the family
-# Families that the claim can be about, with what one head does and what several heads do. Heads of
-# the sink and of the same words from everywhere have claims of their own.
-CLAIMED = {
-    FunctionFamily.NEARBY: ("attends to nearby words", "attend to nearby words"),
-    FunctionFamily.POSITION: ("attends at one fixed distance", "attend at one fixed distance"),
-    FunctionFamily.WORDS: ("attends to words of a kind", "attend to words of a kind"),
-    FunctionFamily.REPEATS: ("attends to repeated tokens", "attend to repeated tokens"),
-    FunctionFamily.EVEN: ("attends nearly evenly to all words",
-                          "attend nearly evenly to all words"),
-}  # fmt: skip
+# Families that the claim can be about, as all others have claims of their own or none.
+CLAIMED = (
+    FunctionFamily.NEARBY, FunctionFamily.POSITION, FunctionFamily.WORDS, FunctionFamily.REPEATS,
+    FunctionFamily.EVEN,
+)  # fmt: skip
 
 
 class FunctionHeads(NamedTuple):
@@ -143,16 +139,16 @@ def family_claim(results: StackResults) -> Iterator[OverviewClaim]:
         layers, example = family_layers(results, members), families[family].example
         if not layers or example.number is None:
             continue
-        one, several = CLAIMED[family]
-        many = number_word(len(members))
-        does = f"one head {one}:" if len(members) == 1 else f"{many} heads {several}, such as"
+        where, many = WHERE_OF_FAMILY[family], number_word(len(members))
+        one, several = f"one head attends {where}:", f"{many} heads attend {where}, such as"
+        does = one if len(members) == 1 else several
         yield OverviewClaim(
             "family",
             results.stack.name,
             (
                 f"In {layers_text(results, layers)}, {does} ",
                 short_link(example.head),
-                " (" if example.noun in several else f" ({example.noun}, ",
+                " (" if example.noun in where else f" ({example.noun}, ",
                 linked(example.number),
                 ").",
             ),

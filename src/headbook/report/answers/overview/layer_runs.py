@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headbook.analysis.arrays import Floats
-from headbook.report.facts.functions import FunctionFamily, functions_of
+from headbook.report.facts.functions import WHERE_OF_FAMILY, FunctionFamily, functions_of
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import STACKS, capital
@@ -21,12 +21,8 @@ MAX_RUNS = 3
 MAX_WORDS = 30
 MIN_SHARE = 0.5  # share of the heads of a run above which its named families are
 SEVERAL_THINGS = "in many ways"
-TO = {  # where heads of a family attend; of mixed ones nothing can be said
-    FunctionFamily.POSITION: "at one fixed distance",
-    FunctionFamily.NEARBY: "to nearby words",
-    FunctionFamily.WORDS: "to words of a kind",
+TO = WHERE_OF_FAMILY | {  # of most heads of some layers
     FunctionFamily.SAME_KEYS: "to the same few words",
-    FunctionFamily.REPEATS: "to repeated tokens",
     FunctionFamily.EVEN: "to most words",
     FunctionFamily.SINK: "to nothing in particular",
 }
