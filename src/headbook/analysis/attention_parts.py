@@ -17,17 +17,58 @@ not count, else 1/ln k_i.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from headbook.analysis.arrays import Floats
-from headbook.analysis.pattern_fits import Bools, PooledSets, fit_choice_model
+from headbook.analysis.pattern_fits import MIN_SHARE, Bools, fit_choice_model
 
 REACH = 32  # offsets beyond count as this one
 N_OFFSETS = 2 * REACH + 1
 N_UPDATES = 60  # of the weights per key
+MIN_LOG = -700.0  # where all weights are 0
 MIN_EXPECTED = 1e-12  # smallest expected weight, which bounds a divergence
+
+
+@dataclass(frozen=True, eq=False)
+class PooledSets:
+    """Sets in which several items may share one weight, such as keys at far offsets.
+
+    Attributes:
+        multiples: number of items of each weight in a set. *Shape:* ``(set, weight)``.
+        counts: number of rows, or their summed weight, for each set. *Shape:* ``(set,)``.
+    """
+
+    multiples: Floats
+    counts: Floats
+
+    def nested(self) -> bool:
+        """Whether the closed form holds, which needs weights of single items: no."""
+        return False
+
+    def depth(self) -> Floats:
+        """Return the number of sets that contain a weight. *Shape:* ``(weight,)``."""
+        depth: Floats = (self.multiples > 0).sum(0, dtype=np.float64)
+        return depth
+
+    def seen(self) -> Floats:
+        """Return the summed weight of rows by items that they see. *Shape:* ``(weight,)``."""
+        weight: Floats = self.counts @ self.multiples
+        return weight
+
+    def totals(self, logs: Floats) -> Floats:
+        """Return ln Z of each set, from log-weights ``(weight,)``. *Shape:* ``(set,)``."""
+        top = logs.max(initial=MIN_LOG)
+        totals: Floats = top + np.log(np.maximum(self.multiples @ np.exp(logs - top), MIN_SHARE))
+        return totals
+
+    def pairs(self, logs: Floats) -> Floats:
+        """Return Σ over sets of count·p_a·p_b, p the fitted shares."""
+        share = self.multiples * np.exp(logs - self.totals(logs)[:, None])
+        pairs: Floats = (share.T * self.counts) @ share
+        return pairs
 
 
 class OffsetCounts(NamedTuple):

@@ -39,7 +39,6 @@ MAX_STEPS = 200  # Newton steps at most; a dozen suffice for most heads
 TOLERANCE = 1e-10  # of the mean log-likelihood per row, in nats
 MAX_LOG_CHANGE = 8.0  # largest change of a log-weight in one step
 MIN_SHARE = 1e-300  # replaces a share of 0, whose logarithm is never used
-MIN_LOG = -700.0  # where all weights are 0
 
 
 class ChoiceSets(Protocol):
@@ -165,45 +164,6 @@ class OffsetRanges:
         back = grid.sum(1)[::-1].cumsum()
         ahead = grid.sum(0)[::-1].cumsum()[:-1]
         return np.concatenate([back, ahead[::-1]])
-
-
-@dataclass(frozen=True, eq=False)
-class PooledSets:
-    """Sets in which several items may share one weight, such as keys at far offsets.
-
-    Attributes:
-        multiples: number of items of each weight in a set. *Shape:* ``(set, weight)``.
-        counts: number of rows, or their summed weight, for each set. *Shape:* ``(set,)``.
-    """
-
-    multiples: Floats
-    counts: Floats
-
-    def nested(self) -> bool:
-        """Whether the closed form holds, which needs weights of single items: no."""
-        return False
-
-    def depth(self) -> Floats:
-        """Return the number of sets that contain a weight. *Shape:* ``(weight,)``."""
-        depth: Floats = (self.multiples > 0).sum(0, dtype=np.float64)
-        return depth
-
-    def seen(self) -> Floats:
-        """Return the summed weight of rows by items that they see. *Shape:* ``(weight,)``."""
-        weight: Floats = self.counts @ self.multiples
-        return weight
-
-    def totals(self, logs: Floats) -> Floats:
-        """Return ln Z of each set, from log-weights ``(weight,)``. *Shape:* ``(set,)``."""
-        top = logs.max(initial=MIN_LOG)
-        totals: Floats = top + np.log(np.maximum(self.multiples @ np.exp(logs - top), MIN_SHARE))
-        return totals
-
-    def pairs(self, logs: Floats) -> Floats:
-        """Return Σ over sets of count·p_a·p_b, p the fitted shares."""
-        share = self.multiples * np.exp(logs - self.totals(logs)[:, None])
-        pairs: Floats = (share.T * self.counts) @ share
-        return pairs
 
 
 def fit_choice_model(mass: Floats, sets: ChoiceSets) -> Floats:

@@ -292,6 +292,15 @@ class SampledMetric(HeadMetric):
     compares_sentences: bool = False
     source: Source = Source.SAMPLE
 
+    def statistics(self, layer: "LayerAttention", fit: "Floats | None" = None) -> "torch.Tensor":
+        """Return the statistics of each sentence.
+
+        Args:
+            layer: attention of one layer in one view.
+            fit: result of ``sample_fit``; not used by metrics without one.
+        """
+        return self.measure(layer) if self.sample_fit is None else self.measure(layer, fit)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ContextMetric(HeadMetric):

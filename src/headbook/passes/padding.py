@@ -357,14 +357,10 @@ def _statistics(
 ) -> Iterator[MeasuredTexts]:
     """Yield the statistics of heads and of texts of a sampled metric."""
     for view in metric.views:
-        if metric.sample_fit is None:
-            statistics = metric.measure(views[view])
-        else:
-            key = metric.id, place.stack, view
-            if key not in probe.fits:
-                probe.fits[key] = metric.sample_fit.fit(metric.sample_fit.gather(views[view]))
-            statistics = metric.measure(views[view], probe.fits[key])
-        heads = _array(statistics)[:, None]
+        key = metric.id, place.stack, view
+        if metric.sample_fit and key not in probe.fits:
+            probe.fits[key] = metric.sample_fit.fit(metric.sample_fit.gather(views[view]))
+        heads = _array(metric.statistics(views[view], probe.fits.get(key)))[:, None]
         yield MeasuredTexts(place, [metric.id], ["a statistic"], "head", heads)
         if metric.sentence_statistics is not None:
             of_texts = _array(metric.sentence_statistics(views[view].scope))[:, None, None]

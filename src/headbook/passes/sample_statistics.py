@@ -42,7 +42,7 @@ from headbook.text.batch import Batch
 
 Floats = NDArray[np.floating]
 Place = tuple[str, str, int | None, SinkView]  # metric, stack, layer, view
-Fits = Mapping[Place, Floats | None]
+Fits = Mapping[Place, NDArray[np.float64] | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +71,8 @@ class SampleFits:
 
     def fits(self) -> Fits:
         """Return the fit of each metric, layer and view."""
-        fits = dict[Place, Floats | None]()
-        for metric in self.metrics:
-            for place, counts in self._counts.items():
-                if metric.sample_fit and place[0] == metric.id:
-                    fits[place] = metric.sample_fit.fit(counts)
-        return fits
+        fit_of = {metric.id: metric.sample_fit.fit for metric in self.metrics if metric.sample_fit}
+        return {place: fit_of[place[0]](counts) for place, counts in self._counts.items()}
 
 
 @dataclass(frozen=True)
@@ -234,15 +230,13 @@ class _Statistics:
         self, views: Mapping[SinkView, LayerAttention], layer: int | None = None
     ) -> list[Floats]:
         """Return the statistics of each metric and view; without a layer, of uniform attention."""
-        tables = []
-        for metric, view in self._measures:
-            if metric.sample_fit is None:
-                table = metric.measure(views[view])
-            else:
-                fit = self._fits.get((metric.id, self._stack.name, layer, view))
-                table = metric.measure(views[view], fit)
-            tables.append(table.cpu().numpy())
-        return tables
+        stack = self._stack.name
+        return [
+            metric.statistics(views[view], self._fits.get((metric.id, stack, layer, view)))
+            .cpu()
+            .numpy()
+            for metric, view in self._measures
+        ]
 
     def _about(self, scopes: Mapping[SinkView, ViewMask]) -> list[Floats]:
         """Return the statistics of the sentences themselves, for each metric and view.

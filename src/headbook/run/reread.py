@@ -55,9 +55,8 @@ def measure_sample(run: Run, items: Sequence[TokenizedSentence], budget: int) ->
         thresholds = SimilarityThresholds(outputs, outputs.step(items))
     flow = flow_tracker(run, {item.sentence.index for item in items}, ())
     statistics = sample_statistics(run, items)
-    fits = SampleFits(architecture, statistics.metrics) if statistics else None
-    if not (fits and any(metric.sample_fit for metric in fits.metrics)):
-        fits = None
+    fitted = tuple(m for m in sampled_metrics(run.metrics) if m.sample_fit is not None)
+    fits = SampleFits(architecture, fitted) if fitted else None
     observers = (fits or statistics, pairs, geometry, thresholds, flow)
     run.progress.stage("sample", count_tokens(items))
     # Distances between heads have a budget of their own, unless memory ran out with it.

@@ -4,8 +4,8 @@ Sums over sentences add up to those of a study of all sentences. Three kinds of 
 
 - Numbers of tokens or sentences that are compared with each other, and numbers that rest on a
   threshold or a choice that each part made for itself, are missing in the merged study.
-- Effects of replacing heads are those of both parts, each of which took its own means; parts of
-  attention likewise, with each part's own weights per distance.
+- Effects of replacing heads are those of both parts, each of which took its own means; metrics
+  with a fit to the sample likewise, each part with its own.
 - Samples that are kept as sums are those of both parts together.
 
 The manifest of the merged study names all of them.
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from headbook.analysis.accumulators import RatioSums
-from headbook.metrics import all_metrics, ids
+from headbook.metrics import all_metrics
 from headbook.metrics.base import Metric, SampledMetric, Source
 from headbook.schema import TOP_PAIR_SHARES, BaselineRun, HeadKey
 from headbook.study.ablation.results import OWN_MEANS, AblationResults, HeadSetKind
@@ -293,6 +293,11 @@ def merge_baselines(first: Tables, second: Tables) -> tuple[Tables, list[NotAvai
     return merged, gaps
 
 
+def _has_fit(name: str) -> bool:
+    metric = all_metrics().get(name)
+    return isinstance(metric, SampledMetric) and metric.sample_fit is not None
+
+
 def _compares_sentences(name: str) -> bool:
     metric = all_metrics().get(name)
     return isinstance(metric, SampledMetric) and metric.compares_sentences
@@ -350,12 +355,9 @@ def pooled(first: Manifest, second: Manifest, sums: CorpusSums, *, pages: int) -
     found = [*first.pooled, *second.pooled]
     if sums.ablation or sums.tasks:
         found.append(f"effects of replacing heads ({OWN_MEANS})")
-    if any(
-        column.metric == ids.ATTENTION_PARTS
-        for sampled in sums.sampled.values()
-        for column in sampled.columns
-    ):
-        found.append("parts of attention (each part has its own weights per distance)")
+    sampled = {column.metric for of_stack in sums.sampled.values() for column in of_stack.columns}
+    if fitted := [name for name in sorted(sampled) if _has_fit(name)]:
+        found.append(f"{_titles(fitted)} (each part with a fit to its own sample)")
     sizes = [first.options.get(name) for name in ("sample_sentences", "vocabulary_sentences")]
     limits = [size for size in sizes if size is not None and size < n_sentences]
     if limits:
