@@ -302,7 +302,7 @@ def test_pack_says_what_it_wrote(run: Run, small_site: Site, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("epoch", ["abc", "1" * 30, "1.5"])
 @pytest.mark.parametrize("command", ["build", "render"])
-def test_a_wrong_date_is_told_before_anything_else(
+def test_a_wrong_date_is_known_before_anything_else(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: str, epoch: str
 ) -> None:
     """Before libraries are imported, too: some of them stumble over it."""

@@ -79,7 +79,7 @@ def while_loading() -> None:
         lambda: (_ for _ in ()).throw(OSError(errno.ENOMEM, "Cannot allocate memory")),
     ],
 )
-def test_every_way_to_run_out_of_memory_is_told_alike(action: Callable[[], object]) -> None:
+def test_every_way_to_run_out_of_memory_is_known_alike(action: Callable[[], object]) -> None:
     fault = user_error(raised(action))
     assert isinstance(fault, ResourceError)
     assert str(fault).startswith("out of memory; expected more of it; ")

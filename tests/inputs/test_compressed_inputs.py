@@ -95,7 +95,7 @@ def test_damage_is_one_line(tmp_path: Path, suffix: str) -> None:
 
 
 @both
-def test_an_archive_without_text_is_told_as_any_file(tmp_path: Path, suffix: str) -> None:
+def test_an_archive_without_text_is_known_as_any_file(tmp_path: Path, suffix: str) -> None:
     for content in (b"", PACKERS[suffix](b" \n\n")):
         (tmp_path / f"a.txt{suffix}").write_bytes(content)
         assert fault(tmp_path / f"a.txt{suffix}").startswith(f"a.txt{suffix}: no text at all")

@@ -190,7 +190,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_told_in_one_line_with_its_place(tmp_path: Path, name: str) -> None:
+def test_a_fault_is_known_in_one_line_with_its_place(tmp_path: Path, name: str) -> None:
     lines, message = FAULTS[name]
     with pytest.raises(InputError) as error:
         read(tmp_path, *lines, "")
@@ -324,7 +324,7 @@ def test_small_treebanks_that_people_have(name: str) -> None:
         assert all(spelled(s) == s.text.split() for s in corpus)
 
 
-def test_annotation_that_is_not_universal_is_told(model: Path, tmp_path: Path) -> None:
+def test_annotation_that_is_not_universal_is_known(model: Path, tmp_path: Path) -> None:
     """Tags and relations of a corpus are counted by their own names, a subtype as its relation."""
     file = tmp_path / "a.conllu"
     lines = [

@@ -118,7 +118,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_told_in_one_line_with_its_place(tmp_path: Path, name: str) -> None:
+def test_a_fault_is_known_in_one_line_with_its_place(tmp_path: Path, name: str) -> None:
     file, content, message = FAULTS[name]
     (tmp_path / file).write_bytes(content)
     assert fault(tmp_path / file).startswith(message)

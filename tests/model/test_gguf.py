@@ -241,7 +241,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load_model(str(tmp_path / "none.gguf"))
 
 
-def test_what_is_not_installed_is_told(
+def test_what_is_not_installed_is_known(
     folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(name: str) -> None:

@@ -48,7 +48,7 @@ def read(model: Model) -> Embedding:
 
 
 @pytest.mark.parametrize("fault", ["no attribute", "not implemented", "too few rows", "no matrix"])
-def test_a_model_without_a_matrix_of_word_embeddings_is_told(
+def test_a_model_without_a_matrix_of_word_embeddings_is_known(
     fault: str, tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = load_model(str(tiny_folder("bert")))

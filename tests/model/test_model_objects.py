@@ -174,7 +174,7 @@ def test_rotary_frequencies_keep_their_precision_in_another_dtype(
     assert by_object.heads.equals(by_name.heads)
 
 
-def test_a_model_in_training_mode_is_told_and_read_without_dropout(make: Make) -> None:
+def test_a_model_in_training_mode_is_known_and_read_without_dropout(make: Make) -> None:
     model, tokenizer = make("bert")
     quiet, training = Messages(), Messages()
     first = headbook.collect(TEXTS, model=model, tokenizer=tokenizer, progress=quiet, **QUICK)

@@ -141,7 +141,7 @@ def test_a_passage_keeps_what_its_sentences_agree_on(model: Model, tmp_path: Pat
     ("pack", "message"),
     [(0, "pack: got 0, expected at least 1"), (65, "pack: got 65, expected at most 64")],
 )
-def test_a_size_that_does_not_fit_is_told_in_one_line(
+def test_a_size_that_does_not_fit_is_known_in_one_line(
     pack: int, message: str, tiny_folder: Folder, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -94,6 +94,6 @@ def test_a_run_in_double_precision_stays_so(tiny_folder: Folder, tmp_path: Path)
     assert basic.tokens.equals(asked.tokens)
 
 
-def test_an_unknown_format_is_told(tiny_folder: Folder, tmp_path: Path) -> None:
+def test_an_unknown_format_is_known(tiny_folder: Folder, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="vocabulary_precision: got 'int8', expected one of"):
         study(tiny_folder("bert"), tmp_path, vocabulary_precision="int8")

@@ -20,6 +20,7 @@ from headbook.attention.surface_rules import OFFSETS, SIDES
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.report import alignment, class_flows, relation_tests
+from headbook.report.answers.overview.family_claim import family_heads, function_heads
 from headbook.report.facts import function_rules, functions, thresholds, word_rules
 from headbook.report.facts.function_numbers import ShareOverEven
 from headbook.report.facts.functions import (
@@ -685,3 +686,16 @@ def drawn_words(content: float) -> StrongestWords:
         head=nothing,
         asked=seen,
     )
+
+
+def test_heads_of_too_few_sentences_are_not_called_mixed() -> None:
+    """Their family has the name of the rule, and the overview counts no function."""
+    few, enough = studied(sentences=18), studied()
+    assert families_of(few) == {FunctionFamily.MIXED: "Not known"}
+    assert not any(function.is_known for function in functions_of(few).values())
+    assert function_heads(few) == []
+    assert family_heads({"self": few}) == []
+    assert "Not known" not in families_of(enough).values()
+    assert {head for group in function_heads(enough) for head in group.heads} == {
+        head for head, function in functions_of(enough).items() if function.is_known
+    }

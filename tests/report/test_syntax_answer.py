@@ -115,7 +115,7 @@ def test_trees_of_heads_are_named_if_they_beat_linking_neighbours() -> None:
     assert none.endswith("relations and directions.")
 
 
-def test_weight_on_dependencies_is_told_apart_from_relations() -> None:
+def test_weight_on_dependencies_is_known_apart_from_relations() -> None:
     aligned = aligned_head(with_trees([[0.6, 0.1]] * 2))
     assert words(aligned).startswith("By weight, encoder L0·H0")
     assert "that is no relation" in words(aligned)

@@ -35,7 +35,7 @@ def printed(*, terminal: bool, verbose: bool = False) -> str:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_speed_is_told_to_those_who_ask(terminal: bool) -> None:
+def test_speed_is_known_to_those_who_ask(terminal: bool) -> None:
     for verbose in (False, True):
         assert ("tokens/s" in printed(terminal=terminal, verbose=verbose)) == verbose
 

@@ -374,7 +374,7 @@ def test_a_part_is_stored_with_what_it_took(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.value.buckets[""][0].n, part.value.buckets[""][0].n)
 
 
-def test_a_full_disk_is_told_where_sums_are_put_by(tmp_path: Path) -> None:
+def test_a_full_disk_is_known_where_sums_are_put_by(tmp_path: Path) -> None:
     message = "the same command goes on from there"
     with small_files(1 << 10), pytest.raises(OutputError, match=message):
         Store(tmp_path).spill(CorpusSums, simulated(np.arange(100)))

@@ -302,7 +302,7 @@ def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.import_module("headbook.run.collect"), "measure_study", None)
 
 
-def test_a_task_that_is_not_measured_is_told(collected: Callable[..., Study]) -> None:
+def test_a_task_that_is_not_measured_is_known(collected: Callable[..., Study]) -> None:
     with pytest.warns(HeadbookWarning, match="task label is not measured: 8 texts left out"):
         collected("texts", labelled(*("hot", "icy") * 4))
 

@@ -154,7 +154,7 @@ def test_an_anonymous_archive_is_otherwise_the_same(telling: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_what_is_left_to_judge_is_told(telling: Path, tmp_path: Path) -> None:
+def test_what_is_left_to_judge_is_known(telling: Path, tmp_path: Path) -> None:
     report = "\n".join(pack(telling / "study", tmp_path / "s.zip", anonymous=True).report())
     assert f"still there: the model's name, {LOCAL_MODEL_NAME}\n" in report
     assert "and columns label" in report

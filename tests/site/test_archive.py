@@ -56,7 +56,7 @@ def test_the_sums_are_those_of_all_other_files(packed: PackedSite, tmp_path: Pat
     assert found == {name: hashlib.sha256(file).hexdigest() for name, file in files.items()}
 
 
-def test_an_archive_is_told_with_its_own_sizes(packed: PackedSite, tmp_path: Path) -> None:
+def test_an_archive_is_known_with_its_own_sizes(packed: PackedSite, tmp_path: Path) -> None:
     files = tree(unpacked(packed.path, tmp_path))
     assert packed.files == len(files)
     assert packed.unpacked == sum(map(len, files.values()))

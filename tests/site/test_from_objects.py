@@ -170,7 +170,7 @@ def test_a_site_is_shown_in_a_frame_of_a_notebook(
     assert "IPython" in sys.modules
 
 
-def test_what_does_not_fit_a_comparison_is_told_in_one_line(model: Any, tokenizer: Any) -> None:
+def test_what_does_not_fit_a_comparison_is_known_in_one_line(model: Any, tokenizer: Any) -> None:
     with pytest.raises(ConfigError, match="compare: got no models and inputs that are not two"):
         headbook.compare(3, out="site")
     with pytest.raises(StudyError, match="the cat"):

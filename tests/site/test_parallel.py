@@ -57,7 +57,7 @@ def test_a_process_that_is_killed_tells_of_memory() -> None:
         list(shares)
 
 
-def test_an_error_that_cannot_travel_is_told_all_the_same() -> None:
+def test_an_error_that_cannot_travel_is_known_all_the_same() -> None:
     with (
         pytest.raises(RuntimeError, match="MumbledError: 3 words"),
         DrawingPool(mumbles, (), 1) as shares,

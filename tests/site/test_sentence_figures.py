@@ -188,7 +188,7 @@ def naive_map(study: Study, stack: str, index: int, head: HeadName) -> naive.Map
 
 
 @pytest.mark.slow
-def test_a_wrong_name_is_told_which_sentences_and_heads_there_are(
+def test_a_wrong_name_is_known_which_sentences_and_heads_there_are(
     encoder_site: Site, tmp_path: Path
 ) -> None:
     kept = [*stored_maps(encoder_site.results["self"])]

@@ -149,7 +149,7 @@ def test_a_column_that_cannot_group_is_refused_in_one_line(asked: str, message: 
     assert "\n" not in str(caught.value)
 
 
-def test_a_wrong_column_is_told_before_a_model_is_loaded(tmp_path: Path) -> None:
+def test_a_wrong_column_is_known_before_a_model_is_loaded(tmp_path: Path) -> None:
     file = grouped_studies.write_rows(tmp_path / "rows.jsonl")
     with pytest.raises(ConfigError, match="no column 'genr'"):
         collect(file, model="nobody/nothing", facet="genr")

@@ -280,7 +280,7 @@ def _unsupported(manifest: Manifest) -> str:
     sentences = wording.count_text(manifest.counts["sentences"], "sentence")
     these = "this" if manifest.counts["sentences"] == 1 else "these"
     return (
-        f"No claim is supported by {these} {sentences}; maps and families below describe "
+        f"No claim is supported by {these} {sentences}; the maps describe "
         f"{'it' if manifest.counts['sentences'] == 1 else 'them'}."
     )
 

@@ -42,6 +42,7 @@ from headbook.pages.overview_parts.differences import (
 from headbook.pages.parts.atlas import Atlas, atlas_of
 from headbook.pages.parts.page import StackSection, TemplatePage
 from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
+from headbook.report.facts.functions import UNKNOWN
 from headbook.report.wording import STACKS, capital, count_text, number_word, signed_points
 from headbook.results.formats import head_name, number, percent
 from headbook.results.sentence import Link
@@ -403,7 +404,7 @@ _ABOUT = {
     ids.INDUCTION_SCORE: "Induction: share of heads with this function.",
     ids.SINK_SHARE: "Sink: mean over heads of their attention to the sink.",
 }
-INDUCTION, UNKNOWN = "induction", {"not_measured", "too_few"}  # ids of functions
+INDUCTION = "induction"  # id of a function
 _TARGETS = {"loss": "loss", "masked_loss": "masked loss"}
 
 

@@ -27,7 +27,6 @@ from headbook.results.sentence import Sentence, say
 RANK = Unit("", lambda rank: f"{rank:,.0f}")
 CHANGE = Unit("", change_text)
 ON_SINK = {"sink_only", "sink_mostly"}
-UNTOLD = {"too_few", "not_measured"}
 
 
 class HeadOutput(NamedTuple):
@@ -44,7 +43,7 @@ class HeadOutput(NamedTuple):
 
 def outputs_of(results: StackResults, function: HeadFunction) -> tuple[HeadOutput, ...]:
     """Return what the numbers support on the output of a head; nothing without a function."""
-    if function.id in UNTOLD:
+    if not function.is_known:
         return ()
     return (*_uses(results, function), *_writes(results, function))
 

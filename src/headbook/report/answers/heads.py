@@ -42,9 +42,9 @@ MAX_FAMILIES = 3  # families that the answer names, the largest first
 def heads_answer(facts: Sequence[HeadFacts]) -> Sentence:
     """Return how many heads the largest families have."""
     functions = [each.function for each in facts]
-    known = {function.text for function in functions if function.id == "too_few"}
-    if known:
-        return next(iter(known))
+    untold = next((f for f in functions if f.family and not f.is_known), None)
+    if untold is not None:
+        return untold.text
     families = Counter(function.family for function in functions if function.family)
     if not families:
         return say("What single heads attend to was not measured here.")

@@ -87,6 +87,11 @@ class HeadFunction:
     mostly_sink: bool = False
 
     @property
+    def is_known(self) -> bool:
+        """Whether a rule gives what the head does: it was measured, on enough sentences."""
+        return self.id not in UNKNOWN
+
+    @property
     def style(self) -> str:
         """Class of the colour of the family; empty without one."""
         return f"f-{self.family}" if self.family else ""
@@ -151,6 +156,7 @@ RULES = (
                  "mostly {sink}", "mostly to {sink}"),
     FunctionRule("mixed", FunctionFamily.MIXED, UNTESTED, rules.mixed, "mixed"),
 )  # fmt: skip
+UNKNOWN = {"not_measured", "too_few"}  # rules without a function
 SINK_RULES = {"sink_only", "sink_mostly"}  # whose sentences need no clause on the sink
 
 
@@ -207,8 +213,11 @@ WHERE_OF_FAMILY = {
 
 def families_of(results: StackResults) -> Mapping[FunctionFamily, str]:
     """Return the families that a stack has heads of, in their order, with their names."""
-    present = {function.family for function in functions_of(results).values()}
+    functions = functions_of(results).values()
+    present = {function.family for function in functions}
     names = FAMILY_NAMES | {FunctionFamily.SINK: capital(sink_tokens(results))}
+    # With too few sentences no function is known, and the family has the name of that rule.
+    names |= {f.family: capital(f.noun) for f in functions if f.family and not f.is_known}
     return {family: names[family] for family in FunctionFamily if family in present}
 
 

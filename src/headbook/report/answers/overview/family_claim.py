@@ -70,14 +70,14 @@ class FamilyHeads(NamedTuple):
 
 
 def function_heads(results: StackResults) -> list[FunctionHeads]:
-    """Return the functions that a stack has heads of, by family, the commonest first."""
+    """Return the known functions of a stack, by family, the commonest first."""
     return results.cached(_function_heads)
 
 
 def _function_heads(results: StackResults) -> list[FunctionHeads]:
     by_noun: dict[tuple[str, str], list[HeadFunction]] = {}
     for function in functions_of(results).values():
-        if function.family is not None:
+        if function.is_known:
             by_noun.setdefault((function.id, function.noun), []).append(function)
     groups = [FunctionHeads(tuple(each), max(each, key=_value)) for each in by_noun.values()]
     families = [*FunctionFamily]
