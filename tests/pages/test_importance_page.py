@@ -122,7 +122,9 @@ def test_groups_before_ablation_are_families_of_functions_and_the_sink_heads(
                 assert {*groups[str(family)].heads} == members
         sinks = {(head.layer, head.head) for head in groups[SINK].heads} if SINK in groups else {}
         assert sinks == ({*sink_heads(results)} or {})
-        assert {name for name, group in groups.items() if group.type} <= {*map(str, FunctionFamily)}
+        assert {name for name, group in groups.items() if group.is_family} <= {
+            *map(str, FunctionFamily)
+        }
 
 
 def test_a_site_shows_all_heads_and_those_that_were_replaced(encoder_site: Site) -> None:

@@ -24,7 +24,7 @@ HeadSets = dict[HeadSet, tuple[HeadName, ...]]
 
 @dataclass(frozen=True)
 class HeadGroup:
-    """Heads with a common property, such as a type or a layer.
+    """Heads with a common property, such as a family or a layer.
 
     Attributes:
         stack: stack of the heads.
@@ -32,7 +32,7 @@ class HeadGroup:
         heads: heads of the group.
         replacements: replacements with which the group is ablated.
         banded: whether random sets are ablated for comparison.
-        type: whether the group is all heads of one type.
+        is_family: whether the heads are one family, or the sink heads.
         number: number of a random set that matches the group; None for the group itself.
     """
 
@@ -41,7 +41,7 @@ class HeadGroup:
     heads: tuple[HeadName, ...]
     replacements: tuple[Replacement, ...]
     banded: bool = False
-    type: bool = False
+    is_family: bool = False
     number: int | None = None
 
     @property
@@ -101,7 +101,7 @@ def pruning_orders(
     heads: Sequence[HeadName],
     effect: Mapping[HeadName, float],
     scores_by_name: Mapping[str, Mapping[HeadName, float]],
-    types: Sequence[HeadGroup],
+    families: Sequence[HeadGroup],
     seed: int,
 ) -> HeadSets:
     """Return growing sets of heads, by ascending effect and by several other orders.
@@ -110,15 +110,15 @@ def pruning_orders(
         heads: all heads of the model.
         effect: effect of ablating each head alone.
         scores_by_name: other importance scores of each head, by name of the order.
-        types: groups of heads of one type, for an order that prunes type by type.
+        families: groups of heads that are families, for an order family by family.
         seed: seed of the random orders.
     """
     ascending = sorted(heads, key=lambda head: effect[head])
     orders = {EFFECT_ORDER: ascending, REVERSED: ascending[::-1]}
     for name, scores in scores_by_name.items():
         orders[name] = sorted(heads, key=lambda head, scores=scores: scores[head])  # type: ignore[misc]
-    if types:
-        orders["type"] = _by_type(heads, effect, types)
+    if families:
+        orders["family"] = _by_family(heads, effect, families)
     orders |= _random_orders(heads, seed, N_RANDOM_ORDERS)
     return _growing_sets(orders, _even_steps(len(heads)))
 
@@ -193,18 +193,22 @@ def n_dependent_sets(heads: int) -> int:
     return (N_RANDOM_ORDERS + 4) * min(100 // STEP_PERCENT, heads) + n_paired * (n_paired - 1) // 2
 
 
-def _by_type(
-    heads: Sequence[HeadName], effect: Mapping[HeadName, float], types: Sequence[HeadGroup]
+def _by_family(
+    heads: Sequence[HeadName], effect: Mapping[HeadName, float], families: Sequence[HeadGroup]
 ) -> list[HeadName]:
-    """Order heads type by type, types of smallest mean effect first."""
-    type_of = {head: group.name for group in types for head in group.heads}
-    effects_by_type: dict[str, list[float]] = defaultdict(list)
+    """Order heads family by family, those of smallest mean effect first."""
+    family_of = {head: group.name for group in families for head in group.heads}
+    effects_by_family: dict[str, list[float]] = defaultdict(list)
     for head in heads:
-        effects_by_type[type_of.get(head, "")].append(effect[head])
-    mean_effect = {name: float(np.mean(effects)) for name, effects in effects_by_type.items()}
+        effects_by_family[family_of.get(head, "")].append(effect[head])
+    mean_effect = {name: float(np.mean(effects)) for name, effects in effects_by_family.items()}
     return sorted(
         heads,
-        key=lambda head: (mean_effect[type_of.get(head, "")], type_of.get(head, ""), effect[head]),
+        key=lambda head: (
+            mean_effect[family_of.get(head, "")],
+            family_of.get(head, ""),
+            effect[head],
+        ),
     )
 
 

@@ -304,9 +304,9 @@ class AblationPlan:
         gradient = AttributionKey(GRADIENT, "", self.ablator.functions.targets[0], "")
         position = columns.index(gradient) if gradient in columns else self._ranking_column(columns)
         scores = dict(zip(self.heads, first_half[:, position], strict=True))
-        types = [group for group in self.groups if group.type]
+        families = [group for group in self.groups if group.is_family]
         orders = pruning_orders(
-            self.heads, exact, {columns[position].metric: scores}, types, self.seed
+            self.heads, exact, {columns[position].metric: scores}, families, self.seed
         )
         return orders | pair_sets(self.heads, effect)
 

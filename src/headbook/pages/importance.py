@@ -125,7 +125,7 @@ def _absent(ablation: AblationResults, *, has_pruning: bool) -> Iterator[str]:
     if not has_pruning:
         yield "How many heads can go together: at least 20 sentences in one study."
     if ablation.level != FULL:
-        yield "Heads of each type together, pairs of heads, finer curves: --importance full."
+        yield "Heads of each family together, pairs of heads, finer curves: --importance full."
     estimated = int((ablation.chosen == AblationReason.NOT_ABLATED).sum())
     if estimated:
         heads = count_text(estimated, "head")
@@ -280,8 +280,8 @@ def _closer(ablation: AblationResults, results: Results, changes: pd.DataFrame) 
     )  # fmt: skip
     yield Columns(plots, 3 if len(plots) == 3 else 2)
     sinks = groups["group"].isin({SINK, HEAVY_NAME})
-    if types := parts.removed_table(ablation, groups[~sinks]):
-        yield Group((types,), "Groups in numbers", id="types", link="groups in numbers")
+    if families := parts.removed_table(ablation, groups[~sinks]):
+        yield Group((families,), "Groups in numbers", id="types", link="groups in numbers")
     left_out = max(0, len(changes) - MAX_LISTED)
     title = "Table: all heads with intervals and verdicts"
     if left_out:

@@ -41,8 +41,8 @@ from headbook.study.sums.word_samples import PairCells
 from headbook.text.batch import Batch
 
 Floats = NDArray[np.floating]
-Place = tuple[str, str, int | None, SinkView]  # metric, stack, layer, view
-Fits = Mapping[Place, NDArray[np.float64] | None]
+FitKey = tuple[str, str, int | None, SinkView]  # metric, stack, layer, view
+Fits = Mapping[FitKey, NDArray[np.float64] | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class SampleFits:
 
     architecture: Architecture
     metrics: tuple[SampledMetric, ...]
-    _counts: dict[Place, list[object]] = field(default_factory=dict)
+    _counts: dict[FitKey, list[object]] = field(default_factory=dict)
 
     def observe(self, _: Batch) -> BatchObserver:
         """Return a callback that gathers the counts of one batch."""

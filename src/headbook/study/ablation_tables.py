@@ -187,7 +187,7 @@ HEAD_GROUPS: "TableSpec[Study]" = TableSpec(
     "What the model loses without several heads at once.",
     {
         "stack": STACK_TEXT,
-        "group": "a type of heads, a layer, heads that share keys; or a pair, for interaction",
+        "group": "a family of heads, a layer, heads that share keys; or a pair, for interaction",
         "heads": "how many",
         "metric": "group_effect; or interaction: of two heads, the loss beyond that of each",
         "replacement": REPLACEMENT_TEXT,
@@ -288,8 +288,8 @@ PRUNING: "TableSpec[Study]" = TableSpec(
     {
         "stack": f"{STACK_TEXT}; all where heads of all are taken together",
         "order": "ablation_effect (least first; heads that were not replaced by their estimates), "
-        "reversed, gradient_importance or attribution_estimate, type (type by type), random-00 to "
-        "random-19; to random-04 with --importance auto",
+        "reversed, gradient_importance or attribution_estimate, family (family by family), "
+        "random-00 to random-19; to random-04 with --importance auto",
         "replacement": REPLACEMENT_TEXT,
         "target": TARGET_TEXT,
         "share": "of all heads, 0 to 1",

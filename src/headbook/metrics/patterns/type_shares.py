@@ -1,4 +1,4 @@
-"""Shares of attention that decide the type of a head.
+"""Shares of attention that decide the function of a head.
 
 Rows with the sink masked and renormalised. Rows with more than 90 % of their mass on the sink take
 no part; **left_out** is their share. Nor do queries with fewer than two keys outside the sink.
@@ -206,8 +206,8 @@ def finish(stats: "Floats", text_stats: "Floats") -> FinishedRatios:
 
 
 METRIC = SampledMetric(
-    title="Shares behind the head type",
-    question="Which shares of attention decide a head's type?",
+    title="Shares behind functions of heads",
+    question="Which shares of attention decide a head's function?",
     formula=r"\frac{1}{N}\sum_i \sum_{j\ \mathrm{is}\ c} \frac{A_{ij}}{1 - s_i},\quad "
     r"s_i = \sum_{j\ \mathrm{in\ sink}} A_{ij} \le 0.9",
     reference="own; masking after Vig & Belinkov (2019), arXiv:1906.04284",

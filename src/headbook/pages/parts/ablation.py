@@ -33,7 +33,7 @@ ORDERS = {  # names of pruning orders, with the class of their line
     "reversed": ("largest effect first", "other"),
     "gradient_importance": ("smallest gradient importance first", "other"),
     "attribution_estimate": ("smallest estimate first", "other"),
-    "type": ("family by family", "other"),
+    "family": ("family by family", "other"),
 }
 MIN_POINTS = 3  # heads from which on two of their numbers are compared
 GROUPS = ("sink", HEAVY_NAME, *map(str, FAMILY_NAMES))  # groups of heads that tables list

@@ -47,7 +47,7 @@ def _families(results: StackResults) -> Iterator[HeadGroup]:
     for name, members in groups.items():
         if members:
             yield HeadGroup(
-                results.stack.name, name, tuple(members), REPLACEMENTS, banded=True, type=True
+                results.stack.name, name, tuple(members), REPLACEMENTS, banded=True, is_family=True
             )
 
 

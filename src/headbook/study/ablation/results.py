@@ -48,7 +48,7 @@ class HeadSetKind(StrEnum):
     HEAD = "head"
     """A single head."""
     GROUP = "group"
-    """Heads with a common property, such as a type or a layer."""
+    """Heads with a common property, such as a family or a layer."""
     RANDOM = "random"
     """Random heads, with as many in each layer as a group."""
     ORDER = "order"
