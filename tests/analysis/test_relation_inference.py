@@ -62,7 +62,11 @@ def test_numbers_are_those_of_plain_loops(seed: int, *, causal: bool) -> None:
         head, rule = chosen(sentences, label)
         assert (tuple(tests.head[n]), tests.rule[n]) == (head, rule)
         report = half(sentences, 1)
-        for halves, scores in ((half(sentences, 0), tests.selection_scores), (report, tests)):
+        for halves, scores in (
+            (half(sentences, 0), tests.selection),
+            (report, tests.held_out),
+            (sentences, tests.scores),
+        ):
             numbers = (scores.accuracy, scores.at_rule, scores.margin)
             words = [len([*s.cases(label)]) for s in halves]
             hits = [
@@ -82,11 +86,15 @@ def test_numbers_are_those_of_plain_loops(seed: int, *, causal: bool) -> None:
             }
             best = max(totals, key=lambda p: totals[p])
             assert tests.layer_head[layer, n] == best[1]
-            parts = [
-                Part(head_hits(s, label, best) - rule_hits(s, label, rule), w, w)
-                for s, w in ((s, len([*s.cases(label)])) for s in report)
-            ]
-            same(tests.layer_margin, (layer, n), parts, (-1, 1))
+            for halves, margins in (
+                (report, tests.held_out_layer_margin),
+                (sentences, tests.layer_margin),
+            ):
+                parts = [
+                    Part(head_hits(s, label, best) - rule_hits(s, label, rule), w, w)
+                    for s, w in ((s, len([*s.cases(label)])) for s in halves)
+                ]
+                same(margins, (layer, n), parts, (-1, 1))
 
 
 @pytest.mark.parametrize(("seed", "causal"), [(3, False), (4, True)])
@@ -97,7 +105,7 @@ def test_preferences_are_those_of_plain_loops(seed: int, *, causal: bool) -> Non
     for n, label in enumerate(tests.labels):
         head: Place = tuple(tests.head[n].tolist())
         inside, outside = preference(report, [1] * len(report), label, head)
-        found = tests.preference
+        found = tests.held_out_preference
         assert found.share[n] == pytest.approx(inside)
         assert found.elsewhere[n] == pytest.approx(outside)
         assert found.difference.value[n] == pytest.approx(inside - outside)
@@ -191,11 +199,12 @@ def test_a_head_that_follows_the_tree_is_claimed() -> None:
     for n, label in enumerate(tests.labels):
         if label in claimed:
             assert tuple(tests.head[n]) == (0, 0)
-            assert tests.accuracy.value[n] == tests.accuracy_where_rule_fails.value[n] == 1
-            assert tests.margin.low[n] > 0
+            assert tests.held_out.accuracy.value[n] == tests.accuracy_where_rule_fails.value[n] == 1
+            assert tests.held_out.margin.low[n] > 0
             assert tests.p[n] < 0.05
-        elif label.endswith("to_head") and tests.margin.low[n] > 0 and tests.p[n] < 0.05:
-            assert not tests.preference.comparable[n]  # all words of a class are in the relation
+        elif label.endswith("to_head") and tests.held_out.margin.low[n] > 0 and tests.p[n] < 0.05:
+            # All words of a class are in the relation.
+            assert not tests.held_out_preference.comparable[n]
 
 
 @pytest.mark.parametrize("sentences", [treebank(), grammatical(2, 300)], ids=["sample", "grammar"])
@@ -221,10 +230,11 @@ def test_punctuation_from_everywhere_is_no_relation_even_if_it_beats_every_rule(
     sentences = looking(treebank(), marks)
     tests = relation_tests(stored(sentences), np.ones((1, 1), bool))
     n = tests.labels.index("punct:to_dependent")
-    beaten = replace(tests, p=np.full(len(tests.labels), 0.001), margin=tests.accuracy)
+    held_out = tests.held_out._replace(margin=tests.held_out.accuracy)
+    beaten = replace(tests, p=np.full(len(tests.labels), 0.001), held_out=held_out)
     assert beaten.above_rule[n]  # whatever the rules find
-    assert tests.preference.elsewhere[n] > 0.9
-    assert not tests.preference.clear[n]
+    assert tests.held_out_preference.elsewhere[n] > 0.9
+    assert not tests.held_out_preference.clear[n]
     assert not beaten.claimed[n]
 
 
@@ -265,7 +275,7 @@ def test_the_headline_is_chosen_on_the_choice_half() -> None:
     tests = relation_tests(stored(drawn(0)), ALL)
     everywhere = np.ones(len(tests.labels), bool)
     first = tests.best_label(everywhere)
-    assert first == int(tests.selection_scores.margin.value.argmax())
+    assert first == int(tests.selection.margin.value.argmax())
     fewer = everywhere.copy()
     fewer[first] = False
     assert tests.best_label(fewer) != first
@@ -341,8 +351,8 @@ def test_one_sentence_has_no_interval_and_no_p(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(inference, "MIN_EFFECTIVE", 1)
     tests = relation_tests(one_relation(1), ALL)
     assert len(tests.labels) == 2
-    assert np.isnan([*tests.margin.low, *tests.margin.high, *tests.p]).all()
-    assert not np.isnan(tests.margin.value).any()
+    assert np.isnan([*tests.held_out.margin.low, *tests.held_out.margin.high, *tests.p]).all()
+    assert not np.isnan(tests.held_out.margin.value).any()
     assert not tests.claimed.any()
 
 

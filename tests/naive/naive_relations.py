@@ -89,7 +89,7 @@ def chosen(sentences: Sequence[Annotated], label: str) -> tuple[Place, str]:
 def where_wrong(sentences: Sequence[Annotated], label: str, head: Place, rule: str) -> list[Part]:
     """Return the part of each sentence in the accuracy on words that the rule misses."""
     parts = []
-    for s in half(sentences, 1):
+    for s in sentences:
         missed = [(q, k) for q, k in s.cases(label) if s.named(rule, q) != k]
         hits = sum(s.strongest[head][q] == k for q, k in missed)
         parts.append(Part(hits, len(missed), len(missed)))

@@ -176,7 +176,7 @@ def test_losses_are_those_of_the_tables(encoder_site: Site) -> None:
         assert loss.value == pytest.approx(rows[metric])
     assert losses.heads[losses.largest].value == max(x.value for x in losses.heads.values())
     groups = study.head_groups.set_index(["group", "replacement", "target"])["value"]
-    of_layers = layer_losses(stack_results(study).values())["self"]
+    of_layers = layer_losses(stack_results(study))["self"]
     for layer, loss_of_layer in of_layers.items():
         value = groups[f"layer {layer}", "mean", losses.target]
         assert loss_of_layer.effect.value == pytest.approx(value)

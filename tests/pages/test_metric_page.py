@@ -29,7 +29,7 @@ from headbook.report.answers.metric import (
     head_metric_scope,
     token_metric_answer,
 )
-from headbook.report.findings.finding import choose_head
+from headbook.report.facts.fact import chosen_head
 from headbook.report.findings.head_numbers import HeadMetricNumbers, cell_number, drawn_numbers
 from headbook.report.results import StackResults
 from headbook.results.formats import metric_page, percent
@@ -141,8 +141,8 @@ def test_a_relation_is_held_against_the_best_surface_rule(encoder_site: Site) ->
     parts = head_metric_answer(found, metric)
     if numbers.label in tests.labels:
         n = tests.labels.index(numbers.label)
-        own, rule = float(tests.accuracy.value[n]), float(tests.at_rule.value[n])
-        assert f", {percent(own)} on held-out sentences; " in plain_text(parts)
+        own, rule = (float(s.value[n]) for s in (tests.scores.accuracy, tests.scores.at_rule))
+        assert f", {percent(own)}; " in plain_text(parts)
         assert ("less than the best surface rule" in plain_text(parts)) == (own < rule)
         assert f"best surface rule: {percent(rule)}." in plain_text(parts)
     else:
@@ -363,11 +363,9 @@ def test_tables_of_layers_lead_to_their_rows(encoder_site: Site) -> None:
         assert matching.sum() == 1
 
 
-def test_the_best_head_of_a_label_is_chosen_on_one_half_and_reported_on_the_other(
-    any_site: Site,
-) -> None:
+def test_the_best_head_of_a_label_is_chosen_on_one_half(any_site: Site) -> None:
     """With enough held-out observations: a share of one word, 100 %, is no result."""
-    found, tests = any_site.results, any_site.study.tests
+    found, heads = any_site.results, any_site.study.heads
     for page in metric_pages(found, study_metrics(found)):
         for section in page.sections:
             if not isinstance(section, HeadSection) or section.best is None:
@@ -377,16 +375,16 @@ def test_the_best_head_of_a_label_is_chosen_on_one_half_and_reported_on_the_othe
                 assert isinstance(cell, NumberCell)
                 assert cell.number is not None
                 key = dict(cell.number.row)
-                column = str(key["metric"]), SinkView(str(key["view"])), str(key["label"])
-                chosen = choose_head(found[section.stack], *column)
+                column = HeadKey(str(key["metric"]), SinkView(str(key["view"])), str(key["label"]))
+                chosen = chosen_head(found[section.stack], column)
                 assert chosen is not None
                 assert chosen.place == (key["layer"], key["head"])
-                assert chosen.value.events >= 30
-                matching = pd.Series(True, tests.index)
+                assert chosen.held_out.events >= 30
+                matching = pd.Series(True, heads.index)
                 for name, value in key.items():
-                    matching &= tests[name].fillna("" if name == "label" else -1) == value
+                    matching &= heads[name] == value
                 assert matching.sum() == 1
-                assert tests["value"][matching].item() == pytest.approx(chosen.value.value)
+                assert heads["value"][matching].item() == pytest.approx(chosen.value.value)
 
 
 def test_labels_of_few_observations_have_no_best_head(encoder_site: Site) -> None:

@@ -12,8 +12,8 @@ from headbook.pages.comparison.parts import DriftMeasure, moved_lead
 from headbook.pages.head_parts.standing import strips
 from headbook.pages.heads import rankings
 from headbook.pages.parts.head_list import number_columns
+from headbook.report.facts.fact import chosen_head
 from headbook.report.findings.attention import variability
-from headbook.report.findings.finding import choose_head
 from headbook.report.results import StackResults
 from headbook.report.wording import tie_note, tied_places
 from headbook.results.formats import percent
@@ -66,7 +66,7 @@ def test_findings_questions_and_functions_say_what_is_tied() -> None:
             spread: Fake([[0.5, 0.1, 0.1]], uniform=0.2, spread=0.001),
         }
     )
-    best = choose_head(found, ids.ATTENTION_TO, SinkView.RAW, "previous")
+    best = chosen_head(found, even)
     assert best is not None
     assert (best.head.head, best.tied) == (0, " (tied with L0·H1)")
     (finding,) = variability(found)

@@ -154,7 +154,7 @@ def test_heads_are_chosen_on_one_half_and_reported_on_the_other(results: StackRe
             named += 1
             place = tuple(int(n) for n in np.unravel_index(int(values.argmax()), values.shape))
             assert chosen.head == HeadName("self", *place)
-            assert chosen.number.value == other.at(*place).value
+            assert chosen.held_out.value == other.at(*place).value
     assert named >= 3
 
 

@@ -154,35 +154,34 @@ def numbers_of(page: SyntaxPage) -> PageTable:
 
 
 def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> None:
-    """Head and rule are those that find most in one half; numbers are the other's."""
+    """Head and rule are those that find most in one half; numbers are of all sentences."""
     found, sentences = stack_results(study)["self"], annotated(study)
-    report = half(sentences, 1)
     rows = lines(numbers_of(page))
     assert len(rows) == 10
     for row in rows:
         label = label_of(row)
         (layer, head), rule = chosen(sentences, label)
         assert row["head"] == (f"L{layer}·H{head}", f"heads/L{layer:02}-H{head:02}.html")
-        accuracy = found.split(1, "relation_accuracy", VIEW, label).at(layer, head)
+        accuracy = found.heads("relation_accuracy", VIEW, label).at(layer, head)
         assert row["accuracy"] == NumberCell.of(accuracy, all_metrics()["relation_accuracy"])
-        words = sum(len([*s.cases(label)]) for s in report)
+        words = sum(len([*s.cases(label)]) for s in sentences)
         assert row["words"] == str(words) == str(int(accuracy.events))
-        at = sum(rule_hits(s, label, rule) for s in report) / words
+        at = sum(rule_hits(s, label, rule) for s in sentences) / words
         assert row["best surface rule"] == rule_phrase(rule)
         assert row["its accuracy"] == number(at, share=True)
         assert row["difference (points)"].text == points_text(accuracy.value - at)
         wrong = ratio(where_wrong(sentences, label, (layer, head), rule), (0, 1))
         assert row["where the rule is wrong"].text == number(wrong.value, share=True)
-        others = n_others(report, label)
-        inside, outside = preference(report, [1] * len(report), label, (layer, head))
+        others = n_others(sentences, label)
+        inside, outside = preference(sentences, [1] * len(sentences), label, (layer, head))
         shares = f"{number(inside, share=True)}, {number(outside, share=True)}"
         if others < 30:
             shares = f"no comparison possible ({count_text(others, 'other word')})"
         assert row["right class, in the relation and elsewhere"].startswith(shares)
-        even = found.split(1, "relation_accuracy", VIEW, label, of="uniform").at(layer)
+        even = found.uniform("relation_accuracy", VIEW, label).at(layer)
         assert row["uniform attention"] == number(even.value, share=True)
         if found.has_value("relation_accuracy_far", VIEW, label):
-            far = found.split(1, "relation_accuracy_far", VIEW, label).at(layer, head)
+            far = found.heads("relation_accuracy_far", VIEW, label).at(layer, head)
             assert row["accuracy at distance ≥ 3"] == NumberCell.of(
                 far, all_metrics()["relation_accuracy_far"]
             )
@@ -195,20 +194,20 @@ def test_lines_of_the_figure_have_the_numbers_of_the_tests(
 ) -> None:
     """Claimed ones first, then by margin; names run from query to key."""
     stack = page.stacks[0]
-    order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.margin.value[n])
+    order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.scores.margin.value[n])
     order.sort(key=lambda n: not ranked.claimed[n])
     printed = [*stack.claimed, *stack.rows, *stack.more]
     for row, n in zip(printed, order, strict=True):
         relation, direction = relation_of(ranked.labels[n])
         assert (row.relation, row.line.name) == (relation, arrow_words(ranked.labels[n]))
-        assert row.line.accuracy == ranked.accuracy.at(n)
-        assert row.line.rule == ranked.at_rule.value[n]
+        assert row.line.accuracy == ranked.scores.accuracy.at(n)
+        assert row.line.rule == ranked.scores.at_rule.value[n]
         assert row.line.supported == ranked.claimed[n]
-        assert row.points.text == f"{whole_points(ranked.margin.value[n])} points"
+        assert row.points.text == f"{whole_points(ranked.scores.margin.value[n])} points"
         assert ("label", ranked.labels[n]) in row.points.row
         assert row.rule == rule_phrase(ranked.rule[n])
         assert row.head.href == f"heads/L{ranked.head[n][0]:02}-H{ranked.head[n][1]:02}.html"
-        assert row.accuracy == whole_percent(ranked.accuracy.value[n])
+        assert row.accuracy == whole_percent(ranked.scores.accuracy.value[n])
         assert ('class="mk o"' in row.svg) == (not ranked.claimed[n])
         query, key = row.example
         ends = {tuple(pair) for words in corpus() for pair in pairs_of(words, relation, direction)}
@@ -227,11 +226,12 @@ def pairs_of(words: tuple[Gold, ...], relation: str, direction: str) -> Iterator
 def test_rows_are_sorted_by_margin_and_bold_where_supported(
     page: SyntaxPage, ranked: RelationTests
 ) -> None:
-    order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.margin.value[n])
+    order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.scores.margin.value[n])
     table = numbers_of(page)
     for row, line, n in zip(table.rows, lines(table), order, strict=True):
         assert ranked.labels[n] == label_of(line)
-        sure = ranked.p[n] < 0.05 and ranked.margin.low[n] > 0 and ranked.preference.clear[n]
+        is_above = ranked.p[n] < 0.05 and ranked.held_out.margin.low[n] > 0
+        sure = is_above and ranked.held_out_preference.clear[n]
         assert row.style == ("sure" if sure else "weak")
 
 
@@ -243,12 +243,13 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
     """
     n = np.arange(len(ranked.labels))
     low = np.where(n % 4 == 0, 0.1, -0.1)
-    beyond = ranked.preference.difference._replace(low=np.where(n == 4, -0.1, 0.1))
+    preference = ranked.held_out_preference
+    beyond = preference.difference._replace(low=np.where(n == 4, -0.1, 0.1))
     sure = replace(
         ranked,
         p=np.where(n % 2 == 0, 0.01, 0.2),
-        margin=ranked.margin._replace(low=low),
-        preference=ranked.preference._replace(difference=beyond, others=np.full(len(n), 100)),
+        held_out=ranked.held_out._replace(margin=ranked.held_out.margin._replace(low=low)),
+        held_out_preference=preference._replace(difference=beyond, others=np.full(len(n), 100)),
     )
     whole = copy.copy(stack_results(study)["self"])
     object.__setattr__(whole, "_made", {relation_tests.tests_of_stack: sure})
@@ -295,7 +296,7 @@ COLUMNS = {
 def test_rows_of_tests_hold_every_number_of_relations_and_rules(
     study: Study, ranked: RelationTests
 ) -> None:
-    """Of both halves; against plain loops over the words."""
+    """Of both halves, and of all sentences; against plain loops over the words."""
     sentences, found = annotated(study), stack_results(study)["self"]
     rows = [*relation_rows(found)]
     assert all({*row} == COLUMNS for row in rows)
@@ -303,9 +304,9 @@ def test_rows_of_tests_hold_every_number_of_relations_and_rules(
     assert len(by_key) == len(rows)
     for n, label in enumerate(ranked.labels):
         head, rule = chosen(sentences, label)
-        for split, which in (("choice", 0), ("held_out", 1)):
+        choice, held_out = (half(sentences, which) for which in (0, 1))
+        for split, part in (("choice", choice), ("all", sentences), ("held_out", held_out)):
             row = by_key["relation", label, split, *head]
-            part = half(sentences, which)
             words = sum(len([*s.cases(label)]) for s in part)
             own, other = (
                 sum(hits) / words
@@ -448,12 +449,13 @@ def test_an_example_is_shown_of_a_claimed_relation_alone(
 def claiming(tests: RelationTests, *places: int) -> RelationTests:
     """The tests with some relations supported, whatever their numbers."""
     there = np.isin(np.arange(len(tests.labels)), places)
-    beyond = tests.preference.difference._replace(low=np.where(there, 0.1, -0.1))
+    preference, low = tests.held_out_preference, np.where(there, 0.1, -0.1)
+    beyond = preference.difference._replace(low=low)
     return replace(
         tests,
         p=np.where(there, 0.01, 0.9),
-        margin=tests.margin._replace(low=np.where(there, 0.1, -0.1)),
-        preference=tests.preference._replace(difference=beyond, others=np.full(len(there), 100)),
+        held_out=tests.held_out._replace(margin=tests.held_out.margin._replace(low=low)),
+        held_out_preference=preference._replace(difference=beyond, others=np.full(len(there), 100)),
     )
 
 
@@ -461,21 +463,26 @@ def test_trees_have_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> 
     """Of the best head of each layer for dependencies, of all heads together for phrases."""
     found = stack_results(study)["self"]
     dependencies, phrases = page.stacks[0].trees
+    every = found.heads("dependency_trees", VIEW, "uas")
     first, other = (found.split(n, "dependency_trees", VIEW, "uas") for n in (0, 1))
     chain = found.split(1, "dependency_trees", VIEW, "chain").at(0, 0)
     for layer, row in enumerate(dependencies.plot.rows.to_dict("records")):
         head = int(first.value[layer].argmax())
         assert row["tree"] == f"L{layer}·H{head}"
-        assert (row["score"], row["low"]) == other.at(layer, head)[:2]
-        assert row["above_plain_trees"] == (row["low"] > chain.high)
-    joint = found.split(1, "phrase_trees", VIEW, "joint")
+        assert (row["score"], row["low"]) == every.at(layer, head)[:2]
+        assert row["above_plain_trees"] == (other.low[layer, head] > chain.high)
+    joint, of_layers = (
+        found.split(1, "phrase_trees", VIEW, "joint"),
+        found.layers("phrase_trees", VIEW, "joint"),
+    )
     plain = [
         found.split(1, "phrase_trees", VIEW, name).at(0, 0)
         for name in ("right_branching", "left_branching", "balanced")
     ]
     for layer, row in enumerate(phrases.plot.rows.to_dict("records")):
-        assert (row["tree"], row["score"]) == (f"L{layer}", joint.at(layer, 0).value)
-        assert row["above_plain_trees"] == all(row["low"] > tree.high for tree in plain)
+        assert (row["tree"], row["score"]) == (f"L{layer}", of_layers.at(layer).value)
+        low = joint.low[layer, 0]
+        assert row["above_plain_trees"] == all(low > tree.high for tree in plain)
 
 
 def test_split_words_are_counted(study: Study, page: SyntaxPage) -> None:
@@ -510,11 +517,9 @@ def test_a_head_page_has_the_relations_that_it_finds_most(study: Study) -> None:
             if n is not None:
                 assert f"best surface rule ({rule_phrase(tests.rule[n])}): " in row.baseline
             if n is not None and own:
-                cell = tests.accuracy.at(n)
                 assert row.supported == bool(tests.claimed[n])
             assert row.value == percent(cell.value)
-            sample = "held-out half" if own else "all sentences"
-            assert row.behind == f"{cell.events:,.0f} words, {sample}"
+            assert row.behind == f"{cell.events:,.0f} words"
         assert not [row for row in made.numbers.rows if row.name.startswith("Relation accuracy")]
 
 

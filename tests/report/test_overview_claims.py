@@ -20,7 +20,7 @@ from headbook.report.answers.overview.attention_claims import (
     same_keys_claim,
     sink_claim,
 )
-from headbook.report.answers.overview.claim_parts import OverviewClaim, effect_text
+from headbook.report.answers.overview.claim_parts import OverviewClaim
 from headbook.report.answers.overview.claims import MAX_CLAIMS, RULES, overview_claims
 from headbook.report.answers.overview.family_claim import (
     family_claim,
@@ -33,7 +33,7 @@ from headbook.report.claims.ablation import layer_ratio_rows
 from headbook.report.facts.functions import families_of, functions_of
 from headbook.report.linked_rows import LinkedNumber, linked
 from headbook.report.results import StackResults, stack_results
-from headbook.results.formats import whole_percent
+from headbook.results.formats import number, whole_percent
 from headbook.schema import (
     AblationTarget,
     Baseline,
@@ -345,7 +345,7 @@ def test_sink_heads_are_claimed_outside_the_range_of_random_sets(
     found = only(sink_heads_claim, replaced({"sink": effect}, random=random))
     expected = (
         f"Without the two sink heads, the sentence vector changes {change} than "
-        f"without random heads: {effect_text(effect)}."
+        f"without random heads: {number(1000 * effect)} thousandths."
     )
     assert found == (expected if change else "")
 
@@ -424,8 +424,8 @@ def test_every_number_of_a_claim_leads_to_one_row(any_site: Site) -> None:
         assert len(plain_text(claim.sentence).split()) <= 18, plain_text(claim.sentence)
         in_sentence = [part for part in claim.sentence if isinstance(part, LinkedNumber)]
         assert len(in_sentence) == 1
-        for number in numbers_of(claim):
-            assert rows_behind(tables, number) == 1, number
+        for part in numbers_of(claim):
+            assert rows_behind(tables, part) == 1, part
 
 
 def test_rows_hold_the_numbers_of_chosen_claims() -> None:
@@ -467,10 +467,7 @@ def test_intervals_of_pooled_numbers_are_clustered_by_sentence() -> None:
     assert np.isnan(pooled(together, [NORM], [(0, 0)]).value)
 
 
-def test_effects_have_two_digits_and_shares_are_never_rounded_to_nothing() -> None:
-    effects = {0.03: "0.030", 0.2536: "0.25", 8.15: "8.2", 12.4: "12", 0.00151: "0.0015", 0.0: "0"}
-    assert {value: effect_text(value) for value in effects} == effects
-    assert effect_text(-0.26) == "−0.26"
+def test_shares_are_never_rounded_to_nothing() -> None:
     shares = {
         0.001: "<\u202f1\u202f%",
         0.999: ">\u202f99\u202f%",

@@ -156,7 +156,8 @@ def test_answers_on_all_relations_are_short(direction: str) -> None:
 
 def test_a_margin_of_less_than_a_point_has_a_decimal() -> None:
     tests = three([0.01, 0.9, 0.9], [0.004, 0.0, 0.0])
-    low = tests.margin._replace(low=tests.margin.value - 0.001)
-    assert " 0.4 points more often " in answer(replace(tests, margin=low))
-    low = tests.margin._replace(value=tests.margin.value + 0.006, low=low.low)
-    assert " 1 point more often " in answer(replace(tests, margin=low))
+    margin = tests.scores.margin
+    clear = tests.scores._replace(margin=margin._replace(low=margin.value - 0.001))
+    assert " 0.4 points more often " in answer(replace(tests, scores=clear, held_out=clear))
+    larger = clear._replace(margin=clear.margin._replace(value=margin.value + 0.006))
+    assert " 1 point more often " in answer(replace(tests, scores=larger, held_out=clear))

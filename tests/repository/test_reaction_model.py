@@ -154,7 +154,7 @@ def test_the_syntax_page_finds_the_head_that_maps_atoms(model: Path, treebank: P
         assert tests.p[n] < 0.01  # family-wise, over all heads and both directions
         assert tests.layer_head[layers, n].tolist() == [5] * len(layers)
         assert tests.layer_supported[layers, n].all()
-        assert tests.at_rule.value[n] < 0.05
+        assert tests.scores.at_rule.value[n] < 0.05
         accuracy = results.heads("relation_accuracy", VIEW, label).value
         others = np.delete(accuracy, 5, 1)
         assert accuracy[10, 5] > 0.7

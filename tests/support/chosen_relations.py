@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from headbook.analysis.accumulators import Estimates
 from headbook.report.relation_counts import ClassPreference
-from headbook.report.relation_tests import RelationTests, SplitScores
+from headbook.report.relation_tests import RelationScores, RelationTests
 
 
 def estimates(
@@ -40,7 +40,7 @@ def chosen_tests(
 
     Args:
         preference: for the right class of words, beyond that outside the relation.
-        chosen: margins on the choice half; as reported by default.
+        chosen: margins on the choice half; as on the other half by default.
     """
 
     def numbers(values: Sequence[float]) -> Estimates:
@@ -52,23 +52,24 @@ def chosen_tests(
     every = np.full((*shape, n), np.nan)
     for place, (head, value) in enumerate(zip(heads, p, strict=True)):
         every[(*head, place)] = value
+    reported = RelationScores(numbers(accuracy), numbers(at_rule), numbers(margin))
+    preferred = ClassPreference(
+        np.array(beyond) + 0.2, np.full(n, 0.2), numbers(beyond), np.full(n, others)
+    )
     return RelationTests(
         labels=tuple(labels),
         head=np.array(heads),
         rule=(rule,) * n,
-        accuracy=numbers(accuracy),
-        at_rule=numbers(at_rule),
-        margin=numbers(margin),
-        selection_scores=SplitScores(
-            numbers(accuracy), numbers(at_rule), numbers(chosen or margin)
-        ),
+        scores=reported,
+        held_out=reported,
+        selection=reported._replace(margin=numbers(chosen or margin)),
         accuracy_where_rule_fails=numbers([0.5] * n)._replace(events=np.full(n, 20.0)),
-        preference=ClassPreference(
-            np.array(beyond) + 0.2, np.full(n, 0.2), numbers(beyond), np.full(n, others)
-        ),
+        preference=preferred,
+        held_out_preference=preferred,
         p=np.array(p, float),
         p_of_all_heads=every,
         layer_head=np.zeros((shape[0], n), np.int64),
         layer_margin=estimates(np.zeros((shape[0], n))),
+        held_out_layer_margin=estimates(np.zeros((shape[0], n))),
         family=shape[0] * shape[1] * n,
     )

@@ -26,6 +26,7 @@ from headbook.charts.plots import (
 from headbook.report.linked_rows import address_of
 from headbook.report.wording import visible, whole_points
 from headbook.results.formats import whole_percent
+from headbook.results.number import Number
 
 ROW_HEIGHT, PRINTED_HEIGHT = 26.0, 44.0  # pixels of a relation on pages and in papers
 FIRST, WIDTH = 1.0, 97.0  # per cent of the plot at which shares of 0 begin, and that they span
@@ -178,14 +179,14 @@ class TreePoint(NamedTuple):
         layer: number of the layer.
         name: the head, or the layer.
         score: share with its interval.
-        above: whether the interval lies above that of all trees without attention.
+        above: whether it is clearly above all trees without attention.
         label: the score in words.
         href: address of its row.
     """
 
     layer: int
     name: str
-    score: Estimate
+    score: Number
     above: bool
     label: str
     href: str

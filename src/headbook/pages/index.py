@@ -206,7 +206,7 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
     study = study_of(results)
     manifest = study.manifest
     claims, live = overview_claims(results), sentences.live_sentences(results)
-    losses, layers = effects.head_losses(study), effects.layer_losses(results.values())
+    losses, layers = effects.head_losses(study), effects.layer_losses(results)
     lit = lit_heads(claims)
     return OverviewPage(
         path="index.html",

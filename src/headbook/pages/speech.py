@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -209,12 +210,11 @@ def _scale(rows: Sequence[Sequence[Number | None]]) -> Steps:
 
 
 CHOICE = (
-    "One half of the sentences chooses the head, the other half gives its number, so that the "
-    "choice does not inflate it. Whether it is larger than those of other heads is not tested."
+    "One half of the sentences chooses the head; its number is that of all sentences. Whether it "
+    "is larger than those of other heads is not tested."
 )
 ALL_HEADS = (
-    "Rows are layers, columns heads; numbers of all sentences. Framed: the head that one half of "
-    "the sentences chooses, with its number of the other half beside its name."
+    "Rows are layers, columns heads. Framed: the head that one half of the sentences chooses."
 )
 
 
@@ -223,10 +223,9 @@ def _heads(results: StackResults, tags: Sequence[str], most_cells: int) -> Itera
     values = {tag: results.heads(*words.received_key(tag)).value for tag in tags}
     order = sorted(tags, key=lambda tag: -float(np.nanmax(values[tag])))
     best = {tag: words.most_attending_head(results, tag) for tag in order}
-    chosen = sorted(
-        ((tag, each) for tag, each in best.items() if each), key=lambda x: -x[1].number.value
-    )
-    rows = tuple((_kind(tag), each.head, each.number) for tag, each in chosen)
+    chosen = [(tag, head.head) for tag, head in best.items() if head]
+    unordered = [(_kind(tag), head, _head_number(results, tag, head)) for tag, head in chosen]
+    rows = tuple(sorted(unordered, key=lambda row: -row[2].value))
     drawn_tags = order[: max(1, most_cells // len(heads_of(results.stack)))]
     grids = tuple(_grid(results, tag, best[tag]) for tag in drawn_tags)
     left_out = len(tags) - len(drawn_tags)
@@ -251,20 +250,29 @@ def _heads(results: StackResults, tags: Sequence[str], most_cells: int) -> Itera
     )
 
 
+def _head_number(results: StackResults, tag: str, head: HeadName) -> Number:
+    """Return attention of a head to words of a tag, as a multiple of uniform attention."""
+    return results.number(words.received_key(tag), head.layer, head.head, unit=TIMES)
+
+
 def _grid(results: StackResults, tag: str, best: Chosen | None) -> Table:
     """Return attention to words of a tag from all heads, with a frame around the chosen head."""
-    kind = say("{kind}", kind=_kind(tag))
-    most = say("most: {head} {n}", head=best.head, n=best.number) if best else ""
+    kind, number_of = say("{kind}", kind=_kind(tag)), partial(_head_number, results, tag)
     chosen = best.head if best else None
-
-    def number(head: HeadName) -> Number:
-        return results.number(words.received_key(tag), head.layer, head.head, unit=TIMES)
+    most = say("most: {head} {n}", head=chosen, n=number_of(chosen)) if chosen else ""
 
     def fill(head: HeadName, number: Number) -> str:
         return ratio_class(number.value) + " top1" * (head == chosen)
 
     return heads_table(
-        results.stack, number, fill, kind, most, format_name=".1f", style="mini", layer_name="L{}"
+        results.stack,
+        partial(_head_number, results, tag),
+        fill,
+        kind,
+        most,
+        format_name=".1f",
+        style="mini",
+        layer_name="L{}",
     )
 
 

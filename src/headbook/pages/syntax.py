@@ -29,10 +29,9 @@ from headbook.pages.parts.relations import (
 )
 from headbook.pages.parts.table import PageTable
 from headbook.report.answers import syntax as answers
-from headbook.report.claims.heads import BEST_TREE, JOINT_TREE
 from headbook.report.claims.relations import BEST_OF_LAYER
 from headbook.report.findings import HELD_OUT
-from headbook.report.linked_rows import LinkedNumber, relation_number
+from headbook.report.linked_rows import LinkedNumber, linked, relation_number
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests, tests_of_stack
 from headbook.report.relations import arrow_words, best_head_of_relation, points_text
@@ -48,7 +47,7 @@ from headbook.report.wording import (
 )
 from headbook.results.formats import head_name, percent, whole_percent
 from headbook.results.sentence import Link, head_link
-from headbook.schema import HeadName, relation_of
+from headbook.schema import ALL, HeadKey, HeadName, relation_of
 from headbook.study.manifest import Manifest, MissingPart
 
 MOST_ROWS = 24  # relations before the others are folded
@@ -260,7 +259,7 @@ def _stack(results: StackResults, most_cells: int) -> SyntaxStack:
         return SyntaxStack(
             name, None, (), (), (), None, (), 0, None, layers, trees, None, "", seldom
         )
-    order = sorted(range(len(tests.labels)), key=lambda n: -tests.margin.value[n])
+    order = sorted(range(len(tests.labels)), key=lambda n: -tests.scores.margin.value[n])
     examples = examples_of_labels(results)
     rows = {n: _row(results, tests, n, examples) for n in order}
     others = [rows[n] for n in order if not tests.claimed[n]]
@@ -295,10 +294,10 @@ def _row(
     examples: Mapping[str, tuple[str, ...]],
 ) -> RelationRow:
     label, head = tests.labels[n], best_head_of_relation(tests, n, results.stack.name)
-    accuracy, rule = tests.accuracy.at(n), float(tests.at_rule.value[n])
-    points = relation_number(
-        results, tests, n, f"{whole_points(float(tests.margin.value[n]))} points"
-    )
+    scores = tests.scores
+    accuracy, rule = scores.accuracy.at(n), float(scores.at_rule.value[n])
+    margin = whole_points(float(scores.margin.value[n]))
+    points = relation_number(results, tests, n, f"{margin} points")
     words = (
         f"{head_name(head)}, {arrow_words(label)} ({relation_of(label)[0]}): {estimate(accuracy)} "
         f"of {count_text(round(accuracy.events), 'word')}; best surface rule "
@@ -352,7 +351,7 @@ def _margin_cell(
     head = int(tests.layer_head[layer, n])
     row = (
         ("claim", BEST_OF_LAYER), ("stack", results.stack.name), ("layer", layer), ("head", head),
-        ("label", label),
+        ("label", label), ("split", ALL),
     )  # fmt: skip
     known = not np.isnan(margin.low)
     ends = f" [{points_text(margin.low)}, {points_text(margin.high)}]" if known else ""
@@ -378,11 +377,11 @@ BEST_BINARY = "best binary tree"  # the highest score that trees of two branches
 TREE_TITLES = {
     ids.DEPENDENCY_TREES: (
         "Dependency trees from the best head of each layer",
-        "words linked to a word that they depend on, or that depends on them (UAS, held-out half)",
+        "words linked to a word that they depend on, or that depends on them (UAS)",
     ),
     ids.PHRASE_TREES: (
         "Phrase trees from all heads of a layer together",
-        "agreement of phrases (bracket F1, held-out half; 100 %: all the same)",
+        "agreement of phrases (bracket F1; 100 %: all the same)",
     ),
 }
 
@@ -391,18 +390,17 @@ def _tree_plots(results: StackResults) -> Iterator[TreeFigure]:
     for metric, (title, score) in TREE_TITLES.items():
         if not results.has_value(metric, VIEW, TREES[metric].own):
             continue
-        plain = plain_trees(results, metric, HELD_OUT)
-        limit = max(tree.limit for tree in plain)
-        points = [*_tree_points(results, metric, limit)]
-        if np.isnan(limit) or not points:
+        plain = plain_trees(results, metric)
+        points = [*_tree_points(results, metric)]
+        if np.isnan(plain[0].score.value) or not points:
             continue
         baselines = [(plain[0].score.value, plain[0].name.removesuffix(" trees"))]
         if TREES[metric].ceiling:
-            best = results.split(HELD_OUT, metric, VIEW, TREES[metric].ceiling)
+            best = results.heads(metric, VIEW, TREES[metric].ceiling)
             baselines.append((best.at(points[0].layer, 0).value, BEST_BINARY))
         others = [f"{tree.name} {percent(tree.score.value)}" for tree in plain[1:]]
         beaten = "every tree without attention" if others else plain[0].name
-        note = f"Filled: the interval lies above that of {beaten}" + (
+        note = f"Filled: on the half that did not choose the head, above {beaten}" + (
             f"; {' and '.join(others)} are not drawn." if others else "."
         )
         name = f"syntax-{results.stack.name}-{metric.replace('_', '-')}"
@@ -411,26 +409,27 @@ def _tree_plots(results: StackResults) -> Iterator[TreeFigure]:
         yield TreeFigure(title, score, note, plot)
 
 
-def _tree_points(results: StackResults, metric: str, limit: float) -> Iterator[TreePoint]:
-    """Yield the score of each layer on the held-out split: of all heads, else of the best head."""
+def _tree_points(results: StackResults, metric: str) -> Iterator[TreePoint]:
+    """Yield the score of each layer: of all heads together, else of the best head.
+
+    A point is filled if the held-out interval lies above every tree without attention.
+    """
     labels, best = TREES[metric], best_heads_of_layers(results, metric)
-    scores = results.split(HELD_OUT, metric, VIEW, labels.joint or labels.own)
+    key = HeadKey(metric, VIEW, labels.joint or labels.own)
+    limit = max(tree.limit for tree in plain_trees(results, metric, HELD_OUT))
+    held_out = results.split(HELD_OUT, *key)
     for layer in results.stack.attention_layers:
         head = 0 if labels.joint else best.get(layer)
         if head is None:
             continue
-        score = scores.at(layer, head)
-        if np.isnan(score.value):
+        score = results.number(key, layer, None if labels.joint else head)
+        if not score.known:
             continue
         name = f"L{layer}" if labels.joint else f"L{layer}·H{head}"
-        number = LinkedNumber(
-            whole_percent(score.value), "tests",
-            (("claim", JOINT_TREE if labels.joint else BEST_TREE), ("stack", results.stack.name),
-             ("layer", layer), ("metric", metric), ("label", labels.joint or labels.own)),
-        )  # fmt: skip
         words = f"layer {layer}" if labels.joint else head_name(
             HeadName(results.stack.name, layer, head)
         )  # fmt: skip
         yield TreePoint(
-            layer, name, score, bool(score.low > limit), f"{words}: {estimate(score)}", number.href
-        )
+            layer, name, score, bool(held_out.low[layer, head] > limit),
+            f"{words}: {score.as_text('interval')}", linked(score, "whole").href,
+        )  # fmt: skip

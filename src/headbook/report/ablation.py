@@ -15,6 +15,7 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, number_word
 from headbook.results.formats import interval_text, number, percent
+from headbook.results.number import Number, RowAddress, Unit
 from headbook.schema import LAYER_RATIO, AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION, COSINE_TARGETS, AblationVerdict
@@ -73,6 +74,34 @@ def unit_factor(ablation: AblationResults) -> float:
 def effect_unit(ablation: AblationResults) -> str:
     """Return the unit of pages: per cent of the loss, or thousandths of a cosine."""
     return COSINE_UNIT if main_target(ablation) in COSINE_TARGETS else "% of the loss"
+
+
+def change_unit(ablation: AblationResults) -> Unit:
+    """Return the unit of changes on pages: per cent of the loss, or thousandths of a cosine."""
+    return Unit(f" {effect_unit(ablation)}", factor=unit_factor(ablation))
+
+
+def largest_change(ablation: AblationResults, target: str) -> tuple[HeadName, Number] | None:
+    """Return the head whose replacement changes most, with its change; None without a clear one.
+
+    One half of the sentences chooses the head; the other half has to confirm that the change is
+    above the margin. The change is that of all sentences.
+    """
+    chosen = effect_tests.largest_effect(ablation, target)
+    if chosen is None:
+        return None
+    head, _, (_, low, _) = chosen
+    if not low > effect_tests.equivalence_margin(ablation, target):
+        return None
+    effects = effect_tests.head_effects(ablation, target, Replacement.MEAN)
+    (row,) = effects[[name == head for name in effect_tests.head_names(effects)]].to_dict("records")
+    key = (
+        *head._asdict().items(), ("metric", EFFECT), ("replacement", str(Replacement.MEAN)),
+        ("target", str(target)),
+    )  # fmt: skip
+    low, high = float(row["low"]), float(row["high"])
+    address = RowAddress("importance", key)
+    return head, Number(float(row["value"]), change_unit(ablation), address, low, high)
 
 
 def change_text(ablation: AblationResults, value: float, low: float, high: float) -> str:

@@ -7,7 +7,7 @@ from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
 from headbook.results.number import Number, RowAddress
-from headbook.schema import ALL, HELD_OUT_SPLIT, RELATION, HeadKey, HeadName, Place
+from headbook.schema import ALL, RELATION, HeadKey, HeadName, Place
 from headbook.study.tables import UNIFORM, RowKey
 
 Column = HeadKey | tuple[str, str, str]  # metric, view and label
@@ -83,7 +83,7 @@ def claim_number(
 
 
 def relation_number(results: StackResults, tests: RelationTests, n: int, text: str) -> LinkedNumber:
-    """Return a number of a tested relation on the held-out split, from the table of tests.
+    """Return a number of a tested relation over all sentences, from the table of tests.
 
     Args:
         n: index of the label.
@@ -91,9 +91,7 @@ def relation_number(results: StackResults, tests: RelationTests, n: int, text: s
     """
     layer, head = map(int, tests.head[n])
     column = METRIC, str(VIEW), tests.labels[n]
-    return claim_number(
-        text, RELATION, results.stack.name, column, split=HELD_OUT_SPLIT, layer=layer, head=head
-    )
+    return claim_number(text, RELATION, results.stack.name, column, layer=layer, head=head)
 
 
 def head_row(results: StackResults, key: HeadKey, place: Place, text: str) -> LinkedNumber:

@@ -24,6 +24,7 @@ sentences are flipped together. A small p-value says that a head beats the best 
 this corpus, not that the model uses the head for the relation.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -69,8 +70,8 @@ def is_supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
     return supported
 
 
-class SplitScores(NamedTuple):
-    """Accuracy of a head and of a rule on the same words of one half of the sentences.
+class RelationScores(NamedTuple):
+    """Accuracy of a head and of a rule on the same words.
 
     Attributes:
         accuracy: share of the words that the head finds; ``events`` is the number of words.
@@ -92,52 +93,55 @@ class RelationTests:
         labels: relation and direction, as in `headbook.schema.AnnotationScheme.labels`.
         head: layer and number of the best head. *Shape:* ``(label, 2)``.
         rule: name of the best rule of each label.
-        accuracy, at_rule, margin: numbers of the held-out split, see `SplitScores`.
-        selection_scores: scores of these heads and rules on the selection split.
-        accuracy_where_rule_fails: share of words that the head finds among the held-out words that
-            the rule misses. *Shape:* ``(label,)``.
-        preference: the head's preference for the right class of words.
+        scores: scores of these heads and rules on all sentences, which pages print.
+        held_out, selection: their scores on one half of the sentences.
+        accuracy_where_rule_fails: share of words that the head finds among all words that the rule
+            misses. *Shape:* ``(label,)``.
+        preference: the head's preference for the right class of words, on all sentences.
+        held_out_preference: the same on the held-out split.
         p: family-wise p-value of the best head; NaN with fewer than two sentences.
             *Shape:* ``(label,)``.
         p_of_all_heads: family-wise p-value of each head and label; NaN if the head is absent or
             the label has fewer than two sentences. *Shape:* ``(layer, head, label)``.
         layer_head: the best head of each layer on the selection split. *Shape:*
             ``(layer, label)``.
-        layer_margin: margin of ``layer_head``; NaN in layers without attention. *Shape:*
-            ``(layer, label)``.
+        layer_margin: margin of ``layer_head`` on all sentences; NaN in layers without attention.
+            *Shape:* ``(layer, label)``.
+        held_out_layer_margin: the same on the held-out split.
         family: number of pairs of head and label over which p-values are corrected.
     """
 
     labels: tuple[str, ...]
     head: Ints
     rule: tuple[str, ...]
-    accuracy: Estimates
-    at_rule: Estimates
-    margin: Estimates
-    selection_scores: SplitScores
+    scores: RelationScores
+    held_out: RelationScores
+    selection: RelationScores
     accuracy_where_rule_fails: Estimates
     preference: ClassPreference
+    held_out_preference: ClassPreference
     p: Floats
     p_of_all_heads: Floats
     layer_head: Ints
     layer_margin: Estimates
+    held_out_layer_margin: Estimates
     family: int
 
     @property
     def above_rule(self) -> NDArray[np.bool_]:
         """Whether the best head beats the best rule family-wise. *Shape:* ``(label,)``."""
-        return is_supported(self.p, self.margin)
+        return is_supported(self.p, self.held_out.margin)
 
     @property
     def claimed(self) -> NDArray[np.bool_]:
         """Whether pages may say that the best head serves the relation. *Shape:* ``(label,)``."""
-        return self.above_rule & self.preference.clear
+        return self.above_rule & self.held_out_preference.clear
 
     @property
     def layer_supported(self) -> NDArray[np.bool_]:
         """Whether the best head of each layer beats the rule. *Shape:* ``(layer, label)``."""
         p = np.take_along_axis(self.p_of_all_heads, self.layer_head[:, None], 1)[:, 0]
-        return is_supported(p, self.layer_margin)
+        return is_supported(p, self.held_out_layer_margin)
 
     def claims(self, label: str, place: tuple[int, int]) -> bool:
         """Check whether a head, by layer and number, is the best head of a label and is claimed."""
@@ -151,8 +155,8 @@ class RelationTests:
     def best_label(self, among: NDArray[np.bool_]) -> int | None:
         """Return the index of the label with the largest margin, or None if none is allowed.
 
-        Margins of the selection split are compared, because the largest of several margins is
-        inflated: the held-out margin of the label stays unbiased.
+        Margins of the selection split are compared, so that the held-out margin of the label, which
+        is the evidence of the claim, is not inflated by the choice.
 
         Args:
             among: mask of the allowed labels. *Shape:* ``(label,)``.
@@ -160,7 +164,7 @@ class RelationTests:
         allowed = np.flatnonzero(among)
         if not len(allowed):
             return None
-        return int(allowed[np.argmax(self.selection_scores.margin.value[allowed])])
+        return int(allowed[np.argmax(self.selection.margin.value[allowed])])
 
 
 def tests_of_stack(results: StackResults) -> RelationTests | None:
@@ -185,12 +189,9 @@ def relation_tests(words: StrongestWords, present: NDArray[np.bool_]) -> Relatio
     for label in sorted({*halves[SELECTION].labels_asked()} & {*halves[HELD_OUT].labels_asked()}):
         selection_counts, held_out_counts = map(count_relation, halves, named, (label, label))
         if effective_sentences(held_out_counts.words) >= MIN_EFFECTIVE:
-            tested.append(
-                _Test.of(
-                    (selection_counts, held_out_counts), halves[HELD_OUT], named[HELD_OUT], present
-                )
-            )
-    return _run_sign_flip_test(halves[HELD_OUT], len(words.index), present, tested)
+            counts = selection_counts, held_out_counts
+            tested.append(_Test.of(counts, halves, named, present))
+    return _run_sign_flip_test(words, halves[HELD_OUT], present, tested)
 
 
 class _Test(NamedTuple):
@@ -200,8 +201,8 @@ class _Test(NamedTuple):
         head, rule: indices of the best head and the best rule.
         layer_head: the best head of each layer. *Shape:* ``(layer,)``.
         counts: counts by split.
-        rule_misses: in each held-out sentence, the number of words that the rule misses, and the
-            number of these words that the head finds. *Shape:* ``(sentence,)`` each.
+        rule_misses: in each sentence of both splits, the number of words that the rule misses, and
+            the number of these words that the head finds. *Shape:* ``(sentence,)`` each.
     """
 
     head: tuple[int, int]
@@ -214,71 +215,77 @@ class _Test(NamedTuple):
     def of(
         cls,
         counts: tuple[RelationCounts, RelationCounts],
-        held_out_words: StrongestWords,
-        named: NDArray[np.int32],
+        halves: Sequence[StrongestWords],
+        named: Sequence[NDArray[np.int32]],
         present: NDArray[np.bool_],
     ) -> "_Test":
         hits = np.where(present, counts[SELECTION].heads.sum(0), -1)  # absent heads come last
         layer, head = (int(index) for index in np.unravel_index(hits.argmax(), present.shape))
         rule = best_rule(counts[SELECTION].rules.sum(0))
-        cases, sentences = counts[HELD_OUT].cases, counts[HELD_OUT].sentences
-        right = held_out_words.strongest[cases.query, layer, head] == cases.right
-        missed = named[rule, cases.query] != cases.right
-        row, size = np.searchsorted(sentences, cases.sentence), len(sentences)
-        n_missed, n_found = (
-            np.bincount(row[words], minlength=size) for words in (missed, right & missed)
-        )
-        return cls((layer, head), rule, hits.argmax(1), counts, (n_missed, n_found))
+        misses = []
+        for of_split, words, rule_words in zip(counts, halves, named, strict=True):
+            cases, sentences = of_split.cases, of_split.sentences
+            right = words.strongest[cases.query, layer, head] == cases.right
+            missed = rule_words[rule, cases.query] != cases.right
+            row, size = np.searchsorted(sentences, cases.sentence), len(sentences)
+            misses.append([np.bincount(row[w], minlength=size) for w in (missed, right & missed)])
+        n_missed, n_right = (np.concatenate(parts) for parts in zip(*misses, strict=True))
+        return cls((layer, head), rule, hits.argmax(1), counts, (n_missed, n_right))
 
-    def beyond_rule(self) -> Ints:
-        """Return the hits of each head minus those of the rule, on the held-out split.
+    def beyond_rule(self, *splits: int) -> tuple[Ints, Ints]:
+        """Return the hits of each head minus those of the rule, and the words, by sentence.
 
-        *Shape:* ``(sentence, layer, head)``.
+        *Shapes:* ``(sentence, layer, head)`` and ``(sentence,)``.
         """
-        counts = self.counts[HELD_OUT]
-        return counts.heads - counts.rules[:, self.rule, None, None]
+        parts = [self.counts[split] for split in splits]
+        beyond = [counts.heads - counts.rules[:, self.rule, None, None] for counts in parts]
+        return np.concatenate(beyond), np.concatenate([counts.words for counts in parts])
 
 
 def _run_sign_flip_test(
+    words: StrongestWords,
     held_out_words: StrongestWords,
-    n_sentences: int,
     present: NDArray[np.bool_],
     tested: list[_Test],
 ) -> RelationTests:
     """Return the scores of the tested labels, with p-values from flipped signs of sentences.
 
     Args:
-        held_out_words: strongest words of the held-out split.
-        n_sentences: number of sentences in both splits.
+        words, held_out_words: strongest words of both splits, and of the held-out split.
         present: mask of the stack's heads. *Shape:* ``(layer, head)``.
         tested: tested labels.
     """
-    held_out_scores, selection_scores = _scores(tested, HELD_OUT), _scores(tested, SELECTION)
-    p = _sign_flip_p(held_out_words, n_sentences, present, tested)
-    p = np.where(held_out_scores.margin.sentences >= 2, p, np.nan)
+    held_out = _scores(tested, HELD_OUT)
+    p = _sign_flip_p(held_out_words, len(words.index), present, tested)
+    p = np.where(held_out.margin.sentences >= 2, p, np.nan)
     head = np.array([test.head for test in tested], np.int64).reshape(-1, 2)
     where_rule_fails = [
-        ratios_of(n_found, n_missed) for n_missed, n_found in (test.rule_misses for test in tested)
+        ratios_of(n_right, n_missed) for n_missed, n_right in (test.rule_misses for test in tested)
     ]
     layer_head = (
         np.array([test.layer_head for test in tested], np.int64).reshape(-1, len(present)).T
     )
+    preference, held_out_preference = (
+        ClassPreference.of(
+            [class_preference(part, t.counts[HELD_OUT].label, t.head) for t in tested]
+        )
+        for part in (words, held_out_words)
+    )
     return RelationTests(
-        labels=tuple(held_out_words.labels[test.counts[HELD_OUT].label] for test in tested),
+        labels=tuple(words.labels[test.counts[HELD_OUT].label] for test in tested),
         head=head,
-        rule=tuple(held_out_words.rules[test.rule] for test in tested),
-        accuracy=held_out_scores.accuracy,
-        at_rule=held_out_scores.at_rule,
-        margin=held_out_scores.margin,
-        selection_scores=selection_scores,
+        rule=tuple(words.rules[test.rule] for test in tested),
+        scores=_scores(tested, SELECTION, HELD_OUT),
+        held_out=held_out,
+        selection=_scores(tested, SELECTION),
         accuracy_where_rule_fails=estimates_by_label(where_rule_fails, (0.0, 1.0)),
-        preference=ClassPreference.of(
-            [class_preference(held_out_words, t.counts[HELD_OUT].label, t.head) for t in tested]
-        ),
+        preference=preference,
+        held_out_preference=held_out_preference,
         p=p[head[:, 0], head[:, 1], np.arange(len(tested))],
         p_of_all_heads=p,
         layer_head=layer_head,
-        layer_margin=_layer_margins(present, tested),
+        layer_margin=_layer_margins(present, tested, SELECTION, HELD_OUT),
+        held_out_layer_margin=_layer_margins(present, tested, HELD_OUT),
         family=int(present.sum()) * len(tested),
     )
 
@@ -296,22 +303,22 @@ def _sign_flip_p(
     differences = np.zeros((len(keys), *present.shape, len(tested)), np.float32)
     for column, test in enumerate(tested):
         sentences = test.counts[HELD_OUT].sentences
-        np.add.at(differences[..., column], clusters[sentences], test.beyond_rule())
+        np.add.at(differences[..., column], clusters[sentences], test.beyond_rule(HELD_OUT)[0])
     return sign_flip_p(differences, present, keys)
 
 
-def _scores(tested: list[_Test], half: int) -> SplitScores:
-    """Return the scores of the chosen heads and rules on one split."""
+def _scores(tested: list[_Test], *splits: int) -> RelationScores:
+    """Return the scores of the chosen heads and rules on one split, or on several together."""
     ratios: list[list[RatioSums]] = [[], [], []]
     for test in tested:
-        counts = test.counts[half]
-        hits, rule_hits = counts.heads[:, *test.head], counts.rules[:, test.rule]
-        for split_ratios, numerators in zip(
-            ratios, (hits, rule_hits, hits - rule_hits), strict=True
-        ):
-            split_ratios.append(ratios_of(numerators, counts.words))
+        parts = [test.counts[split] for split in splits]
+        hits = np.concatenate([counts.heads[:, *test.head] for counts in parts])
+        rule_hits = np.concatenate([counts.rules[:, test.rule] for counts in parts])
+        n_words = np.concatenate([counts.words for counts in parts])
+        for of_score, numerators in zip(ratios, (hits, rule_hits, hits - rule_hits), strict=True):
+            of_score.append(ratios_of(numerators, n_words))
     limits = (0.0, 1.0), (0.0, 1.0), (-1.0, 1.0)
-    return SplitScores(*map(estimates_by_label, ratios, limits))
+    return RelationScores(*map(estimates_by_label, ratios, limits))
 
 
 def sign_clusters(
@@ -330,18 +337,16 @@ def sign_clusters(
     return keys, cluster
 
 
-def _layer_margins(present: NDArray[np.bool_], tested: list[_Test]) -> Estimates:
+def _layer_margins(present: NDArray[np.bool_], tested: list[_Test], *splits: int) -> Estimates:
     """Return the margin of the best head of each layer; NaN in layers without heads.
 
     *Shape:* ``(layer, label)``.
     """
     layers = np.arange(len(present))
-    margins = [
-        ratios_of(
-            test.beyond_rule()[:, layers, test.layer_head], test.counts[HELD_OUT].words[:, None]
-        )
-        for test in tested
-    ]
+    margins = []
+    for test in tested:
+        beyond, n_words = test.beyond_rule(*splits)
+        margins.append(ratios_of(beyond[:, layers, test.layer_head], n_words[:, None]))
     numbers = estimates_by_label(margins, (-1.0, 1.0), (len(present),))
     has_heads = np.any(present, axis=1, keepdims=True)
     value, low, high = (

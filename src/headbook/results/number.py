@@ -76,11 +76,14 @@ TIMES = Unit("×")
 NATS = Unit(" nats", thousandths)
 
 
+COSINE = "cosine"  # what a metric measures where it has no unit
+
+
 def unit_of(metric: Metric) -> Unit:
     """Return the unit of a metric."""
     if metric.is_share:
         return SHARE
-    return Unit(f" {metric.unit}") if metric.unit else PLAIN
+    return PLAIN if metric.unit in {"", COSINE} else Unit(f" {metric.unit}")
 
 
 @dataclass(frozen=True, slots=True)

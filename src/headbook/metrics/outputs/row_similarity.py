@@ -27,6 +27,7 @@ def measure(heads: "HeadOutputs") -> Ratio:
 
 METRIC = ContextMetric(
     title="Similarity of attention rows",
+    unit="cosine",
     question="Do all words attend to the same keys?",
     formula=r"\frac{\sum_m A_{im} A_{jm}}{\|A_i\|\,\|A_j\|}",
     reference="control beside Halevi et al. (2025), arXiv:2512.21956",

@@ -227,11 +227,7 @@ MOST = 8
 
 
 def found_relations(results: StackResults, head: HeadName) -> tuple[ShareWithBaseline, ...]:
-    """Return the relations that the head serves most above uniform attention.
-
-    Numbers are those of the held-out half if the head was tested for a relation, else those of all
-    sentences; each says which.
-    """
+    """Return the relations that the head serves most above uniform attention."""
     rows = _furthest(results, head)
     tests = results.cached(tests_of_stack) if rows else None
     return tuple(
@@ -283,20 +279,16 @@ def _relation(
     words, share, supported = relation_words(label), math.nan, False
     if tests is not None and label in tests.labels:
         place = list(tests.labels).index(label)
-        share = float(tests.at_rule.value[place])
-        baseline = f"best surface rule ({rule_phrase(tests.rule[place])}): {percent(share)}"
+        share = float(tests.scores.at_rule.value[place])
+        baseline = f"best surface rule ({rule_phrase(tests.rule[place])}): {percent(share)}; "
     else:
         baseline = ""
     if n is None or tests is None:
-        baseline += (
-            " on the held-out half, where another head was tested" if baseline else "not tested"
-        )
-        half = "all sentences"
+        baseline += "another head was tested" if baseline else "not tested"
     else:
-        accuracy, supported = tests.accuracy.at(n), bool(tests.claimed[n])
-        half = "held-out half"
-        baseline += "; " + p_family_wise_text(float(tests.p[n]))
+        supported = bool(tests.claimed[n])
+        baseline += p_family_wise_text(float(tests.p[n]))
         if tests.above_rule[n] and not supported:
             baseline += ", but no more than a preference for a class of words"
-    behind = f"{accuracy.events:,.0f} words, {half}"
+    behind = f"{accuracy.events:,.0f} words"
     return share_with_baseline(words, baseline, accuracy, share, behind=behind, supported=supported)

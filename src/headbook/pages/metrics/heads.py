@@ -29,14 +29,13 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.report.answers.metric import label_phrase
-from headbook.report.findings.finding import ChosenHead, choose_head, uniform_estimate
+from headbook.report.facts.fact import Chosen, chosen_head
 from headbook.report.findings.head_numbers import (
     HeadMetricNumbers,
     Place,
     cell_number,
     drawn_numbers,
 )
-from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
 from headbook.report.trees import TREES
 from headbook.report.wording import (
@@ -51,8 +50,7 @@ from headbook.report.wording import (
 )
 from headbook.results.formats import head_name
 from headbook.results.sentence import head_link
-from headbook.schema import HELD_OUT_SPLIT, HIGHEST, HeadKey, relation_of
-from headbook.study.tables import RowKey
+from headbook.schema import HeadKey, relation_of
 
 MAX_BY_LABEL = 24  # heads in the table of heads by label
 ROOT = "../"  # path from the page of a metric to the site's root
@@ -95,8 +93,8 @@ class HeadSection:
         fills: fills of the scale from the lowest number to the highest.
         curve: the metric by layer; None without values of layers.
         layers: table of the metric by layer; None without values of layers.
-        best: the head that one half of the sentences chooses for each label, with its number of
-            the other half; None without several labels.
+        best: the head that one half of the sentences chooses for each label, with its number; None
+            without several labels.
         few: labels with few observations, and their number; None without any.
         by_label: heads with their values of many labels; None without several labels.
         variants: heat maps of variants of the metric in files, with the ids of the variants.
@@ -344,50 +342,34 @@ def _label_title(numbers: HeadMetricNumbers, label: str) -> str:
     return unbroken(capital(label_phrase(label, numbers.metric.id)))
 
 
-def _chosen(numbers: HeadMetricNumbers) -> ChosenHead | None:
-    """Return the head that the selection split chooses, with its number of the held-out split.
-
-    Returns:
-        None with fewer than `FEW_WORDS` held-out observations.
-    """
+def _chosen(numbers: HeadMetricNumbers) -> Chosen | None:
+    """Return the head that one half chooses; None with few observations on the other half."""
     results, metric, view, label = numbers
-    chosen = choose_head(results, metric.id, view, label)
-    if chosen is None or chosen.value.events < FEW_WORDS or math.isnan(chosen.value.value):
+    chosen = chosen_head(results, HeadKey(metric.id, view, label))
+    if chosen is None or chosen.held_out.events < FEW_WORDS or math.isnan(chosen.held_out.value):
         return None
     return chosen
 
 
 def _best_table(
-    labels: Sequence[tuple[HeadMetricNumbers, ChosenHead]], variants: Sequence[HeadMetric]
+    labels: Sequence[tuple[HeadMetricNumbers, Chosen]], variants: Sequence[HeadMetric]
 ) -> PageTable:
-    """Return the chosen head of each label with its held-out number, beside uniform attention."""
+    """Return the chosen head of each label with its number, beside uniform attention."""
     rows = []
     for one, chosen in labels:
-        results, metric, view, label = one
-        cell = NumberCell.of(chosen.value, metric)
-        even = uniform_estimate(results, metric.id, view, label, chosen.head.layer)
+        metric, label = one.metric, one.label
+        linked = one.head_number(chosen.place, NumberCell.of(chosen.value, metric).text)
         cells = (
             f"{chosen.value.events:,.0f}",
             words_cell(head_link(chosen.head), chosen.tied),
-            cell.with_row("tests", held_out_row(one, chosen)),
-            NumberCell.of(even, metric).text,
+            NumberCell.of(chosen.value, metric).with_row(linked.table, linked.row),
+            NumberCell.of(chosen.uniform, metric).text,
             *(_variant_cell(one, variant, chosen.place) for variant in variants),
         )
         rows.append(Row(_label_title(one, label), cells))
-    others = (f"{v.title.lower()}, all sentences" for v in variants)
+    others = (v.title.lower() for v in variants)
     titles = ("label", "observations", "head", "value", UNIFORM, *others)
     return PageTable(titles, tuple(rows))
-
-
-def held_out_row(numbers: HeadMetricNumbers, chosen: ChosenHead) -> RowKey:
-    """Return the row of a chosen head's held-out number in the table of tests."""
-    _, metric, view, label = numbers
-    stack, layer, head = chosen.head
-    linked = claim_number(
-        "", HIGHEST, stack, HeadKey(metric.id, view, label), split=HELD_OUT_SPLIT, layer=layer,
-        head=head,
-    )  # fmt: skip
-    return linked.row
 
 
 def _variant_cell(

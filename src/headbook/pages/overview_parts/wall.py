@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from headbook.pages.overview_parts.claims import Lit, lit_classes
 from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.page import StackSection
-from headbook.report.answers.overview.claim_parts import effect_text
 from headbook.report.answers.overview.head_losses import LOST, HeadLosses, LayerLoss
 from headbook.report.facts.functions import families_of, functions_of
 from headbook.report.results import StackResults
@@ -141,7 +140,7 @@ def _tile(results: StackResults, head: HeadName, losses: HeadLosses | None, lit:
     if losses is not None and loss is not None and not math.isnan(loss.value):
         bar, exact = losses.step(head), loss.exact
         about = "" if exact else "about "
-        parts.append(f"without it {LOST[losses.target]} {about}{effect_text(loss.value)}")
+        parts.append(f"without it {LOST[losses.target]} {about}{losses.unit.text(loss.value)}")
     name = " ".join(filter(None, (head_name(head), results.study.manifest.note_on(head).quoted)))
     return WallTile(
         head_page(head),

@@ -13,7 +13,6 @@ from headbook.charts import Arc, Drawing, arc_diagram
 from headbook.metrics import all_metrics
 from headbook.pages.parts.sentence_maps import text_data
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
-from headbook.report.findings import HELD_OUT
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import FAR, arrow_words, best_head_of_relation, points_text
@@ -52,11 +51,11 @@ SURE, WEAK = "sure", "weak"  # styles of rows: whether the relation is claimed
 
 def relation_table(results: StackResults, tests: RelationTests) -> PageTable:
     """Return all numbers of the tested relations, by their margin over the rule."""
-    order = np.argsort(-tests.margin.value, kind="stable")
+    order = np.argsort(-tests.scores.margin.value, kind="stable")
     caption = (
-        f"All numbers of the tests, of the half that reports. Bold: above the rule at p < {ALPHA} "
-        "family-wise, and the right class of words more often in the relation than elsewhere; "
-        "grey: not."
+        "One half of the sentences chooses head and rule; numbers are of all sentences. Bold: on "
+        f"the other half above the rule at p < {ALPHA} family-wise, and the right class of words "
+        "more often in the relation than elsewhere; grey: not."
     )
     rows = tuple(_row(results, tests, int(n)) for n in order)
     return PageTable(COLUMNS, rows, caption, "numbers relations")
@@ -66,17 +65,17 @@ def _row(results: StackResults, tests: RelationTests, n: int) -> Row:
     """Return the row of a relation and a direction."""
     label, head = tests.labels[n], best_head_of_relation(tests, n, results.stack.name)
     relation, direction = relation_of(label)
-    accuracy = tests.accuracy.at(n)
-    even = results.split(HELD_OUT, METRIC, VIEW, label, of="uniform").value[head.layer]
+    accuracy = tests.scores.accuracy.at(n)
+    even = results.uniform(METRIC, VIEW, label).value[head.layer]
     cells = (
         words_cell(DIRECTIONS[direction], style="direction"),
         f"{accuracy.events:,.0f}",
         head_link(head),
         NumberCell.of(accuracy, all_metrics()[METRIC]),
         rule_phrase(tests.rule[n]),
-        number(float(tests.at_rule.value[n]), share=True),
+        number(float(tests.scores.at_rule.value[n]), share=True),
         number(float(even), share=True),
-        _margin(tests.margin.at(n)),
+        _margin(tests.scores.margin.at(n)),
         NumberCell.of(tests.accuracy_where_rule_fails.at(n), all_metrics()[METRIC]),
         preference_words(tests, n),
         NumberCell.of(_far(results, label, head), all_metrics()[FAR]),
@@ -105,7 +104,7 @@ def _far(results: StackResults, label: str, head: HeadName) -> Estimate:
     """Return the accuracy of a head at words far apart, if there are any."""
     if not results.has_value(FAR, VIEW, label):
         return NO_ESTIMATE
-    return results.split(HELD_OUT, FAR, VIEW, label).at(head.layer, head.head)
+    return results.heads(FAR, VIEW, label).at(head.layer, head.head)
 
 
 def _margin(margin: Estimate) -> NumberCell:

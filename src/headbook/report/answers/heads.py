@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headbook.metrics import ids
+from headbook.report.facts.fact import chosen_head
 from headbook.report.facts.functions import WHERE_OF_FAMILY, FunctionFamily
 from headbook.report.facts.head_facts import HeadFacts
-from headbook.report.findings.finding import choose_head, uniform_estimate
-from headbook.report.linked_rows import LinkedNumber, claim_number
-from headbook.report.relation_counts import VIEW
+from headbook.report.linked_rows import LinkedNumber, head_number, relation_number
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import best_head_of_relation, relation_words
 from headbook.report.results import StackResults
@@ -26,7 +25,7 @@ from headbook.report.wording import (
 )
 from headbook.results.formats import percent
 from headbook.results.sentence import Link, Sentence, head_link, listed, say
-from headbook.schema import HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, HeadName, SinkView
+from headbook.schema import HeadKey, SinkView
 
 # What heads of a family do: of one head, and of several.
 FAMILY_VERBS = {
@@ -106,10 +105,11 @@ class RankedHead:
 
     Attributes:
         head: head with its address.
-        number: number on the held-out half, with its row.
+        number: number over all sentences, with its row.
         interval: interval of the number, with the unit; empty without one.
         behind: what the number is compared with.
-        supported: whether the number was tested family-wise, or is clear of uniform attention.
+        supported: whether the held-out half supports it: by a family-wise test, or an interval
+            that is clear of uniform attention.
     """
 
     head: Link
@@ -125,28 +125,22 @@ def first_head(results: StackResults, ranking: HeadRanking, view: SinkView) -> R
         tested = _first_of_relation(results, ranking.label)
         if tested is not None:
             return tested
-    best = choose_head(results, ranking.metric, view, ranking.label, lowest=ranking.lowest)
+    key = HeadKey(ranking.metric, view, ranking.label)
+    best = chosen_head(results, key, lowest=ranking.lowest)
     if best is None:
         return None
-    value, metric = best.value, results.by_id[ranking.metric]
-    uniform = uniform_estimate(results, ranking.metric, view, ranking.label, best.head.layer).value
+    metric, uniform = results.by_id[ranking.metric], best.uniform.value
     share = is_share(metric)
     unit = f" {metric.unit}" if metric.unit and not share else ""
-    text, ends = value_and_interval(value, share=share)
+    text, ends = value_and_interval(best.value, share=share)
     text, ends = (text, ends + unit) if ends else (text + unit, "")
-    is_clear = value.high < uniform if ranking.lowest else value.low > uniform
+    is_below = best.held_out.high < best.held_out_uniform.value
+    is_clear = is_below if ranking.lowest else best.is_above_uniform
     uniform_text = percent(uniform) if share else f"{uniform:.3g}"
     behind = "" if math.isnan(uniform) else f"uniform attention: {uniform_text}"
-    column = HeadKey(ranking.metric, view, ranking.label)
-    claim, behind = LOWEST if ranking.lowest else HIGHEST, (behind + best.tied).strip()
-    linked = _held_out_number(text, claim, best.head, column)
+    linked = head_number(text, best.head, key)
+    behind = (behind + best.tied).strip()
     return RankedHead(head_link(best.head), linked, ends, behind, supported=bool(is_clear))
-
-
-def _held_out_number(text: str, claim: str, head: HeadName, column: HeadKey) -> LinkedNumber:
-    """Return a number of a head on the held-out split, from the table of tests."""
-    stack, layer, number = head
-    return claim_number(text, claim, stack, column, split=HELD_OUT_SPLIT, layer=layer, head=number)
 
 
 def _first_of_relation(results: StackResults, label: str) -> RankedHead | None:
@@ -155,7 +149,8 @@ def _first_of_relation(results: StackResults, label: str) -> RankedHead | None:
     if tests is None or label not in tests.labels:
         return None
     n = tests.labels.index(label)
-    at_rule, phrase = percent(float(tests.at_rule.value[n])), rule_phrase(tests.rule[n])
+    scores, phrase = tests.scores, rule_phrase(tests.rule[n])
+    at_rule = percent(float(scores.at_rule.value[n]))
     if tests.claimed[n]:
         p = p_family_wise_text(float(tests.p[n]))
         behind = f"best surface rule ({phrase}): {at_rule}, {p}"
@@ -167,6 +162,6 @@ def _first_of_relation(results: StackResults, label: str) -> RankedHead | None:
     else:
         behind = f"not clearly above the best surface rule ({phrase}), {at_rule}"
     head = best_head_of_relation(tests, n, results.stack.name)
-    text, ends = value_and_interval(tests.accuracy.at(n))
-    number = _held_out_number(text, "relation", head, HeadKey(ids.RELATION_ACCURACY, VIEW, label))
+    text, ends = value_and_interval(scores.accuracy.at(n))
+    number = relation_number(results, tests, n, text)
     return RankedHead(head_link(head), number, ends, behind, supported=bool(tests.claimed[n]))

@@ -10,7 +10,6 @@ from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric, LayerwiseMetric, Source
 from headbook.report.findings.finding import Parts, sample_size, sentence_start
 from headbook.report.findings.head_numbers import (
-    COSINE,
     HeadMetricNumbers,
     Place,
     drawn_numbers,
@@ -31,6 +30,7 @@ from headbook.report.wording import (
     with_unit,
 )
 from headbook.results.formats import number, percent
+from headbook.results.number import COSINE
 from headbook.schema import EmbeddingSpace, HeadKey, ResidualPoint, relation_of
 
 NOT_MEASURED: Parts = ("Not measured in this model.",)
@@ -89,23 +89,22 @@ def _best(numbers: HeadMetricNumbers, start: str) -> Parts:
 
 
 def _relation_answer(numbers: HeadMetricNumbers, phrase: str) -> Parts:
-    """Return the head of a tested relation beside the best surface rule; empty without a test.
-
-    Both numbers are of the held-out split.
-    """
+    """Return the head of a tested relation beside the best surface rule; empty without a test."""
     results, metric, _, label = numbers
     tests = results.cached(tests_of_stack) if metric.id == ids.RELATION_ACCURACY else None
     if tests is None or label not in tests.labels:
         return ()
     n = tests.labels.index(label)
     layer, head = map(int, tests.head[n])
-    accuracy, at_rule = float(tests.accuracy.value[n]), float(tests.at_rule.value[n])
+    accuracy, at_rule = (
+        float(numbers.value[n]) for numbers in (tests.scores.accuracy, tests.scores.at_rule)
+    )
     return (
         sentence_start(results, f"{phrase}: most in "),
         numbers.link((layer, head)),
         ", ",
         relation_number(results, tests, n, percent(accuracy)),
-        " on held-out sentences; ",
+        "; ",
         beside(accuracy, at_rule, "the best surface rule"),
         relation_number(results, tests, n, percent(at_rule)),
         ".",

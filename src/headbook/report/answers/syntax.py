@@ -7,7 +7,8 @@ import numpy as np
 
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
-from headbook.report.findings.finding import Parts, choose_head, metric_link
+from headbook.report.facts.fact import chosen_head
+from headbook.report.findings.finding import Parts, metric_link
 from headbook.report.linked_rows import relation_number
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
@@ -24,7 +25,7 @@ from headbook.report.wording import (
 )
 from headbook.results.formats import head_name, metric_page, percent
 from headbook.results.sentence import Link, head_link
-from headbook.schema import HeadName, relation_of
+from headbook.schema import HeadKey, HeadName, relation_of
 
 MAX_WORDS = 30  # of an answer
 RULE = "the best rule of word order and word class"
@@ -33,8 +34,8 @@ RULE = "the best rule of word order and word class"
 def syntax_answer(results: StackResults, tests: RelationTests | None) -> Parts:
     """Return the sentence that answers which heads follow grammar.
 
-    Relations are named in the order of their margins on the selection split, so that the printed
-    margin, of the held-out split, is not inflated by the choice.
+    Relations are named in the order of their margins on the selection split, so that the held-out
+    margin, which is the evidence, is not inflated by the choice.
 
     Args:
         tests: the tests of the stack; None if the study lacks them.
@@ -81,8 +82,8 @@ def aligned_head(results: StackResults) -> Parts:
 
     Weight on dependencies supports no claim of a relation, which readers of other pages are told.
     """
-    best = choose_head(results, ids.DEPENDENCY_EXCESS, VIEW, "surface")
-    if best is None or not best.value.low > 0:
+    best = chosen_head(results, HeadKey(ids.DEPENDENCY_EXCESS, VIEW, "surface"))
+    if best is None or not best.held_out.low > 0:
         return ()
     return (
         "By weight, ",
@@ -99,7 +100,7 @@ def _claimed(results: StackResults, tests: RelationTests) -> Parts:
     assert best is not None, "some relation is claimed"
     heads = claimed_heads(results, tests)
     ends, count = ends_of(tests.labels[best]), len(heads)
-    margin = 100 * float(tests.margin.value[best])
+    margin = 100 * float(tests.scores.margin.value[best])
     points = (
         f"{margin:.0f} point{'s' * (round(margin) != 1)}" if margin >= 1 else f"{margin:.1f} points"
     )
@@ -135,7 +136,7 @@ def _others(heads: list[HeadName]) -> Parts:
 
 def claimed_heads(results: StackResults, tests: RelationTests) -> list[HeadName]:
     """Return the heads with a claimed relation, by their margin on the selection split."""
-    margins = tests.selection_scores.margin.value
+    margins = tests.selection.margin.value
     order = sorted(tests.claimed.nonzero()[0].tolist(), key=lambda label: -margins[label])
     heads = (best_head_of_relation(tests, label, results.stack.name) for label in order)
     return [*dict.fromkeys(heads)]
@@ -148,18 +149,18 @@ def _kind(results: StackResults) -> str:
 
 def worked_example(results: StackResults, tests: RelationTests, n: int) -> str:
     """Return the numbers of a relation as a worked example."""
-    accuracy, rule = tests.accuracy.at(n), float(tests.at_rule.value[n])
-    words, margin = round(accuracy.events), tests.margin.at(n)
+    accuracy, rule = tests.scores.accuracy.at(n), float(tests.scores.at_rule.value[n])
+    words, margin = round(accuracy.events), tests.scores.margin.at(n)
     head = head_name(best_head_of_relation(tests, n, results.stack.name))
     known = not np.isnan(margin.low)
     ends = f" [{points_text(margin.low)}, {points_text(margin.high)}]" if known else ""
     p = "" if np.isnan(tests.p[n]) else f", {p_family_wise_text(float(tests.p[n]))}"
     return (
         f"{arrow_words(tests.labels[n])}, {head}: right for {round(accuracy.value * words)} of "
-        f"{count_text(words, 'word')} of the half that reports = {percent(accuracy.value)}. "
+        f"{count_text(words, 'word')} = {percent(accuracy.value)}. "
         f"{rule_phrase(tests.rule[n])} is right for {round(rule * words)}: {percent(rule)}. "
-        f"Difference {points_text(margin.value)} points{ends}{p}, over {tests.family:,} pairs of "
-        "a head and a relation with its direction."
+        f"Difference {points_text(margin.value)} points{ends}{p}, on the half that did not choose "
+        f"head and rule, over {tests.family:,} pairs of a head and a relation with its direction."
     )
 
 

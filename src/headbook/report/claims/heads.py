@@ -22,13 +22,13 @@ from headbook.metrics import ids
 from headbook.report.facts.function_tests import function_tests
 from headbook.report.findings.attention import untrained_mean
 from headbook.report.findings.finding import (
-    held_out_run_mean,
     highest,
+    layer_run_mean,
     layer_runs,
     run_text,
     uniform_run_mean,
 )
-from headbook.report.results import StackResults, heads_by_value
+from headbook.report.results import StackResults
 from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
 from headbook.schema import ALL, HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, SinkView, heads_of
 from headbook.study.exemplars import rank_by_weight
@@ -112,10 +112,7 @@ def median_rows(results: StackResults) -> Iterator[Row]:
                 yield row(MEDIAN, results.stack.name, column, value=median)
 
 
-# Claims on trees: without attention, of all heads of a layer together, of the best head of a layer.
-PLAIN_TREE, JOINT_TREE = "tree without attention", "mean attention of the layer"
-BEST_TREE = "highest of its layer"
-MAX_SUBWORD_HEADS = 5  # heads that attend most to the rest of their word
+BEST_TREE = "highest of its layer"  # claim
 Cell = tuple[int, int]
 
 
@@ -131,8 +128,6 @@ def extreme_heads(results: StackResults) -> Iterator[Row]:
             if cell is not None:
                 for half in (SELECTION, HELD_OUT):
                     yield _head_row(results, claim, column, cell, half)
-                if claim == HIGHEST:
-                    yield from _companion_rows(results, column, cell)
 
 
 def _columns(results: StackResults) -> Iterator[HeadKey]:
@@ -160,33 +155,6 @@ def _head_row(results: StackResults, claim: str, column: HeadKey, cell: Cell, ha
     )  # fmt: skip
 
 
-def _companion_rows(results: StackResults, column: HeadKey, cell: Cell) -> Iterator[Row]:
-    """Yield other numbers of a chosen head that findings print beside the one it was chosen by."""
-    companions: list[tuple[HeadKey, Estimate]] = []
-    if column.metric == ids.POS_RECEIVED_RATIO:
-        share = column._replace(metric=ids.POS_RECEIVED)
-        if results.has_value(*share):
-            companions.append((share, results.split(HELD_OUT, *share).at(*cell)))
-    if column.metric == ids.DEPENDENCY_ALIGNMENT and column.label == "either":
-        neighbours = [
-            HeadKey(ids.ATTENTION_TO, column.view, label) for label in ("previous", "next")
-        ]
-        shares = [
-            results.split(HELD_OUT, *companion).at(*cell)
-            for companion in neighbours
-            if results.has_value(*companion)
-        ]
-        if shares:
-            total = sum(value.value for value in shares)
-            neighbour_share = without_interval(total, shares[0].sentences, shares[0].events)
-            companions.append((neighbours[0]._replace(label="previous and next"), neighbour_share))
-    claim = f"at the {HIGHEST} in {column.metric}: {column.label}"
-    for companion, value in companions:
-        yield row(claim, results.stack.name, companion, layer=cell[0], head=cell[1],
-                  split=HELD_OUT_SPLIT,
-                  value=value)  # fmt: skip
-
-
 def layer_run_rows(results: StackResults) -> Iterator[Row]:
     """Yield the runs of layers with extreme attention to the sink and attention distance."""
     metrics = (
@@ -198,46 +166,26 @@ def layer_run_rows(results: StackResults) -> Iterator[Row]:
         for extreme, run in zip(("lowest", "highest"), runs or (), strict=False):
             claim, column = f"{extreme} of all layers: {run_text(run)}", (metric, view, "")
             stack, layer = results.stack.name, run[0] if len(run) == 1 else None
-            yield row(
-                claim, stack, column, layer=layer, split=HELD_OUT_SPLIT,
-                value=held_out_run_mean(results, run, metric, view), baseline=UNIFORM,
-                baseline_value=uniform_run_mean(results, run, metric, view).value,
-            )  # fmt: skip
+            for split, held_out in ((ALL, False), (HELD_OUT_SPLIT, True)):
+                even = uniform_run_mean(results, run, metric, view, held_out=held_out)
+                yield row(
+                    claim, stack, column, layer=layer, split=split,
+                    value=layer_run_mean(results, run, metric, view, held_out=held_out),
+                    baseline=UNIFORM, baseline_value=even.value,
+                )  # fmt: skip
             if companion and results.has_value(companion, view):
-                yield row(claim, stack, (companion, view, ""), layer=layer, split=HELD_OUT_SPLIT,
-                          value=held_out_run_mean(results, run, companion, view))  # fmt: skip
+                yield row(claim, stack, (companion, view, ""), layer=layer,
+                          value=layer_run_mean(results, run, companion, view))  # fmt: skip
             random = untrained_mean(results, run, results.by_id[metric], view)
             if random is not None:
                 yield row(f"{claim}, untrained", stack, column, layer=layer, value=random)
 
 
 def trees_of_layers(results: StackResults) -> Iterator[Row]:
-    """Yield the held-out score of trees without attention, of each layer and of its best head."""
-    stack, layers = results.stack.name, results.stack.attention_layers
+    """Yield the best head of each layer by its trees, on the half that did not choose it."""
     for metric, labels in TREES.items():
         if not results.has_value(metric, SinkView.NOSINK, labels.own):
             continue
         column = HeadKey(metric, SinkView.NOSINK, labels.own)
-        for label in filter(None, (*labels.plain, labels.ceiling)):
-            tree_column = column._replace(label=label)
-            value = results.split(HELD_OUT, *tree_column).at(layers[0], 0)
-            yield row(PLAIN_TREE, stack, tree_column, split=HELD_OUT_SPLIT, value=value)
-        best = best_heads_of_layers(results, metric)
-        for layer in layers:
-            if labels.joint:
-                tree_column = column._replace(label=labels.joint)
-                value = results.split(HELD_OUT, *tree_column).at(layer, 0)
-                yield row(JOINT_TREE, stack, tree_column, layer=layer, split=HELD_OUT_SPLIT,
-                          value=value)  # fmt: skip
-            if layer in best:
-                yield _head_row(results, BEST_TREE, column, (layer, best[layer]), HELD_OUT)
-
-
-def pieces_of_words(results: StackResults) -> Iterator[Row]:
-    """Yield the heads that attend most from a subword token to the rest of its word."""
-    column = HeadKey(ids.ATTENTION_TO, results.stack.default_view, "rest_of_word")
-    if results.has_value(*column):
-        for cell in heads_by_value(results.split(SELECTION, *column).trusted)[:MAX_SUBWORD_HEADS]:
-            yield _head_row(
-                results, f"among the {MAX_SUBWORD_HEADS} highest", column, cell, HELD_OUT
-            )
+        for layer, head in best_heads_of_layers(results, metric).items():
+            yield _head_row(results, BEST_TREE, column, (layer, head), HELD_OUT)

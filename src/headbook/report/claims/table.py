@@ -18,12 +18,11 @@ from headbook.report.claims.heads import (
     functions,
     layer_run_rows,
     median_rows,
-    pieces_of_words,
     quantiles,
     trees_of_layers,
 )
 from headbook.report.claims.overview import overview_rows
-from headbook.report.claims.relations import beside_relations, relation_rows, relations_by_layer
+from headbook.report.claims.relations import relation_rows, relations_by_layer, rules_of_relations
 from headbook.report.claims.tokens import observation_rows, own_token_rows, shared_neighbour_rows
 from headbook.report.facts import FACTS
 from headbook.report.results import StackResults, stack_results
@@ -33,11 +32,10 @@ from headbook.study.tables import ESTIMATE_COLUMNS, LAYER_COLUMNS, MAX_PLAIN_CSV
 OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     relation_rows,
     relations_by_layer,
-    beside_relations,
+    rules_of_relations,
     functions,
     layer_run_rows,
     trees_of_layers,
-    pieces_of_words,
     extreme_heads,
     median_rows,
     quantiles,

@@ -9,14 +9,19 @@ printed number without a row cannot be made. Facts are cached: pages and table g
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION, Estimate
-from headbook.report.findings.finding import highest
+from headbook.metrics import all_metrics
 from headbook.report.results import StackResults
+from headbook.report.wording import tie_note, tied_places
+from headbook.results.formats import head_name, number
 from headbook.results.number import Number, RowAddress, Unit
 from headbook.results.sentence import NOTHING, Sentence
-from headbook.schema import ALL, HELD_OUT_SPLIT, HIGHEST, HeadKey, HeadName
+from headbook.schema import ALL, HeadKey, HeadName, Place
 
 
 @dataclass(frozen=True)
@@ -103,30 +108,53 @@ class Fact:
     holds: bool = True
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """A head that one half of the sentences chooses, with its number of the other half.
+class Chosen(NamedTuple):
+    """A head that one half of the sentences chooses.
 
     Attributes:
-        head: the head with the highest value of many.
-        number: its number on the half that did not choose it.
+        head: the head with the highest or lowest number of many, on the half that chooses.
+        value, uniform: its number over all sentences, and that of uniform attention.
+        held_out, held_out_uniform: both numbers on the half that did not choose it.
+        tied: note on heads with the same number on the half that chooses; empty without any.
     """
 
     head: HeadName
-    number: Number
+    value: Estimate
+    uniform: Estimate
+    held_out: Estimate
+    held_out_uniform: Estimate
+    tied: str
+
+    @property
+    def place(self) -> Place:
+        """Layer and number of the head."""
+        return self.head.layer, self.head.head
+
+    @property
+    def is_above_uniform(self) -> bool:
+        """Whether the held-out interval lies above uniform attention, which may be constant."""
+        uniform = self.held_out_uniform
+        return bool(self.held_out.low > np.fmax(uniform.value, uniform.high))
 
 
-def chosen_head(results: StackResults, key: HeadKey, unit: Unit) -> Chosen | None:
-    """Return the head with the highest value; None without enough observations."""
+def chosen_head(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Chosen | None:
+    """Return the head with the highest or lowest value; None without enough observations."""
     if not results.has_value(*key):
         return None
-    place = highest(results.split(SELECTION, *key))
-    if place is None:
+    written = partial(number, share=all_metrics()[key.metric].is_share)
+    values = results.split(SELECTION, *key).trusted
+    heads = [
+        HeadName(results.stack.name, *place)
+        for place in tied_places(values, written, lowest=lowest)
+    ]
+    if not heads:
         return None
-    layer, head = place
-    value = results.split(HELD_OUT, *key).at(layer, head)
-    metric, view, label = map(str, key)
-    tested = Tested(
-        HIGHEST, results.stack.name, metric, view, label, value, layer, head, HELD_OUT_SPLIT
+    head, *tied_heads = heads
+    return Chosen(
+        head,
+        results.heads(*key).at(head.layer, head.head),
+        results.uniform(*key).at(head.layer),
+        results.split(HELD_OUT, *key).at(head.layer, head.head),
+        results.split(HELD_OUT, *key, of="uniform").at(head.layer),
+        tie_note([head_name(tied_head) for tied_head in tied_heads]),
     )
-    return Chosen(HeadName(results.stack.name, layer, head), tested.number(unit))

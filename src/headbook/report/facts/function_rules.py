@@ -274,12 +274,12 @@ def mixed(results: StackResults, head: HeadName, _: Threshold) -> Decision:
         text = "No single function{start}."
     elif distance is None:
         text = (
-            "No single function{start}; {key:.2f} of its departure from even attention follows "
+            "No single function{start}; {key:whole} of its departure from even attention follows "
             "from the key."
         )
     else:
         text = (
-            "No single function{start}; {distance:.2f} of its departure from even attention "
-            "follows from distance, {key:.2f} from the key."
+            "No single function{start}; {distance:whole} of its departure from even attention "
+            "follows from distance, {key:whole} from the key."
         )
     return Decision(text=say(text, start=start, distance=distance, key=key))

@@ -104,7 +104,7 @@ def _held_out(results: StackResults, function: HeadFunction) -> Sentence:
         best = best_relation(tests, place)
         if tests is None or best is None:
             return NOTHING
-        margin, p = tests.margin.at(best), float(tests.p[best])
+        margin, p = tests.held_out.margin.at(best), float(tests.p[best])
         phrase = f"the best surface rule ({rule_phrase(tests.rule[best])})"
         key = HeadKey(ids.RELATION_ACCURACY, VIEW, tests.labels[best])
         row = claim_number(

@@ -100,6 +100,6 @@ def _claimed_relation(results: StackResults, head: HeadName) -> HeadWord:
     if tests is None or n is None:
         return HeadWord()
     accuracy = results.number(HeadKey(METRIC, VIEW, tests.labels[n]), head.layer, head.head)
-    margin, rule = points_text(float(tests.margin.value[n])), rule_phrase(tests.rule[n])
-    detail = f"{margin} points over {rule} on the held-out half"
+    margin = points_text(float(tests.scores.margin.value[n]))
+    detail = f"{margin} points over {rule_phrase(tests.rule[n])}"
     return HeadWord(relation_words(tests.labels[n]), detail, accuracy)

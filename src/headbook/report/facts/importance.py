@@ -20,19 +20,19 @@ from headbook.report.ablation import (
     REPLACEMENTS,
     SINK,
     LayerRatio,
-    effect_unit,
+    change_unit,
+    largest_change,
     layer_ratio,
     loss_target,
-    unit_factor,
 )
 from headbook.report.facts.fact import Fact
 from headbook.report.facts.layers import layer_sentence
 from headbook.report.findings.ablation import zero_is_dead
 from headbook.report.wording import STACKS, capital, count_text, number_word
 from headbook.results.formats import percent
-from headbook.results.number import PLAIN, SHARE, Number, RowAddress, Unit
+from headbook.results.number import PLAIN, SHARE, Number, RowAddress
 from headbook.results.sentence import NOTHING, Link, Sentence, listed, say
-from headbook.schema import ABLATION, HELD_OUT_SPLIT, AblationTarget, HeadName, Replacement
+from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION, AblationVerdict
 from headbook.study.ablation.results import EFFECT_ORDER, AblationReason, AblationResults
@@ -77,11 +77,6 @@ LOSS_MEASURE = Measure("its loss", "changes", "change of the loss per token, in 
 def measure_of(ablation: AblationResults, target: str = "") -> Measure:
     """Return the words for the change of a target; by default that by which heads are ranked."""
     return MEASURES.get(target or effect_tests.ranked_target(ablation), LOSS_MEASURE)
-
-
-def change_unit(ablation: AblationResults) -> Unit:
-    """Return the unit of changes on pages: per cent of the loss, or thousandths of a cosine."""
-    return Unit(f" {effect_unit(ablation)}", factor=unit_factor(ablation))
 
 
 def change(ablation: AblationResults, row: Mapping[Any, Any], table: str) -> Number:
@@ -148,23 +143,15 @@ def heads_answer(ablation: AblationResults) -> Sentence:
 
 
 def largest(ablation: AblationResults) -> Sentence:
-    """Return the head of largest effect, chosen on the other half; nothing without a clear one."""
-    target = effect_tests.ranked_target(ablation)
-    found = effect_tests.largest_effect(ablation, target)
-    if found is None:
+    """Return the head whose replacement changes most; nothing without a clear one."""
+    chosen = largest_change(ablation, effect_tests.ranked_target(ablation))
+    if chosen is None:
         return NOTHING
-    head, _, (value, low, high) = found
-    if not low > effect_tests.equivalence_margin(ablation, target):
-        return NOTHING
-    key = (
-        ("claim", ABLATION), ("stack", head.stack), ("layer", head.layer), ("head", head.head),
-        ("metric", EFFECT), ("label", f"{Replacement.MEAN}/{target}"), ("split", HELD_OUT_SPLIT),
-    )  # fmt: skip
+    head, change_of_head = chosen
     measure = measure_of(ablation)
     return say(
         "{head} most: without it {subject} {verb} by {n:short}.",
-        head=head, subject=measure.subject, verb=measure.verb,
-        n=Number(value, change_unit(ablation), RowAddress("tests", key), low, high),
+        head=head, subject=measure.subject, verb=measure.verb, n=change_of_head,
     )  # fmt: skip
 
 

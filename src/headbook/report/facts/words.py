@@ -94,8 +94,8 @@ def _given(results: StackResults) -> Iterator[Tested]:
 
 def most_attending_head(results: StackResults, tag: str) -> Chosen | None:
     """Return the head that attends most to words of a tag; None with too few observations."""
-    chosen = chosen_head(results, received_key(tag), TIMES)
-    return chosen if chosen and chosen.number.observations >= FEW_WORDS else None
+    chosen = chosen_head(results, received_key(tag))
+    return chosen if chosen and chosen.held_out.events >= FEW_WORDS else None
 
 
 def most_received(results: StackResults) -> Fact:

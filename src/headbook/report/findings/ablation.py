@@ -13,6 +13,7 @@ from headbook.report.ablation import (
     change_text,
     choice_text,
     effect_unit,
+    largest_change,
     loss_target,
     main_target,
     margin_text,
@@ -91,20 +92,16 @@ def _counts(ablation: AblationResults) -> Iterator[Finding]:
 
 
 def _largest(ablation: AblationResults) -> Iterator[Finding]:
-    """Yield the head of largest effect on the selection half, with its held-out effect."""
-    target = main_target(ablation)
-    largest = effect_tests.largest_effect(ablation, target)
-    if largest is None:
-        return
-    head, _, (value, low, high) = largest
-    if low > effect_tests.equivalence_margin(ablation, target):
-        reported = change_text(ablation, value, low, high)
+    """Yield the head of largest effect on the selection half, if the held-out half confirms it."""
+    chosen = largest_change(ablation, main_target(ablation))
+    if chosen is not None:
+        head, change = chosen
         yield _finding(
             ablation,
-            f"Largest change of the {verdict_target_text(ablation)}: {reported} without ",
+            f"Largest change of the {verdict_target_text(ablation)}: {change.as_text('interval')} "
+            "without ",
             head_link(head),
-            ", which was chosen on the other half of the sentences.",
-            held_out=True,
+            ", which one half of the sentences chooses and the other confirms.",
         )
 
 

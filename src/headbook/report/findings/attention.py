@@ -1,6 +1,7 @@
 """Findings on attention itself: distance, sink, positions, repetition, and random weights."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,13 +9,14 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric, Source
+from headbook.report.facts.fact import chosen_head
 from headbook.report.findings import finding
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_words
 from headbook.report.wording import count_text, is_share, number_word
 from headbook.results.formats import interval_text, number
 from headbook.results.sentence import Link, head_link
-from headbook.schema import Baseline, SinkView
+from headbook.schema import Baseline, HeadKey, SinkView
 
 MAX_NAMED_METRICS = 4  # in one sentence
 
@@ -104,9 +106,10 @@ def distance_trend(results: StackResults) -> Iterator[finding.Finding]:
     runs = finding.layer_runs(results, name, view) if results.has_value(name, view) else None
     if runs is None:
         return
-    near, far = (finding.held_out_run_mean(results, run, name, view) for run in runs)
-    if not far.low > near.high:
+    low, high = (finding.layer_run_mean(results, run, name, view, held_out=True) for run in runs)
+    if not high.low > low.high:
         return
+    near, far = (finding.layer_run_mean(results, run, name, view) for run in runs)
     uniform = number(finding.uniform_run_mean(results, runs.high, name, view).value)
     verb = "attends" if len(runs.high) == 1 else "attend"
     yield finding.finding(
@@ -145,10 +148,12 @@ def sink_layers(results: StackResults) -> Iterator[finding.Finding]:
     runs = finding.layer_runs(results, name, view) if results.has_value(name, view) else None
     if runs is None:
         return
-    least, most = (finding.held_out_run_mean(results, run, name, view) for run in runs)
-    uniform = finding.uniform_run_mean(results, runs.high, name, view)
-    if not most.low > uniform.value:
+    held_out = finding.layer_run_mean(results, runs.high, name, view, held_out=True)
+    even = finding.uniform_run_mean(results, runs.high, name, view, held_out=True)
+    if not held_out.low > even.value:
         return
+    least, most = (finding.layer_run_mean(results, run, name, view) for run in runs)
+    uniform = finding.uniform_run_mean(results, runs.high, name, view)
     least_note = (
         f"; {finding.run_text(runs.low)}: {finding.estimate_with_unit(least, name)}"
         if least.high < most.low
@@ -176,7 +181,7 @@ def _contributed(results: StackResults, run: tuple[int, ...], attention: Estimat
     name = ids.SINK_NORM_SHARE
     if not results.has_value(name, SinkView.RAW):
         return ()
-    norm_share = finding.held_out_run_mean(results, run, name, SinkView.RAW)
+    norm_share = finding.layer_run_mean(results, run, name, SinkView.RAW)
     if norm_share.low <= attention.high and norm_share.high >= attention.low:
         return ()
     of_layers = "that layer's" if len(run) == 1 else "these layers'"
@@ -190,23 +195,23 @@ def _contributed(results: StackResults, run: tuple[int, ...], attention: Estimat
 
 def variability(results: StackResults) -> Iterator[finding.Finding]:
     """Yield a finding on the heads with the lowest and the highest attention variability."""
-    name, view = ids.VARIABILITY, results.stack.default_view
-    most = finding.choose_head(results, name, view)
-    least = finding.choose_head(results, name, view, lowest=True)
-    if most is None or least is None or not most.value.low > least.value.high:
+    key = HeadKey(ids.VARIABILITY, results.stack.default_view, "")
+    most, least = (chosen_head(results, key, lowest=lowest) for lowest in (False, True))
+    if most is None or least is None or not most.held_out.low > least.held_out.high:
         return
-    uniform = finding.uniform_estimate(results, name, view, "", most.head.layer)
+    written = partial(finding.estimate_with_unit, name=key.metric)
+    share = is_share(finding.head_metric(key.metric))
     yield finding.finding(
         results,
-        name,
+        key.metric,
         (
-            finding.metric_link(name, "Attention variability"),
+            finding.metric_link(key.metric, "Attention variability"),
             " (0: position only) is lowest in ",
             head_link(least.head),
-            f"{least.tied}, {finding.estimate_with_unit(least.value, name)}, and highest in ",
+            f"{least.tied}, {written(least.value)}, and highest in ",
             head_link(most.head),
-            f"{most.tied}, {finding.estimate_with_unit(most.value, name)}; uniform attention: "
-            f"{number(uniform.value, share=is_share(finding.head_metric(name)))}.",
+            f"{most.tied}, {written(most.value)}; uniform attention: "
+            f"{number(most.uniform.value, share=share)}.",
         ),
         min(least.value.sentences, most.value.sentences),
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +15,10 @@ from headbook.report.wording import (
     STACKS,
     count_text,
     is_share,
-    tie_note,
-    tied_places,
 )
-from headbook.results.formats import head_name, interval_text, metric_page, number
+from headbook.results.formats import interval_text, metric_page, number
 from headbook.results.sentence import Link
-from headbook.schema import HeadName, SinkView
+from headbook.schema import SinkView
 
 Part = str | Link | LinkedNumber
 Parts = tuple[Part, ...]
@@ -56,25 +53,6 @@ class Finding:
         if self.source in {Source.SAMPLE, Source.CONTEXT}:
             return f"{count_text(self.sentences, 'sentence')} of a sample of {self.size:,}"
         return count_text(self.sentences, "sentence")
-
-
-class ChosenHead(NamedTuple):
-    """A head that was selected on one half of the sentences, and its number on the other half.
-
-    Attributes:
-        head: the selected head.
-        value: number of the head on the held-out split.
-        tied: note on heads with the same value on the selection split; empty without any.
-    """
-
-    head: HeadName
-    value: Estimate
-    tied: str = ""
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Layer and number of the head."""
-        return self.head.layer, self.head.head
 
 
 def finding(results: StackResults, metric_id: str, parts: Parts, sentences: int) -> Finding:
@@ -140,32 +118,6 @@ def highest(numbers: Estimates, *, lowest: bool = False) -> tuple[int, int] | No
     return int(layer), int(head)
 
 
-def choose_head(
-    results: StackResults, name: str, view: SinkView, label: str = "", *, lowest: bool = False
-) -> ChosenHead | None:
-    """Select the head with the highest or lowest value; None without enough observations."""
-    if not results.has_value(name, view, label):
-        return None
-    written = partial(number, share=is_share(all_metrics()[name]))
-    values = results.split(SELECTION, name, view, label).trusted
-    heads = [
-        HeadName(results.stack.name, *place)
-        for place in tied_places(values, written, lowest=lowest)
-    ]
-    if not heads:
-        return None
-    head, *tied_heads = heads
-    value = results.split(HELD_OUT, name, view, label).at(head.layer, head.head)
-    return ChosenHead(head, value, tie_note([head_name(tied_head) for tied_head in tied_heads]))
-
-
-def uniform_estimate(
-    results: StackResults, name: str, view: SinkView, label: str, layer: int
-) -> Estimate:
-    """Return a metric under uniform attention in one layer, on the held-out split."""
-    return results.split(HELD_OUT, name, view, label, of="uniform").at(layer)
-
-
 RUN_DIVISOR = 4  # a run has a quarter of the layers that have attention
 
 
@@ -205,18 +157,22 @@ def run_mean(numbers: Estimates, run: Sequence[int]) -> Estimate:
     return Estimate(value, low, high, int(sentences), float(events))
 
 
-def held_out_run_mean(
-    results: StackResults, run: Sequence[int], name: str, view: SinkView
+def layer_run_mean(
+    results: StackResults, run: Sequence[int], name: str, view: SinkView, *, held_out: bool = False
 ) -> Estimate:
-    """Return the mean of a metric over a run of layers, on the held-out split."""
-    return run_mean(results.split(HELD_OUT, name, view, of="layers"), run)
+    """Return the mean of a metric over a run of layers, on all sentences or the held-out split."""
+    if held_out:
+        return run_mean(results.split(HELD_OUT, name, view, of="layers"), run)
+    return run_mean(results.layers(name, view), run)
 
 
 def uniform_run_mean(
-    results: StackResults, run: Sequence[int], name: str, view: SinkView
+    results: StackResults, run: Sequence[int], name: str, view: SinkView, *, held_out: bool = False
 ) -> Estimate:
-    """Return the mean over a run of layers under uniform attention, on the held-out split."""
-    return run_mean(results.split(HELD_OUT, name, view, of="uniform"), run)
+    """Return the mean over a run of layers under uniform attention, as `layer_run_mean` does."""
+    if held_out:
+        return run_mean(results.split(HELD_OUT, name, view, of="uniform"), run)
+    return run_mean(results.uniform(name, view), run)
 
 
 def run_text(run: Sequence[int]) -> str:

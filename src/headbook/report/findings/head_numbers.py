@@ -11,11 +11,11 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import is_share, with_unit
 from headbook.results.formats import MISSING, in_hundred, interval_text, number
+from headbook.results.number import COSINE
 from headbook.results.sentence import Link, head_link
 from headbook.schema import HeadName, SinkView
 from headbook.study.tables import RowKey
 
-COSINE = "cosine"  # what a metric measures where it has no unit
 Place = tuple[int, int]  # layer and head
 
 

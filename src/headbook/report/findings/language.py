@@ -5,20 +5,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate
+from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.analysis.multiple_testing import ALPHA
 from headbook.metrics import ids
 from headbook.metrics.base import Source
+from headbook.report.facts.fact import Chosen, chosen_head
 from headbook.report.findings.finding import (
-    ChosenHead,
     Finding,
     Parts,
-    choose_head,
     estimate_with_unit,
     finding,
     metric_link,
     sentence_start,
-    uniform_estimate,
 )
 from headbook.report.relations import TAG_NAMES, ends_of
 from headbook.report.results import TAG_VIEW, StackResults, share_of_head
@@ -34,7 +32,7 @@ from headbook.report.wording import (
 )
 from headbook.results.formats import interval_text, number, percent
 from headbook.results.sentence import head_link
-from headbook.schema import HeadName, SinkView
+from headbook.schema import HeadKey, HeadName, SinkView
 
 if TYPE_CHECKING:
     from headbook.report.relation_tests import RelationTests
@@ -47,9 +45,9 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
     """Yield a finding on the head with the strongest preference for one part of speech."""
     view, name = TAG_VIEW, ids.POS_RECEIVED_RATIO
     tag = _favourite(results, name, view)
-    best = choose_head(results, name, view, tag) if tag else None
-    if best is not None and best.value.low > 1 and best.value.sentences >= MIN_SENTENCES:
-        share = results.split(HELD_OUT, ids.POS_RECEIVED, view, tag).at(*best.place)
+    best = chosen_head(results, HeadKey(name, view, tag)) if tag else None
+    if best is not None and best.held_out.low > 1 and best.held_out.sentences >= MIN_SENTENCES:
+        share = results.heads(ids.POS_RECEIVED, view, tag).at(*best.place)
         share_of_sink = share_of_head(results, ids.SINK_SHARE, SinkView.RAW, "", best.place).value
         sink = "" if np.isnan(share_of_sink) else f" (sink: {percent(share_of_sink)})"
         yield finding(
@@ -88,11 +86,8 @@ def _favourite(results: StackResults, name: str, view: SinkView) -> str:
 def dependencies(results: StackResults) -> Iterator[Finding]:
     """Yield a finding on the head most aligned with dependencies, and its share on neighbours."""
     view, name, label = results.stack.default_view, ids.DEPENDENCY_ALIGNMENT, "either"
-    best = choose_head(results, name, view, label)
-    if best is None:
-        return
-    uniform = uniform_estimate(results, name, view, label, best.head.layer)
-    if best.value.low > uniform.value:
+    best = chosen_head(results, HeadKey(name, view, label))
+    if best is not None and best.is_above_uniform:
         yield finding(
             results,
             name,
@@ -101,16 +96,16 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
                 f"{best.tied} gives most attention along ",
                 metric_link(name, "dependencies"),
                 f": {estimate_with_unit(best.value, name)} of its attention, uniform attention: "
-                f"{number(uniform.value, share=True)}.{_near(results, best, view)}",
+                f"{number(best.uniform.value, share=True)}.{_near(results, best, view)}",
             ),
             best.value.sentences,
         )
 
 
-def _near(results: StackResults, best: ChosenHead, view: SinkView) -> str:
+def _near(results: StackResults, best: Chosen, view: SinkView) -> str:
     """Return a sentence on the attention of a head to neighbouring tokens."""
     shares = [
-        results.split(HELD_OUT, ids.ATTENTION_TO, view, neighbour).at(*best.place).value
+        results.heads(ids.ATTENTION_TO, view, neighbour).at(*best.place).value
         for neighbour in ("previous", "next")
         if results.has_value(ids.ATTENTION_TO, view, neighbour)
     ]
@@ -123,12 +118,12 @@ def _near(results: StackResults, best: ChosenHead, view: SinkView) -> str:
 def beyond_distance(results: StackResults) -> Iterator[Finding]:
     """Yield a finding on the head most aligned with dependencies above a surface baseline."""
     name, view = ids.DEPENDENCY_EXCESS, SinkView.NOSINK
-    best = choose_head(results, name, view, "surface")
-    if best is None or np.isnan(best.value.low):
+    best = chosen_head(results, HeadKey(name, view, "surface"))
+    if best is None or np.isnan(best.held_out.low):
         return
     link = metric_link(name, "a baseline by parts of speech and distance")
     parts: Parts
-    if best.value.low > 0:
+    if best.held_out.low > 0:
         parts = (
             head_link(best.head),
             f"{best.tied} aligns most with dependencies: {point_estimate(best.value)} over ",
@@ -170,14 +165,14 @@ def dependency_trees(results: StackResults) -> Iterator[Finding]:
 
 
 def _trees(results: StackResults, metric: str) -> Iterator[Finding]:
-    best = choose_head(results, metric, SinkView.NOSINK, TREES[metric].own)
+    best = chosen_head(results, HeadKey(metric, SinkView.NOSINK, TREES[metric].own))
     if best is None:
         return
-    plain, *_ = plain_trees(results, metric, HELD_OUT)
+    plain, *_ = plain_trees(results, metric)
     is_better = bool(heads_above_plain_trees(results, metric, HELD_OUT)[best.place])
     words = TREE_WORDS[metric]
     link = metric_link(metric, capital(words.trees) if is_better else words.trees)
-    score_text = f"{words.score} {estimate_with_unit(best.value, metric)} on the held-out half"
+    score_text = f"{words.score} {estimate_with_unit(best.value, metric)}"
     baseline_text = f"{plain.name}: {estimate_with_unit(plain.score, metric)}"
     if is_better:
         yield finding(
@@ -214,21 +209,18 @@ def _all_below(results: StackResults, metric: str) -> bool:
 def rare_words(results: StackResults) -> Iterator[Finding]:
     """Yield a finding on the head that attends most to the rarest word."""
     name, view = ids.RARE_WORD_FOCUS, SinkView.NOSINK
-    best = choose_head(results, name, view)
-    if best is None:
-        return
-    chance = uniform_estimate(results, name, view, "", best.head.layer)
-    if best.value.low > np.fmax(chance.value, chance.high):  # chance has no interval if constant
-        yield finding(results, name, _rarest(best, chance, name), best.value.sentences)
+    best = chosen_head(results, HeadKey(name, view, ""))
+    if best is not None and best.is_above_uniform:
+        yield finding(results, name, _rarest(best, name), best.value.sentences)
 
 
-def _rarest(best: ChosenHead, chance: Estimate, name: str) -> Parts:
+def _rarest(best: Chosen, name: str) -> Parts:
     return (
         head_link(best.head),
         f"{best.tied} attends most to the ",
         metric_link(name, "rarest word"),
         f" of a sentence: the strongest key of {estimate_with_unit(best.value, name)} of words "
-        f"(random choice: {number(chance.value, share=True)}).",
+        f"(random choice: {number(best.uniform.value, share=True)}).",
     )
 
 
@@ -253,11 +245,12 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
             metric_link(ids.RELATION_ACCURACY, "best surface rule"),
             f" (p ≤ {ALPHA:g} family-wise) and does more than prefer a class of words. ",
             head_link(head),
-            f" attends from {ends.query} to {ends.key} in {estimate(tests.accuracy.at(label))} of "
-            f"cases: {point_estimate(tests.margin.at(label))} over the best surface rule ({rule}), "
+            f" attends from {ends.query} to {ends.key} in "
+            f"{estimate(tests.scores.accuracy.at(label))} of cases: "
+            f"{point_estimate(tests.scores.margin.at(label))} over the best surface rule ({rule}), "
             f"{p_family_wise_text(float(tests.p[label]))}.",
         ),
-        int(tests.accuracy.sentences[label]),
+        int(tests.scores.accuracy.sentences[label]),
         Source.SAMPLE,
         len(words.index) if words else 0,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from headbook.analysis.accumulators import NO_ESTIMATE
 from headbook.report.ablation import LAYER, SINK, TARGET_NAMES, layer_ratio_number, main_target
 from headbook.report.answers.ablation.tasks import (
     clearly_rests_on,
@@ -14,17 +15,18 @@ from headbook.report.answers.circuit_rules import writes_into_vector
 from headbook.report.answers.overview.claim_parts import (
     OF_STACK,
     OverviewClaim,
-    effect_parts,
-    effect_text,
-    group_number,
+    change_parts,
+    group_change,
     heads_at,
     sentences_text,
 )
 from headbook.report.answers.overview.numbers import decisive_layer, sink_group_effect
 from headbook.report.facts.layers import CHANGES, layer_sentence
+from headbook.report.linked_rows import linked
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, number_word
 from headbook.results.formats import interval_text
+from headbook.results.number import Number
 from headbook.results.sentence import Link
 from headbook.schema import AblationTarget
 
@@ -71,9 +73,9 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
         heads_at(results, writing or places),
         (
             f"{capital(TARGET_NAMES[target])}: ",
-            *effect_parts(stack, f"{LAYER}{ratio.first}", target, found.effect),
+            *change_parts(results, f"{LAYER}{ratio.first}", found.effect),
             f" for all heads of layer {ratio.first}, ",
-            *effect_parts(stack, f"{LAYER}{ratio.second}", target, found.next_effect),
+            *change_parts(results, f"{LAYER}{ratio.second}", found.next_effect),
             f" for those of layer {ratio.second}, the next; ratio ",
             exact,
             f" {interval_text(ratio.low, ratio.high)}, on all sentences. Each head is replaced by "
@@ -89,6 +91,10 @@ def sink_heads_claim(results: StackResults) -> Iterator[OverviewClaim]:
     if found is None or ablation is None:
         return
     stack, target = results.stack.name, main_target(ablation)
+
+    def random_end(value: float) -> Number:
+        return group_change(results, SINK, NO_ESTIMATE._replace(value=value))
+
     compared, rank = ("less", found.sets + 2 - found.rank) if found.is_less else (
         "more", found.rank
     )  # fmt: skip
@@ -98,16 +104,16 @@ def sink_heads_claim(results: StackResults) -> Iterator[OverviewClaim]:
         (
             f"Without the {number_word(len(found.heads))} sink heads{OF_STACK[stack]}, "
             f"{CHANGES[AblationTarget(target)]} {compared} than without random heads: ",
-            group_number(effect_text(found.effect.value), stack, SINK, target),
+            linked(group_change(results, SINK, found.effect)),
             ".",
         ),
         heads_at(results, found.heads),
         (
-            *effect_parts(stack, SINK, target, found.effect),
+            *change_parts(results, SINK, found.effect),
             " without them; ",
-            group_number(effect_text(found.low), stack, SINK, target),
+            linked(random_end(found.low), "bare"),
             " to ",
-            group_number(effect_text(found.high), stack, SINK, target),
+            linked(random_end(found.high)),
             f" without {found.sets:,} random sets with as many heads in each layer: number {rank} "
             f"of {found.sets + 1:,}, counted from the {'least' if found.is_less else 'largest'} "
             f"change.{sentences_text(found.effect)} ",

@@ -1,15 +1,16 @@
 """Parts of the claims of the overview: a claim, its numbers with rows, and its words."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headbook.analysis.accumulators import Estimate
+from headbook.report.ablation import change_unit, main_target
 from headbook.report.findings.finding import Parts
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber, linked
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text
 from headbook.results.formats import head_page, interval_text
+from headbook.results.number import Number, RowAddress
 from headbook.results.sentence import Link
 from headbook.schema import AttentionStack, HeadName, Place, Replacement, heads_of
 from headbook.study.ablation_tables import GROUP
@@ -85,27 +86,21 @@ def sentences_text(estimate: Estimate) -> str:
     return f" {count_text(estimate.sentences, 'sentence')}."
 
 
-def effect_text(value: float) -> str:
-    """Return an effect in the unit of its target, with two significant digits."""
-    if not value:
-        return "0"
-    digits = max(0, 1 - math.floor(math.log10(abs(float(f"{value:.1e}")))))
-    return f"{value:,.{digits}f}".replace("-", "−")
-
-
-def group_number(text: str, stack: str, group: str, target: str) -> LinkedNumber:
-    """Return an effect of several heads that were replaced by their means, with its row."""
-    row = (
-        ("stack", stack),
+def group_change(results: StackResults, group: str, change: Estimate) -> Number:
+    """Return the change without the heads of a group, replaced by their means, with its row."""
+    ablation = results.study.corpus_sums.ablation
+    assert ablation is not None, "changes were measured"
+    key = (
+        ("stack", results.stack.name),
         ("group", group),
         ("metric", GROUP),
         ("replacement", str(Replacement.MEAN)),
-        ("target", target),
+        ("target", str(main_target(ablation))),
     )
-    return LinkedNumber(text, "head_groups", row)
+    return Number.of(change, change_unit(ablation), RowAddress("head_groups", key))
 
 
-def effect_parts(stack: str, group: str, target: str, effect: Estimate) -> Parts:
-    """Return an effect of several heads with its row, followed by its interval."""
-    interval = f" [{effect_text(effect.low)}, {effect_text(effect.high)}]"
-    return (group_number(effect_text(effect.value), stack, group, target), interval)
+def change_parts(results: StackResults, group: str, change: Estimate) -> Parts:
+    """Return the change without the heads of a group with its row, followed by its interval."""
+    number = group_change(results, group, change)
+    return (linked(number), f" {number.as_text('ends')}")

@@ -1,15 +1,16 @@
 """Losses of the model without each head and each layer, for the bars of the overview."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from headbook.analysis.accumulators import Estimate
-from headbook.report.ablation import head_changes, main_target, unit_factor
-from headbook.report.answers.overview.claim_parts import effect_text, group_number
+from headbook.report.ablation import change_unit, head_changes, main_target, unit_factor
+from headbook.report.answers.overview.claim_parts import group_change
 from headbook.report.answers.overview.numbers import estimate_of, layer_rows
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber, linked
 from headbook.report.results import StackResults
+from headbook.results.number import Unit
 from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation.effect_tests import ATTRIBUTION
 from headbook.study.ablation.results import HeadSetKind
@@ -20,9 +21,9 @@ STEPS = 20  # lengths of bars
 WITHOUT_HEAD = {  # target: what a bar shows
     AblationTarget.EMBEDDING: "how much the sentence vector changes without the head (1 − cosine)",
     AblationTarget.STATE: "how much the last states change without the head (1 − cosine)",
-    AblationTarget.KL: "how much predictions change without the head (KL divergence, nats)",
-    AblationTarget.LOSS: "how much the loss of the next token rises without the head (nats)",
-    AblationTarget.MASKED_LOSS: "how much the loss of masked tokens rises without it (nats)",
+    AblationTarget.KL: "how much predictions change without the head (KL divergence)",
+    AblationTarget.LOSS: "how much the loss of the next token rises without the head",
+    AblationTarget.MASKED_LOSS: "how much the loss of masked tokens rises without it",
 }
 LOST = {  # target: what changes without a head, in labels
     AblationTarget.EMBEDDING: "the sentence vector changes by",
@@ -50,11 +51,13 @@ class HeadLosses(NamedTuple):
 
     Attributes:
         target: the main target.
+        unit: unit of changes on pages.
         heads: loss without each head.
         largest: head of the largest loss.
     """
 
     target: AblationTarget
+    unit: Unit
     heads: Mapping[HeadName, HeadLoss]
     largest: HeadName
 
@@ -72,7 +75,7 @@ class HeadLosses(NamedTuple):
             ("replacement", str(Replacement.MEAN)),
             ("target", str(self.target)),
         )
-        return LinkedNumber(effect_text(value), "importance", row)
+        return LinkedNumber(self.unit.text(value), "importance", row)
 
 
 def bar_step(value: float, most: float) -> int:
@@ -105,7 +108,7 @@ def head_losses(study: Study) -> HeadLosses | None:
     if not known:
         return None
     largest = max(known, key=lambda head: heads[head].value)
-    return HeadLosses(AblationTarget(main_target(ablation)), heads, largest)
+    return HeadLosses(AblationTarget(main_target(ablation)), change_unit(ablation), heads, largest)
 
 
 class LayerLoss(NamedTuple):
@@ -122,19 +125,19 @@ class LayerLoss(NamedTuple):
     step: int
 
 
-def layer_losses(results: Iterable[StackResults]) -> dict[str, dict[int, LayerLoss]]:
+def layer_losses(results: Mapping[str, StackResults]) -> dict[str, dict[int, LayerLoss]]:
     """Return what the model loses without each layer, by stack; empty if not measured.
 
     The lengths of bars have one scale for all stacks, so that bars show ratios of layers.
     """
-    rows = {each.stack.name: layer_rows(each) for each in results}
+    rows = {stack: layer_rows(of_stack) for stack, of_stack in results.items()}
     values = [row["value"] for of_stack in rows.values() for row in of_stack.values()]
     most = max(values, default=0.0)
     return {
         stack: {
             layer: LayerLoss(
                 estimate_of(row),
-                group_number(effect_text(row["value"]), stack, row["group"], row["target"]),
+                linked(group_change(results[stack], row["group"], estimate_of(row))),
                 layer_step(row["value"], most),
             )
             for layer, row in of_stack.items()
