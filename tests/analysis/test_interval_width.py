@@ -8,6 +8,7 @@ from scipy import stats
 
 from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import Floats
+from headbook.metrics import all_metrics
 from headbook.schema import IntervalRule
 
 SHARE, AMOUNT = (0.0, 1.0), (0.0, math.inf)
@@ -120,3 +121,14 @@ def test_equal_weights_leave_the_error_of_a_mean() -> None:
     values = np.random.default_rng(5).normal(3, 1, (20, 50))
     variances = of(values, np.ones_like(values)).variance()
     np.testing.assert_allclose(variances, values.var(0, ddof=1) / 20, rtol=1e-9)
+
+
+@pytest.mark.parametrize("label", ["same_token", "repeated", "even_same_token", "even_repeated"])
+def test_a_sentence_of_repeated_tokens_is_one_observation(label: str) -> None:
+    """A row of equal signs holds most repeated tokens of a corpus: few studies have one."""
+    n, d = np.zeros((60, 1)), np.ones((60, 1))
+    n[:6] = 0.5
+    low, high = of(n, d).interval(SHARE, all_metrics()["type_shares"].spread(label))
+    share, z = 0.05, stats.t.ppf(0.975, 59)
+    half = z * math.sqrt(share * (1 - share) / 60 + (z / 120) ** 2) / (1 + z**2 / 60)
+    assert high[0] - low[0] == pytest.approx(2 * half)
