@@ -66,7 +66,7 @@ def interval(
     if residuals <= (1e-14 if bounded else 1e-12) * sum(p.n**2 for p in parts):
         residuals = 0
     error = math.sqrt(len(parts) / (len(parts) - 1) * residuals) / d
-    error *= widening(parts, effective, least, spread)
+    error *= widening(parts, effective, error, limits, spread)
     reach = _student(max(effective - 1, 1))
     if not error and spread is IntervalRule.CONTINUOUS:
         return NOTHING
@@ -89,8 +89,10 @@ def interval(
     if 0 < p < 1 and not share_error:
         return NOTHING  # constant
     number = p * (1 - p) / share_error**2 if 0 < p < 1 else effective
-    if spread is IntervalRule.RARE or sum(abs(part.n) > 1e-6 for part in parts) < 5:
+    if spread is IntervalRule.RARE:
         number = min(number, effective)
+    elif sum(abs(part.n) > 1e-6 for part in parts) < 5:
+        number = min(number, 10 * effective)
     found = [_wilson_end(p, number, sign * reach) for sign in (-1, 1)]
     return least + (most - least) * found[0], least + (most - least) * found[1]
 
@@ -101,19 +103,35 @@ def _wilson_end(p: float, n: float, z: float) -> float:
     return (p + z * z / (2 * n) + z * root) / (1 + z * z / n)
 
 
-def widening(parts: Sequence[Part], effective: float, least: float, spread: IntervalRule) -> float:
+def widening(
+    parts: Sequence[Part],
+    effective: float,
+    error: float,
+    limits: tuple[float, float],
+    spread: IntervalRule,
+) -> float:
     """How many times the textbook's standard error is taken."""
-    above = [p.n - least * p.d for p in parts] if math.isfinite(least) else []
-    present = sum(x > 1e-6 for x in above) if least == 0 else len(above)
-    uneven = 1.0
-    if sum(above):
-        uneven = max(1.0, present * sum(x * x for x in above) / sum(above) ** 2)
-    # Of a lognormal distribution with that mean of squares over square of mean.
-    skewness = (uneven + 2) * math.sqrt(uneven - 1)
-    value = 1 + 0.6 * skewness / math.sqrt(max(present, 1))
+    least, most = limits
+    value = sum(p.n for p in parts) / sum(p.d for p in parts)
+    uneven = len(parts) / effective
+    members = len(parts)
+    below, above = value - least, most - value
+    if least == 0 and below <= above:
+        members = sum(abs(p.n) > 1e-6 for p in parts)
+    factor = 1 + 2.5 * max(uneven / effective - 1 / len(parts), 0)
+    distance = min(below, above)
+    if distance > 0 and math.isfinite(distance):
+        squares = members / len(parts) * (1 + effective * (error / distance) ** 2)
+        deviation = math.sqrt(max(squares - 1, 0))  # of the members, over their mean
+        # Of a lognormal distribution, if nothing cuts its tail; the weights are lognormal, too.
+        skewness = 3 * deviation + (deviation**3 if math.isinf(most) else 0)
+        skewness *= uneven**1.5
+        factor += 0.3 * skewness / math.sqrt(max(members, len(parts) / effective))
     if spread is IntervalRule.CLASSES:
-        value += 1.5 * (len(parts) / effective - 1)
-    return value
+        factor += 0.4 * (uneven - 1)
+    if math.isfinite(below * above) and below * above > 0 and error:
+        factor = min(factor, math.sqrt(below * above / effective) / error)
+    return max(factor, 1)
 
 
 @cache

@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 
 from block_parts import every
 from comparisons import CHANGED, Compared
-from headbook.analysis.intervals import SKEWNESS_SHARE
+from headbook.analysis.paired import SKEWNESS_SHARE
 from headbook.charts import Figure
 from headbook.comparison.claims import difference_claims
 from headbook.comparison.differences import HeadDifferences

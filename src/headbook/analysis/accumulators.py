@@ -144,7 +144,7 @@ class RatioSums:
     def variance(self, limits: intervals.Limits = UNBOUNDED) -> Floats:
         """Return the variance of the value, with sentences as clusters; NaN below two sentences."""
         total = self.total
-        return intervals.variance(total) * intervals.skewness_factor(total, limits) ** 2
+        return intervals.variance(total) * intervals.error_factor(total, limits) ** 2
 
     def interval(
         self, limits: intervals.Limits = UNBOUNDED, rules: ArrayLike = IntervalRule.USUAL

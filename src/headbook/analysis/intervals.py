@@ -9,11 +9,18 @@ measured coverage required them (`benchmarks/interval_coverage.py`):
   of independent observations that has the same variance (Korn & Graubard 1998). A number with one
   bound gets the limit of Wilson's interval for rare events. A share that is 0 or 1 in every
   sentence gets Wilson's interval with each effective sentence as one observation, because an event
-  that was never observed may exist.
+  that was never observed may exist. If fewer than `MIN_PRESENT` sentences have a numerator, their
+  variance says little, and each effective sentence counts as `OBSERVATIONS_OF_FEW` observations
+  at most.
 - A number that is equal in all sentences, and not at a bound, has no interval: it is constant by
   construction, or its variation is unknown.
-- If few sentences hold most of the numerator, most samples underestimate it. Standard errors grow
-  with the skewness of a lognormal distribution that is as uneven.
+- If a few sentences lie far from the others, most samples miss them. Standard errors grow with the
+  skewness that lognormal distances from the nearer bound would have, if they vary as much. The
+  unevenness of the numerators alone does not tell: most of it is that of sentence lengths.
+- A long sentence draws the ratio towards itself, so its residual is too small. Standard errors grow
+  with the mean leverage of sentences, as those of a jackknife do (MacKinnon & White 1985).
+- No share varies more between sentences than one that is 0 or 1 in each of them. Widening ends at
+  the interval that has each effective sentence as one observation.
 - Below `MIN_EFFECTIVE` effective sentences, and if a few sentences decide the value, there is no
   interval.
 
@@ -32,14 +39,16 @@ from headbook.schema import IntervalRule
 MIN_EFFECTIVE = 10  # effective sentences of an interval; twice as many for classes of tokens
 MAX_SENTENCES_PER_EFFECTIVE = 5  # a larger ratio means that a few sentences decide the value
 MIN_PRESENT = 5  # sentences with a numerator above 0; with fewer, each one is an observation
-SKEWNESS_SHARE = 0.6  # share of its standard error by which skewness widens an interval
+SKEWNESS_SHARE = 0.3  # by which a lognormal skewness of 1 widens an interval
+LEVERAGE_FACTOR = 2.5  # excess leverages by which intervals widen; a jackknife has 1
+OBSERVATIONS_OF_FEW = 10  # per effective sentence, if fewer than `MIN_PRESENT` have a numerator
 ROUNDING = 1e-12  # share of the squares below which deviations are rounding
 SHARE_ROUNDING = 1e-14  # `ROUNDING` of shares, which may lie near 1 and vary little
 EDGE_DISTANCE = 1e-12  # distance from 0 or 1 that is rounding in double precision
 NEAR_ONE_DISTANCE = 1e-6  # from 1, within which an error is at least `MIN_ERROR_NEAR_ONE`
 MIN_ERROR_NEAR_ONE = 1e-7  # rounding of a number near 1 in single precision
 BOOTSTRAP_DRAWS = 2000  # samples of clusters behind the interval of a median
-TOKEN_COUNT_FACTOR = 1.5  # by which unequal numbers of tokens widen intervals of token classes
+TOKEN_COUNT_FACTOR = 0.4  # by which unequal numbers of tokens widen intervals of token classes
 
 Limits = tuple[ArrayLike, ArrayLike]  # least and largest possible value
 UNBOUNDED: Limits = (-np.inf, np.inf)
@@ -65,21 +74,59 @@ def variance(total: Mapping[str, Floats], rounding: float | Floats = ROUNDING) -
     return divide(count * spread, np.maximum(count - 1, 0) * total["d"] ** 2)
 
 
-def skewness_factor(
+def error_factor(
     total: Mapping[str, Floats], limits: Limits, rules: ArrayLike = IntervalRule.USUAL
 ) -> Floats:
-    """Return the factor by which skewness widens the linearised standard error."""
-    lower = np.where(np.isfinite(limits[0]), limits[0], np.nan)
-    excess = total["n"] - lower * total["d"]
-    squares = total["nn"] - 2 * lower * total["nd"] + lower**2 * total["dd"]
-    present = np.where(lower == 0, total["present"], total["sentences"])
-    # Unevenness of the numerators: 1 if all sentences that have one have the same.
-    ratio = np.fmax(present * divide(squares, excess**2), 1)
-    skewness = (ratio + 2) * np.sqrt(ratio - 1) / np.sqrt(np.fmax(present, 1))
-    sizes = np.fmax(divide(total["sentences"], effective(total)), 1)
+    """Return the factor by which intervals widen the linearised standard error, at least 1."""
+    n_effective = effective(total)
+    sizes = np.fmax(divide(total["sentences"], n_effective), 1)  # 1 if all weigh alike
+    # Mean leverage of lognormal weights, beyond that of equal ones, which `variance` has.
+    excess_leverage = divide(sizes, n_effective) - divide(1, total["sentences"])
     classes = np.equal(rules, IntervalRule.CLASSES)
-    factor: Floats = 1 + SKEWNESS_SHARE * skewness + TOKEN_COUNT_FACTOR * classes * (sizes - 1)
-    return factor
+    factor = (
+        1
+        + SKEWNESS_SHARE * np.nan_to_num(_skewness(total, limits))
+        + LEVERAGE_FACTOR * np.fmax(excess_leverage, 0)
+        + TOKEN_COUNT_FACTOR * classes * (sizes - 1)
+    )
+    value, (lower, upper) = divide(total["n"], total["d"]), _ends(limits)
+    with np.errstate(invalid="ignore"):
+        # Largest variance of a share: sentences that are all at one bound or the other.
+        largest = divide((value - lower) * (upper - value), n_effective)
+        allowed = np.sqrt(divide(largest, variance(total, _rounding(limits))))
+    widest = np.where(np.isfinite(allowed), np.fmin(factor, allowed), factor)
+    return np.asarray(np.fmax(widest, 1), np.float64)
+
+
+def _skewness(total: Mapping[str, Floats], limits: Limits) -> Floats:
+    """Return the skewness of a ratio whose sentences' distances from the nearer bound are skewed.
+
+    Distances are lognormal; with two bounds, which cut the tail, as if lognormal with a small
+    variance. Sentences without a numerator take no part near a lower bound of 0.
+    """
+    value, n_effective = divide(total["n"], total["d"]), effective(total)
+    lower, upper = _ends(limits)
+    near_lower = value - lower <= upper - value
+    distance = np.where(near_lower, value - lower, upper - value)  # infinite without bounds
+    part = np.where(near_lower & (lower == 0), divide(total["present"], total["sentences"]), 1.0)
+    relative_variance = n_effective * divide(variance(total, _rounding(limits)), distance**2)
+    coefficient = np.sqrt(np.fmax(part * (1 + relative_variance) - 1, 0))
+    tail = np.where(np.isfinite(upper), 0, coefficient**2)
+    skewness = coefficient * (3 + tail)  # of one sentence
+    # Third moments of lognormal weights: their unevenness to the power of 3/2 over sentences^(1/2).
+    sizes = np.fmax(divide(total["sentences"], n_effective), 1)
+    return np.asarray(skewness * divide(sizes, np.sqrt(np.fmax(n_effective * part, 1))))
+
+
+def _ends(limits: Limits) -> tuple[Floats, Floats]:
+    lower, upper = (np.asarray(end, np.float64) for end in limits)
+    return lower, upper
+
+
+def _rounding(limits: Limits) -> Floats:
+    """Return the share of the squares below which deviations are rounding."""
+    lower, upper = _ends(limits)
+    return np.where(np.isfinite(lower) & np.isfinite(upper), SHARE_ROUNDING, ROUNDING)
 
 
 def has_interval(
@@ -129,11 +176,13 @@ def interval(
     valid = has_interval(n_effective, total["sentences"], rules)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         critical = critical_value(n_effective, level)
-        rounding = np.where(bounded, SHARE_ROUNDING, ROUNDING)
-        error = np.sqrt(variance(total, rounding)) * skewness_factor(total, limits, rules)
+        error = np.sqrt(variance(total, _rounding(limits))) * error_factor(total, limits, rules)
         valid &= (error > 0) | np.not_equal(rules, IntervalRule.CONTINUOUS)
-        rare = np.equal(rules, IntervalRule.RARE) | (total["present"] < MIN_PRESENT)
-        max_observations = np.where(rare, n_effective, np.inf)
+        max_observations = np.select(
+            [np.equal(rules, IntervalRule.RARE), total["present"] < MIN_PRESENT],
+            [n_effective, OBSERVATIONS_OF_FEW * n_effective],
+            np.inf,
+        )
         size = upper - lower
         wilson = _wilson(
             (value - lower) / size, error / size, critical, n_effective, max_observations

@@ -9,8 +9,8 @@ difference R_B - R_A has for each cluster the linearised residual
 
 with numerator n and denominator d of the cluster. Its mean over clusters is 0, and the variance of
 the difference is C / (C - 1) * sum e^2 / C^2 over the C clusters that take part in either model.
-Intervals are Student's t with the effective number of clusters. As in
-`headbook.analysis.intervals`, a share of the skewness of the residuals widens them. The coverage of
+Intervals are Student's t with the effective number of clusters. A share of
+the skewness of the residuals widens them. The coverage of
 intervals and the error rate of tests were measured (`benchmarks/comparing.py`).
 
 Two values are *exactly equal* if their numerators and denominators agree in every cluster. The
@@ -39,6 +39,7 @@ from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.analysis.multiple_testing import bootstrap_counts
 from headbook.schema import IntervalRule
 
+SKEWNESS_SHARE = 0.6  # share of its standard error by which skewness widens an interval
 MAX_NUMBERS = 2**21  # numbers of each kind that a block of cells may hold in memory
 
 
@@ -173,7 +174,7 @@ def _block_differences(
     variance = divide(clusters * squares, np.maximum(clusters - 1, 0))
     has_interval = varies & intervals.has_interval(effective, clusters, rules)
     skewness = divide(np.abs((residuals**3).sum(0)), squares**1.5)  # of the residuals' sum
-    error = np.sqrt(variance) * (1 + intervals.SKEWNESS_SHARE * skewness)
+    error = np.sqrt(variance) * (1 + SKEWNESS_SHARE * skewness)
     half_width = np.where(has_interval, intervals.critical_value(effective) * error, np.nan)
     value = value_b - value_a
     low, high = value - half_width, value + half_width

@@ -29,7 +29,7 @@ import numpy as np
 from headbook.metrics.base import ChartKind, FinishedRatios, SampledMetric, Section
 from headbook.metrics.examples import Example, identity, previous_token, to_token, uniform
 from headbook.metrics.patterns.block_ratio import by_sentence
-from headbook.schema import CONTENT, FUNCTION, SinkView
+from headbook.schema import CONTENT, FUNCTION, IntervalRule, SinkView
 
 if TYPE_CHECKING:
     import torch
@@ -52,6 +52,8 @@ KEY_LABELS = tuple(f"key_{kind}" for kind in KEYS)
 WITHIN = "within_3"  # the query's token and tokens at most `NEAR` away
 PAIRS = (*PARTS, *OFFSETS, WITHIN, "same_token", "own_sentence")  # masses on pairs of query and key
 EVEN = {label: f"even_{label}" for label in PAIRS}  # the same under uniform attention
+# Of other occurrences of a token, most are in few sentences: rows of signs, lists.
+RARE = ("repeated", "same_token", EVEN["repeated"], EVEN["same_token"])
 LABELS = (*PAIRS, *EVEN.values(), "left_out", *KEY_LABELS)
 ROUNDING = 1e-6  # of sums over queries, in single precision
 FEWEST = 2  # keys outside the sink; of fewer, uniform attention gives all to the only one
@@ -218,6 +220,7 @@ METRIC = SampledMetric(
     headline="previous",
     baselines=frozenset(EVEN.values()),
     views=(SinkView.RENORM,),
+    spreads=dict.fromkeys(RARE, IntervalRule.RARE),
     measure=measure,
     finish=finish,
     examples={
