@@ -235,6 +235,28 @@ def _previous(flags: Flags, starts: Ints) -> Ints:
     return np.where(preceding >= starts, preceding, NO_SELECTION)
 
 
+def neighbours(selectable: Flags, lengths: Ints, *, causal: bool) -> NDArray[np.int32]:
+    """Return the next word that can be selected for each word, or the previous one at the end.
+
+    This is the word of a rule that selects none, if the rule is a baseline: a head always has a
+    strongest word, and a rule that counts as wrong without one is too weak.
+
+    Args:
+        selectable: whether a word can be selected; sentences are concatenated. *Shape:*
+            ``(word,)``.
+        lengths: number of words of each sentence. *Shape:* ``(sentence,)``.
+        causal: whether only earlier words can be selected.
+
+    Returns:
+        Indices in the sentence, `NO_SELECTION` without any such word. *Shape:* ``(word,)``.
+    """
+    starts = np.repeat(lengths.cumsum() - lengths, lengths)
+    ends = starts + np.repeat(lengths, lengths)
+    before, after = _previous(selectable, starts), _next(selectable, ends)
+    target = np.where((after == NO_SELECTION) | causal, before, after)
+    return np.where(target == NO_SELECTION, NO_SELECTION, target - starts).astype(np.int32)
+
+
 class NamedWords(NamedTuple):
     """Words that rules select in a batch.
 

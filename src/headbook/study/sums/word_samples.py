@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import HashSample, add_fields, shift_fields, split_of
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.analysis.intervals import MIN_EFFECTIVE, critical_value
-from headbook.attention.surface_rules import N_DISTANCE_BINS, NO_CELL, rule_names, rule_words
+from headbook.attention.surface_rules import (
+    N_DISTANCE_BINS,
+    NO_CELL,
+    NO_SELECTION,
+    neighbours,
+    rule_names,
+    rule_words,
+)
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.schema import DIRECTIONS, RELATIONS, UPOS, AnnotationScheme
 
@@ -168,6 +175,15 @@ class StrongestWords:
         """Return the word that each rule names. *Shape:* ``(rule, word)``; see `rule_words`."""
         seen = (self.asked & SEEN) > 0
         return rule_words(self.tag, seen, self.lengths, self.scheme.tags, causal=self.causal)
+
+    def taken(self) -> NDArray[np.int32]:
+        """Return the word that each rule takes as a baseline: a neighbour if it names none.
+
+        *Shape:* ``(rule, word)``; see `headbook.attention.surface_rules.neighbours`.
+        """
+        named = self.named()
+        neighbour = neighbours((self.asked & SEEN) > 0, self.lengths, causal=self.causal)
+        return np.where(named == NO_SELECTION, neighbour, named)
 
     def cases(self, label: int) -> RelationCases:
         """Return the words of one label, those whose answer can be seen from the query."""
