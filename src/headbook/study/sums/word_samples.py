@@ -169,7 +169,7 @@ class StrongestWords:
 
     def of(self, half: int) -> "StrongestWords":
         """Return the sentences of one half."""
-        return self._taken(np.flatnonzero(self.half == half))
+        return self.select(np.flatnonzero(self.half == half))
 
     def named(self) -> NDArray[np.int32]:
         """Return the word that each rule names. *Shape:* ``(rule, word)``; see `rule_words`."""
@@ -229,13 +229,14 @@ class StrongestWords:
         """Return the sentences with the smallest hashes, as many as are kept."""
         order = np.lexsort((self.index, self.content_hash))
         before = self.lengths[order].cumsum() - self.lengths[order]
-        return self._taken(order[before < self.size])
+        return self.select(order[before < self.size])
 
     def shifted(self, by: int) -> "StrongestWords":
         """Return the sample with sentence indices increased by ``by``."""
         return replace(self, index=self.index + by)
 
-    def _taken(self, sentences: Ints) -> "StrongestWords":
+    def select(self, sentences: Ints) -> "StrongestWords":
+        """Return some of the sentences, given by their places in the sample."""
         starts = (self.lengths.cumsum() - self.lengths)[sentences]
         lengths = self.lengths[sentences]
         inside = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
