@@ -121,12 +121,12 @@ def _near(results: StackResults, best: ChosenHead, view: SinkView) -> str:
 
 
 def beyond_distance(results: StackResults) -> Iterator[Finding]:
-    """Yield a finding on the head most aligned with dependencies above a surface baseline."""
+    """Yield a finding on the head most aligned with dependencies beyond distance."""
     name, view = ids.DEPENDENCY_EXCESS, SinkView.NOSINK
-    best = choose_head(results, name, view, "surface")
+    best = choose_head(results, name, view)
     if best is None or np.isnan(best.value.low):
         return
-    link = metric_link(name, "a baseline by parts of speech and distance")
+    link = metric_link(name, "a baseline by distance")
     parts: Parts
     if best.value.low > 0:
         parts = (
