@@ -148,14 +148,14 @@ def relation_claims(tests: RelationTests | None) -> dict[str, bool]:
     }
 
 
-def claims_of_words(words: StrongestWords) -> dict[str, bool]:
-    """Return the kinds of claims that follow from strongest words alone."""
-    present = np.ones(words.strongest.shape[1:], bool)
-    next_words = tested_rules(words, present).values()
-    return {
-        **relation_claims(relation_tests(words, present)),
-        NEXT_WORD: any(rule.supported for rule in next_words),
-    }
+def claims_of_words(words: StrongestWords, world: str) -> dict[str, bool]:
+    """Return the claims that follow from strongest words alone, of kinds that cannot be true."""
+    present, claims = np.ones(words.strongest.shape[1:], bool), dict[str, bool]()
+    if RELATION in KINDS[world]:
+        claims |= relation_claims(relation_tests(words, present))
+    if NEXT_WORD in KINDS[world]:
+        claims[NEXT_WORD] = any(rule.supported for rule in tested_rules(words, present).values())
+    return claims
 
 
 def claims_of_model(results: StackResults) -> dict[str, bool]:
@@ -234,7 +234,7 @@ def shuffled_worlds(
     """Yield the claims of worlds without a model."""
     for seed in range(worlds):
         rng = np.random.default_rng(seed)
-        yield claims_of_words(moved(drawn(words, draw, rng), world, rng))
+        yield claims_of_words(moved(drawn(words, draw, rng), world, rng), world)
 
 
 def planted_worlds(
