@@ -12,7 +12,7 @@ from scipy import stats
 
 from headbook.analysis.accumulators import HELD_OUT, Estimates
 from headbook.analysis.multiple_testing import FLIPS, sign_flip_p
-from headbook.attention.surface_rules import OFFSETS, RULES
+from headbook.attention.surface_rules import OFFSETS, RULES, neighbours
 from headbook.inputs import open_corpus
 from headbook.report import relation_tests as inference
 from headbook.report.relation_counts import best_rule, count_relation
@@ -95,6 +95,25 @@ def test_numbers_are_those_of_plain_loops(seed: int, *, causal: bool) -> None:
                     for s, w in ((s, len([*s.cases(label)])) for s in halves)
                 ]
                 same(margins, (layer, n), parts, (-1, 1))
+
+
+def test_a_rule_without_a_word_takes_the_next_word_and_at_the_end_the_previous() -> None:
+    """Among words that can be selected: the sink's words cannot."""
+    selectable = np.array([True, True, False, True, False, True, True, False, True])
+    lengths = np.array([5, 1, 3])
+    bidirectional = neighbours(selectable, lengths, causal=False)
+    assert bidirectional.tolist() == [1, 3, 3, 1, 3, -1, 2, 2, 0]
+    assert neighbours(selectable, lengths, causal=True).tolist() == [-1, 0, 1, 1, 3, -1, -1, 0, 0]
+
+
+@pytest.mark.parametrize(("seed", "causal"), [(0, False), (2, True)])
+def test_every_rule_takes_the_word_of_plain_loops(seed: int, *, causal: bool) -> None:
+    sentences = drawn(seed, causal=causal)
+    words = stored(sentences)
+    by_hash = sorted(sentences, key=lambda s: s.key)
+    for place, rule in enumerate(words.rules):
+        wanted = [s.taken(rule, w) for s in by_hash for w in range(len(s.tags))]
+        assert words.taken()[place].tolist() == [-1 if w is None else w for w in wanted]
 
 
 @pytest.mark.parametrize(("seed", "causal"), [(3, False), (4, True)])
@@ -363,18 +382,18 @@ def test_without_sentences_nothing_is_tested() -> None:
     tests = relation_tests(empty, ALL)
     assert tests.labels == ()
     assert tests.p.shape == (0,)
-    named = empty.named()
-    assert not any(count_relation(empty, named, x).words.sum() for x in range(len(empty.labels)))
+    taken = empty.taken()
+    assert not any(count_relation(empty, taken, x).words.sum() for x in range(len(empty.labels)))
     assert rules_of(empty, ALL) == {}
 
 
 def test_the_best_offset_finds_most_words_of_all_sentences() -> None:
     sentences = drawn(3)
     found = stored(sentences)
-    named = found.named()
+    taken = found.taken()
     for n, label in enumerate(found.labels):
         words = sum(len([*s.cases(label)]) for s in sentences)
-        counts = count_relation(found, named, n)
+        counts = count_relation(found, taken, n)
         assert counts.words.sum() == words
         if label not in LABELS:
             assert words == 0

@@ -8,6 +8,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping
 
+from naive_excess import dependency_excess
 from naive_patterns import attention_parts, block_ratio, pattern, type_shares
 from naive_ratios import Part
 from naive_trees import dependency_trees, phrase_trees
@@ -291,46 +292,6 @@ def variability(sentences: list[Viewed]) -> list[dict[str, Part]]:
             deviation += abs(weight - sum(others) / len(others))
         queries = {i for i, _ in mine}
         found.append({"": Part(deviation, 2 * sum(mine.values()), len(queries))})
-    return found
-
-
-def dependency_excess(sentences: list[Viewed], least: int = 30) -> list[dict[str, Part]]:
-    def linked(v: Viewed, i: int, j: int) -> bool:
-        heads = {t.word: t.head for t in v.queries.tokens if t.word is not None}
-        return i != j and (heads.get(i) == j or heads.get(j) == i)
-
-    def cell(v: Viewed, i: int, j: int) -> tuple[str, str, int]:
-        tags = {t.word: t.tag for t in v.queries.tokens}
-        return tags[i], tags[j], max(-9, min(9, j - i))
-
-    words = [v.between_words() if v.queries.parsed else {} for v in sentences]
-    pairs: dict[int, list[bool]] = {}
-    kinds: dict[tuple[str, str, int], list[float]] = {}
-    near: dict[int, list[float]] = {}
-    for v, attention in zip(sentences, words, strict=True):
-        for i, row in attention.items():
-            for j, weight in row.items():
-                pairs.setdefault(min(abs(i - j), REACH), []).append(linked(v, i, j))
-                if v.look.half == 0:
-                    kinds.setdefault(cell(v, i, j), []).append(weight)
-                    near.setdefault(cell(v, i, j)[2], []).append(weight)
-    share = {d: sum(pair) / len(pair) for d, pair in pairs.items()}
-
-    def expected(v: Viewed, i: int, j: int) -> float:
-        alike = kinds.get(cell(v, i, j), [])
-        alike = alike if len(alike) >= least else near.get(cell(v, i, j)[2], [])
-        return sum(alike) / len(alike) if alike else 0.0
-
-    found = []
-    for v, attention in zip(sentences, words, strict=True):
-        each = [(i, j, weight) for i, row in attention.items() for j, weight in row.items()]
-        beyond = sum(w * (linked(v, i, j) - share[min(abs(i - j), REACH)]) for i, j, w in each)
-        above = sum(w - expected(v, i, j) for i, j, w in each if linked(v, i, j))
-        looking = sum(bool(row) for row in attention.values())
-        mass = sum(w for _, _, w in each)
-        found.append(
-            {"distance": Part(beyond, mass, looking), "surface": Part(above, mass, looking)}
-        )
     return found
 
 

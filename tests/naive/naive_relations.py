@@ -57,6 +57,14 @@ class Annotated(NamedTuple):
         may = {w for w in range(len(self.tags)) if w < word or not self.causal}
         return rule_word(rule, word, may, dict(enumerate(self.tags)))
 
+    def taken(self, rule: str, word: int) -> int | None:
+        """Return the word that a rule takes as a baseline: a neighbour where it names none."""
+        named = self.named(rule, word)
+        for neighbour in (word + 1, word - 1):
+            if named is None and 0 <= neighbour < len(self.tags) and self.sees(word, neighbour):
+                named = neighbour
+        return named
+
     def looks(self, word: int) -> bool:
         """Whether a word sees any other."""
         return any(self.sees(word, other) for other in range(len(self.tags)))
@@ -71,7 +79,7 @@ def head_hits(sentence: Annotated, label: str, head: Place) -> int:
 
 
 def rule_hits(sentence: Annotated, label: str, rule: str) -> int:
-    return sum(sentence.named(rule, q) == k for q, k in sentence.cases(label))
+    return sum(sentence.taken(rule, q) == k for q, k in sentence.cases(label))
 
 
 SIMPLEST = sorted(RULES, key=lambda r: abs(int(r[7:])) if r.startswith("offset") else 9)
@@ -90,7 +98,7 @@ def where_wrong(sentences: Sequence[Annotated], label: str, head: Place, rule: s
     """Return the part of each sentence in the accuracy on words that the rule misses."""
     parts = []
     for s in sentences:
-        missed = [(q, k) for q, k in s.cases(label) if s.named(rule, q) != k]
+        missed = [(q, k) for q, k in s.cases(label) if s.taken(rule, q) != k]
         hits = sum(s.strongest[head][q] == k for q, k in missed)
         parts.append(Part(hits, len(missed), len(missed)))
     return parts

@@ -16,7 +16,7 @@ from headbook.report.results import StackResults
 from headbook.schema import HeadKey, SinkView
 
 NAN = float("nan")
-EXCESS = HeadKey("dependency_excess", SinkView.NOSINK, "surface")
+EXCESS = HeadKey("dependency_excess", SinkView.NOSINK, "")
 RARE = HeadKey("rare_word_focus", SinkView.NOSINK, "")
 
 

@@ -621,14 +621,15 @@ def test_a_head_of_cross_attention_aligns_words_by_one_of_two_numbers(
     assert found.number.low < found.number.value < found.number.high
 
 
-def named_by(words: StrongestWords, half: int, layer: int, head: int) -> dict[str, float]:
-    """Share of words whose strongest other word each rule names, word by word."""
+def shares_of_rules(words: StrongestWords, half: int, layer: int, head: int) -> dict[str, float]:
+    """Share of words whose strongest word a class rule names or an offset takes, word by word."""
     of_half = words.of(half)
-    named, first = of_half.named(), of_half.first
-    counted = [word for word in range(len(first)) if of_half.has_others[word]]
+    named, taken = of_half.named(), of_half.taken()
+    counted = [word for word in range(len(of_half.first)) if of_half.has_others[word]]
     hits = dict.fromkeys(words.rules, 0)
     for word in counted:
-        for rule, target in zip(words.rules, named[:, word].tolist(), strict=True):
+        for place, rule in enumerate(words.rules):
+            target = (taken if rule.startswith("offset") else named)[place, word]
             hits[rule] += target >= 0 and of_half.strongest[word, layer, head] == target
     return {rule: amount / len(counted) for rule, amount in hits.items()}
 
@@ -639,10 +640,10 @@ def test_class_rules_are_chosen_on_one_half_and_compared_on_the_other(encoder_si
     found = word_rules.word_rules(encoder_site.results["self"])
     assert len(found) == 8
     for (layer, head), test in found.items():
-        chosen = named_by(words, SELECTION, layer, head)
+        chosen = shares_of_rules(words, SELECTION, layer, head)
         classes = [rule for rule in words.rules if rule.partition(":")[0] in SIDES]
         assert chosen[test.rule] == max(chosen[rule] for rule in classes)
-        compared = named_by(words, HELD_OUT, layer, head)
+        compared = shares_of_rules(words, HELD_OUT, layer, head)
         margins = [compared[test.rule] - compared[f"offset:{offset}"] for offset in OFFSETS]
         assert test.margin.value == pytest.approx(min(margins))
         assert margins[OFFSETS.index(test.offset)] == min(margins)

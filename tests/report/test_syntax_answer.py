@@ -95,7 +95,7 @@ def with_trees(uas: list[list[float]], chain: float = 0.4, excess: float = 0.1) 
     trees = {
         HeadKey("dependency_trees", SinkView.NOSINK, "uas"): Fake(uas),
         HeadKey("dependency_trees", SinkView.NOSINK, "chain"): Fake([[chain] * 2] * 2),
-        HeadKey("dependency_excess", SinkView.NOSINK, "surface"): Fake([[excess, 0.0]] * 2),
+        HeadKey("dependency_excess", SinkView.NOSINK, ""): Fake([[excess, 0.0]] * 2),
     }
     return fake_results(trees, stack="encoder")
 

@@ -28,13 +28,14 @@ KINDS = ("encoder", "decoder", "pair")
 EMPTY = {"geometry", "effect_tokens", "composition", "promoted_tokens", "exemplar_tokens"}
 CIRCUITS = {"attended_rank", "copying_score", "copy_rate", "copy_rate_negative"}
 # Metrics that compare sentences with each other, which baselines keep no statistics for.
-ACROSS = {"pattern", "variability", "dependency_excess"}
+ACROSS = {"pattern", "variability"}
 # Effects of replaced heads, by metric in tables of effects and of claims.
 POOLED = {
     "ablation_effect", "attribution_estimate", "direct_effect", "self_repair", "group_effect",
     "interaction", "pruning", "share_changed", "group_effect_ratio", "share that can go",
     "margin of several heads",
 }  # fmt: skip
+FITTED = {"attention_parts", "dependency_excess"}  # each part with its own weights per distance
 OF_EFFECTS = {"importance", "head_groups", "pruning"}
 COUNTS = ["n_sentences", "n_observations"]
 QUICK: dict[str, Any] = {
@@ -132,7 +133,7 @@ def lacking(name: str, table: pd.DataFrame) -> "pd.Series[bool]":
 def of_own_means(name: str, table: pd.DataFrame) -> "pd.Series[bool]":
     """Rows for which each part took its own means, or its own weights per distance."""
     metric = table.get("metric", pd.Series("pruning", table.index))
-    return (metric.isin(POOLED) & (name in OF_EFFECTS | {"tests"})) | metric.eq("attention_parts")
+    return (metric.isin(POOLED) & (name in OF_EFFECTS | {"tests"})) | metric.isin(FITTED)
 
 
 @pytest.mark.slow

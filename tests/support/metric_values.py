@@ -5,9 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from headbook.analysis.accumulators import HashSample
 from headbook.attention.head_outputs import HeadOutputs
-from headbook.attention.surface_rules import linked_cells, mass_by_cell, pairs_in_cells
 from headbook.attention.views import LayerAttention
 from headbook.metrics.base import (
     AttentionMetric,
@@ -16,7 +14,6 @@ from headbook.metrics.base import (
     HeadMetric,
     SampledMetric,
 )
-from headbook.study.sums.word_samples import PairCells
 
 
 def values(metric: HeadMetric, layers: Sequence[LayerAttention]) -> torch.Tensor:
@@ -59,15 +56,6 @@ def finished(metric: SampledMetric, layers: Sequence[LayerAttention]) -> Finishe
         fits = [metric.sample_fit.fit(gathered)]
     stats = np.concatenate([metric.measure(layer, *fits).numpy() for layer in layers])
     stats = stats.astype(float)
-    if metric.expected_at is not None:  # as if all of these sentences were of the choice half
-        every, place = np.ones(1, bool), np.arange(len(layers))
-        links = np.concatenate([linked_cells(layer.scope) for layer in layers])
-        cells = PairCells(
-            np.sum([mass_by_cell(layer, every) for layer in layers], 0)[None],
-            np.sum([pairs_in_cells(layer.scope, every) for layer in layers], 0)[None],
-            HashSample(len(place), place.astype(np.uint64), place, links[:, None]),
-        )
-        stats[..., metric.expected_at] = cells.expected(0)
     reported = [np.zeros((1, 0)) for _ in layers]
     if metric.sentence_statistics is not None:
         reported = [metric.sentence_statistics(layer.scope).numpy() for layer in layers]

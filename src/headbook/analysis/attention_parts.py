@@ -22,11 +22,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from headbook.analysis.arrays import Floats
+from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.pattern_fits import MIN_SHARE, Bools, fit_choice_model
 
 REACH = 32  # offsets beyond count as this one
-N_OFFSETS = 2 * REACH + 1
 N_UPDATES = 60  # of the weights per key
 MIN_LOG = -700.0  # where all weights are 0
 MIN_EXPECTED = 1e-12  # smallest expected weight, which bounds a divergence
@@ -86,14 +85,13 @@ class OffsetCounts(NamedTuple):
     mass: Floats
 
     @classmethod
-    def of(cls, attention: Floats, visible: Bools, weights: Floats) -> Self:
-        """Return the counts of one sentence."""
-        n, m = visible.shape
-        offset = np.clip(np.arange(m) - np.arange(n)[:, None], -REACH, REACH) + REACH
-        at_offset = (offset[..., None] == np.arange(N_OFFSETS)).astype(np.float64)
+    def of(cls, attention: Floats, visible: Bools, weights: Floats, reach: int = REACH) -> Self:
+        """Return the counts of one sentence; offsets beyond ``reach`` count as this one."""
+        place = _offset_places(visible, reach)
+        at_offset = (place[..., None] == np.arange(2 * reach + 1)).astype(np.float64)
         keys_at = (at_offset * visible[..., None]).sum(1)
         mass = (attention * weights[..., None]).reshape(len(attention), -1) @ at_offset.reshape(
-            -1, N_OFFSETS
+            -1, 2 * reach + 1
         )
         rows = weights.any(0)
         return cls(keys_at[rows], weights[:, rows], mass)
@@ -122,10 +120,21 @@ def fitted_offsets(counts: OffsetCounts) -> Floats:
 
 
 def expected_by_distance(logs: Floats, visible: Bools) -> Floats:
-    """Return the map of one weight per offset. *Shape:* ``(head, query, key)``."""
+    """Return the map of one weight per offset. *Shape:* ``(head, query, key)``.
+
+    Args:
+        logs: log-weights of as many offsets before the query as behind it, and of the query
+            itself. *Shape:* ``(head, offset)``.
+    """
+    place = _offset_places(visible, logs.shape[-1] // 2)
+    return _normalised(np.where(visible, np.exp(logs[:, place]), 0.0))
+
+
+def _offset_places(visible: Bools, reach: int) -> Ints:
+    """Return the place of each pair among the offsets. *Shape:* ``(query, key)``."""
     n, m = visible.shape
-    offset = np.clip(np.arange(m) - np.arange(n)[:, None], -REACH, REACH) + REACH
-    return _normalised(np.where(visible, np.exp(logs[:, offset]), 0.0))
+    places: Ints = np.clip(np.arange(m) - np.arange(n)[:, None], -reach, reach) + reach
+    return places
 
 
 def departure_sums(

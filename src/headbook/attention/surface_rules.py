@@ -1,4 +1,4 @@
-"""Surface rules that select a word for each word, and cells of word pairs by tags and distance.
+"""Surface rules that select a word for each word.
 
 Rules use the order of words and their parts of speech, not syntax: a fixed offset, or the next, the
 previous or the nearest word of a class. Relations are compared with rules as a baseline, and heads
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Ints
-from headbook.inputs import NO_HEAD
 from headbook.schema import CONTENT, UPOS
 
 if TYPE_CHECKING:
@@ -20,93 +19,6 @@ if TYPE_CHECKING:
 
     from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
-
-
-MAX_WORD_DISTANCE = 8  # in words; larger distances are counted together, by direction
-N_DISTANCE_BINS = 2 * (MAX_WORD_DISTANCE + 1) + 1  # of signed distances, with both beyond
-MAX_LINKS = 256  # largest number of pairs of head and dependent in a text, both directions
-NO_CELL = np.iinfo(np.uint16).max  # fills rows of cells
-
-
-class PairsBySurface(NamedTuple):
-    """Word pairs of a batch with their cells by parts of speech and distance.
-
-    Attributes:
-        cell: number of each pair's cell. *Shape:* ``(sentence, word, word)``.
-        visible: whether the query sees the key. *Shape:* ``(sentence, word, word)``.
-        linked: whether one word is the other's head and the key is seen. *Shape:* ``(sentence,
-            word, word)``.
-        counted: whether a sentence takes part: it has a tree and at most `MAX_LINKS` linked
-            pairs. *Shape:* ``(sentence,)``.
-    """
-
-    cell: "torch.Tensor"
-    visible: "torch.Tensor"
-    linked: "torch.Tensor"
-    counted: "torch.Tensor"
-
-
-def n_cells(n_tags: int) -> int:
-    """Return the number of cells for that many parts of speech, words without one included."""
-    return (n_tags + 1) ** 2 * N_DISTANCE_BINS
-
-
-def pairs_by_surface(scope: "ViewMask") -> PairsBySurface:
-    """Return the cells of all pairs of words of a batch."""
-    texts = scope.frame.queries
-    n_tags = len(texts.scheme.tags)
-    tag = texts.by_word(texts.tag, -1)
-    tag = tag.masked_fill(tag < 0, n_tags)
-    words = tag.new_tensor(range(texts.n_words))
-    reach = MAX_WORD_DISTANCE + 1
-    distance = (words - words[:, None]).clamp(-reach, reach) + reach
-    cell = (tag[:, :, None] * (n_tags + 1) + tag[:, None, :]) * N_DISTANCE_BINS + distance
-    head = texts.by_word(texts.head, NO_HEAD)
-    # Counted from trees, not from visible pairs, so that layers with windows agree.
-    within_limit = 2 * (head != NO_HEAD).sum(1) <= MAX_LINKS
-    to_head = texts.to_head
-    linked = (to_head | to_head.mT) & scope.word_visible
-    return PairsBySurface(cell, scope.word_visible, linked, within_limit & texts.parsed.squeeze(1))
-
-
-def mass_by_cell(layer: "LayerAttention", chosen: "NDArray[np.bool_]") -> "NDArray[np.float64]":
-    """Return the attention of each head in each cell, added up over chosen sentences.
-
-    Args:
-        chosen: *Shape:* ``(sentence,)``.
-
-    Returns:
-        *Shape:* ``(head, cell)``.
-    """
-    pairs = layer.scope.cached(pairs_by_surface)
-    cell = pairs.cell.cpu().numpy()[chosen].ravel()
-    weights = layer.maps.by_word.double().cpu().numpy()[chosen]
-    size = n_cells(len(layer.frame.queries.scheme.tags))
-    by_head = np.moveaxis(weights, 1, 0)
-    return np.stack([np.bincount(cell, head_weights.ravel(), size) for head_weights in by_head])
-
-
-def pairs_in_cells(scope: "ViewMask", chosen: "NDArray[np.bool_]") -> "NDArray[np.float64]":
-    """Return the number of visible pairs in each cell of chosen sentences. *Shape:* ``(cell,)``."""
-    pairs = scope.cached(pairs_by_surface)
-    visible = pairs.visible.cpu().numpy()[chosen]
-    size = n_cells(len(scope.frame.queries.scheme.tags))
-    return np.bincount(pairs.cell.cpu().numpy()[chosen][visible], minlength=size).astype(float)
-
-
-def linked_cells(scope: "ViewMask") -> "NDArray[np.uint16]":
-    """Return the cells of each sentence's linked pairs, then `NO_CELL` as padding.
-
-    *Shape:* ``(sentence, MOST_LINKS)``.
-    """
-    pairs = scope.cached(pairs_by_surface)
-    linked = (pairs.linked & pairs.counted[:, None, None]).cpu().numpy()
-    cells = np.full((len(linked), MAX_LINKS), NO_CELL, np.uint16)
-    sentence = np.nonzero(linked)[0]
-    n_linked = linked.sum((1, 2))
-    place = np.arange(len(sentence)) - np.repeat(n_linked.cumsum() - n_linked, n_linked)
-    cells[sentence, place] = pairs.cell.cpu().numpy()[linked]
-    return cells
 
 
 OFFSETS = (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5)  # in words, of the rules that use no tags
@@ -233,6 +145,28 @@ def _previous(flags: Flags, starts: Ints) -> Ints:
     words = np.where(flags, np.arange(len(flags)), NO_SELECTION)
     preceding = np.append([NO_SELECTION], np.maximum.accumulate(words)[:-1])
     return np.where(preceding >= starts, preceding, NO_SELECTION)
+
+
+def neighbours(selectable: Flags, lengths: Ints, *, causal: bool) -> NDArray[np.int32]:
+    """Return the next word that can be selected for each word, or the previous one at the end.
+
+    This is the word of a rule that selects none, if the rule is a baseline: a head always has a
+    strongest word, and a rule that counts as wrong without one is too weak.
+
+    Args:
+        selectable: whether a word can be selected; sentences are concatenated. *Shape:*
+            ``(word,)``.
+        lengths: number of words of each sentence. *Shape:* ``(sentence,)``.
+        causal: whether only earlier words can be selected.
+
+    Returns:
+        Indices in the sentence, `NO_SELECTION` without any such word. *Shape:* ``(word,)``.
+    """
+    starts = np.repeat(lengths.cumsum() - lengths, lengths)
+    ends = starts + np.repeat(lengths, lengths)
+    before, after = _previous(selectable, starts), _next(selectable, ends)
+    target = np.where((after == NO_SELECTION) | causal, before, after)
+    return np.where(target == NO_SELECTION, NO_SELECTION, target - starts).astype(np.int32)
 
 
 class NamedWords(NamedTuple):

@@ -296,7 +296,7 @@ def _sums_of_metric(
             metric_slice = slice(start, start + width)
             layers = []
             for layer in range(sums.stats.payload.shape[1]):
-                stats = statistics(sums, metric, metric_slice, layer)[rows]
+                stats = statistics(sums, metric_slice, layer)[rows]
                 layers.append(metric.finish(stats[:, :SENTENCE_ROW], stats[:, SENTENCE_ROW]))
             listed = [metric.labels.index(label) for label in metric.listed]
             n, d = (

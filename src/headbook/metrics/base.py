@@ -258,10 +258,14 @@ class SampleFit(NamedTuple):
     Attributes:
         gather: returns what the fit needs of the sentences of a batch.
         fit: returns the fit of one layer from what all batches gave; None without one.
+        crossed: whether each half of the sentences has a fit, by which the other half is measured.
+            ``gather`` then returns one part for each sentence, and ``measure`` takes the fit of
+            each sentence, with NaN if the other half has none.
     """
 
     gather: "Callable[[LayerAttention], list[Any]]"
     fit: "Callable[[list[Any]], Floats | None]"
+    crossed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,8 +282,6 @@ class SampledMetric(HeadMetric):
         finish: converts the statistics of all sampled sentences in one layer, ``(sentence, head,
             statistic)``, and the statistics of the sentences to ratios; both may be padded with
             zeros. Heads do not influence each other.
-        expected_at: index of the statistic that is filled in before ``finish``: the expected
-            attention to linked pairs by parts of speech and distance alone. None without one.
         compares_sentences: whether ``finish`` needs all sentences at once, so that its ratios for
             two samples do not add up to those for both.
     """
@@ -288,7 +290,6 @@ class SampledMetric(HeadMetric):
     sample_fit: SampleFit | None = None
     sentence_statistics: "Callable[[ViewMask], torch.Tensor] | None" = None
     finish: "Callable[[Floats, Floats], FinishedRatios]"
-    expected_at: int | None = None
     compares_sentences: bool = False
     source: Source = Source.SAMPLE
 

@@ -6,21 +6,13 @@ and two samples merge into the sample of both corpora.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import SELECTION, HashSample
+from headbook.analysis.accumulators import N_SPLITS, HashSample
 from headbook.attention.maps import AttentionMaps
 from headbook.attention.masks import ViewMask
-from headbook.attention.surface_rules import (
-    NO_CELL,
-    linked_cells,
-    mass_by_cell,
-    pairs_by_surface,
-    pairs_in_cells,
-)
 from headbook.attention.views import LayerAttention, ViewMasks, layer_views
 from headbook.metrics.base import SampledMetric
 from headbook.model import attention_hook
@@ -37,7 +29,6 @@ from headbook.study.corpus_sums import (
     SampleColumn,
     SampleSums,
 )
-from headbook.study.sums.word_samples import PairCells
 from headbook.text.batch import Batch
 
 Floats = NDArray[np.floating]
@@ -51,9 +42,9 @@ class SampleFits:
 
     architecture: Architecture
     metrics: tuple[SampledMetric, ...]
-    _counts: dict[FitKey, list[object]] = field(default_factory=dict)
+    _counts: dict[FitKey, list[list[object]]] = field(default_factory=dict)
 
-    def observe(self, _: Batch) -> BatchObserver:
+    def observe(self, batch: Batch) -> BatchObserver:
         """Return a callback that gathers the counts of one batch."""
 
         def attend(
@@ -63,16 +54,34 @@ class SampleFits:
             for metric in self.metrics:
                 if metric.sample_fit and metric.applies(self.architecture.stacks[place.stack]):
                     for view in metric.views:
-                        counts = metric.sample_fit.gather(views[view])
                         key = metric.id, place.stack, place.layer, view
-                        self._counts.setdefault(key, []).extend(counts)
+                        of_halves = self._counts.setdefault(key, [[] for _ in range(N_SPLITS)])
+                        counts = metric.sample_fit.gather(views[view])
+                        halves = batch.half if metric.sample_fit.crossed else [0] * len(counts)
+                        for half, part in zip(halves, counts, strict=True):
+                            of_halves[half].append(part)
 
         return BatchObserver(PassResults, attend)
 
     def fits(self) -> Fits:
-        """Return the fit of each metric, layer and view."""
-        fit_of = {metric.id: metric.sample_fit.fit for metric in self.metrics if metric.sample_fit}
-        return {place: fit_of[place[0]](counts) for place, counts in self._counts.items()}
+        """Return the fit of each metric, layer and view.
+
+        A crossed metric has a fit for each half. *Shape:* ``(half, …)``, NaN if a half has none.
+        """
+        fit_of = {metric.id: metric.sample_fit for metric in self.metrics if metric.sample_fit}
+        return {
+            place: _of_halves([fit_of[place[0]].fit(counts) for counts in of_halves])
+            if fit_of[place[0]].crossed
+            else fit_of[place[0]].fit(of_halves[0])
+            for place, of_halves in self._counts.items()
+        }
+
+
+def _of_halves(fits: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
+    known = next((fit for fit in fits if fit is not None), None)
+    if known is None:
+        return None
+    return np.stack([np.full_like(known, np.nan) if fit is None else fit for fit in fits])
 
 
 @dataclass(frozen=True)
@@ -121,7 +130,6 @@ class SampleStatistics:
                         name: SampleSums(
                             tuple(table.columns),
                             HashSample.of(self.size, batch.content_hash, batch.index, table.whole),
-                            table.cells(self.size),
                         )
                         for name, table in stacks.items()
                         if table.columns
@@ -130,14 +138,6 @@ class SampleStatistics:
             )
 
         return BatchObserver(results, attend)
-
-
-class _Cells(NamedTuple):
-    """The arrays of `PairCells` for one layer and one batch."""
-
-    mass: NDArray[np.float64]
-    pairs: NDArray[np.float64]
-    links: NDArray[np.uint16]
 
 
 class _Statistics:
@@ -153,8 +153,6 @@ class _Statistics:
         ]
         self._even: dict[int, list[Floats]] = {}
         self._filled: dict[int, Floats] = {}
-        self._cells: dict[int, _Cells] = {}
-        self._even_mass: dict[int, Floats] = {}
         self.columns: list[SampleColumn] = []
 
     def add(self, layer: int, attention: attention_hook.AttentionCall, scopes: ViewMasks) -> None:
@@ -166,13 +164,7 @@ class _Statistics:
         of_heads = self._measure(views, layer)
         if id(masks) not in self._even:
             maps = AttentionMaps(masks[SinkView.NOSINK], uniform_attention(masks))
-            even_views = layer_views(masks, maps)
-            self._even[id(masks)] = self._measure(even_views)
-            if self._needs_cells:
-                even_mass = mass_by_cell(even_views[SinkView.NOSINK], self._choice(masks))
-                self._even_mass[id(masks)] = even_mass
-        if self._needs_cells:
-            self._cells[layer] = self._cells_of(masks, views[SinkView.NOSINK])
+            self._even[id(masks)] = self._measure(layer_views(masks, maps))
         of_sentences, uniform = self._about(masks), self._even[id(masks)]
         tables = [
             self._table(*parts) for parts in zip(of_heads, uniform, of_sentences, strict=True)
@@ -182,40 +174,6 @@ class _Statistics:
             for (metric, view), table in zip(self._measures, tables, strict=True)
         ]
         self._filled[layer] = np.concatenate(tables, -1)
-
-    @property
-    def _needs_cells(self) -> bool:
-        return any(metric.expected_at is not None for metric, _ in self._measures)
-
-    def _choice(self, scopes: Mapping[SinkView, ViewMask]) -> NDArray[np.bool_]:
-        """Return the sentences from which attention by surface is estimated."""
-        counted = scopes[SinkView.NOSINK].cached(pairs_by_surface).counted.cpu().numpy()
-        chosen: NDArray[np.bool_] = (self._batch.half == SELECTION) & counted
-        return chosen
-
-    def _cells_of(self, scopes: Mapping[SinkView, ViewMask], view: LayerAttention) -> "_Cells":
-        choice, scope = self._choice(scopes), scopes[SinkView.NOSINK]
-        mass = np.zeros((self._stack.n_heads + 1, self._even_mass[id(scopes)].shape[1]))
-        mass_of_heads = mass_by_cell(view, choice)
-        mass[: len(mass_of_heads)], mass[-1] = mass_of_heads, self._even_mass[id(scopes)][0]
-        return _Cells(mass, pairs_in_cells(scope, choice), linked_cells(scope))
-
-    def cells(self, size: int) -> PairCells | None:
-        """Return attention by parts of speech and distance; None if no metric asks for it.
-
-        Args:
-            size: number of sentences in the sample.
-        """
-        if not self._cells:
-            return None
-        any_layer = next(iter(self._cells.values()))
-        no_links = np.full_like(any_layer.links, NO_CELL)
-        empty = _Cells(np.zeros_like(any_layer.mass), np.zeros_like(any_layer.pairs), no_links)
-        layers = [self._cells.get(layer, empty) for layer in range(self._stack.n_layers)]
-        mass, pairs, links = (np.stack(parts) for parts in zip(*layers, strict=True))
-        batch = self._batch
-        links = np.moveaxis(links, 0, 1)
-        return PairCells(mass, pairs, HashSample.of(size, batch.content_hash, batch.index, links))
 
     @property
     def whole(self) -> Floats:
@@ -230,13 +188,19 @@ class _Statistics:
         self, views: Mapping[SinkView, LayerAttention], layer: int | None = None
     ) -> list[Floats]:
         """Return the statistics of each metric and view; without a layer, of uniform attention."""
-        stack = self._stack.name
         return [
-            metric.statistics(views[view], self._fits.get((metric.id, stack, layer, view)))
-            .cpu()
-            .numpy()
+            metric.statistics(views[view], self._fit(metric, view, layer)).cpu().numpy()
             for metric, view in self._measures
         ]
+
+    def _fit(
+        self, metric: SampledMetric, view: SinkView, layer: int | None
+    ) -> NDArray[np.float64] | None:
+        """Return the fit of a metric; of a crossed one, the fit of the other half by sentence."""
+        fit = self._fits.get((metric.id, self._stack.name, layer, view))
+        if fit is None or metric.sample_fit is None or not metric.sample_fit.crossed:
+            return fit
+        return fit[1 - self._batch.half]
 
     def _about(self, scopes: Mapping[SinkView, ViewMask]) -> list[Floats]:
         """Return the statistics of the sentences themselves, for each metric and view.

@@ -157,16 +157,16 @@ class RelationCounts(NamedTuple):
     rules: Ints
 
 
-def count_relation(words: StrongestWords, named: NDArray[np.int32], label: int) -> RelationCounts:
+def count_relation(words: StrongestWords, taken: NDArray[np.int32], label: int) -> RelationCounts:
     """Count the words of one label that heads and rules find.
 
     Args:
-        named: the word that each rule names, see `StrongestWords.named`.
+        taken: the word that each rule takes, see `StrongestWords.taken`.
     """
     cases = words.cases(label)
     sentences, starts, n_cases = np.unique(cases.sentence, return_index=True, return_counts=True)
     by_head = words.strongest[cases.query] == cases.right[:, None, None]
-    by_rule = (named[:, cases.query] == cases.right).T
+    by_rule = (taken[:, cases.query] == cases.right).T
     heads, rules = (
         np.add.reduceat(hits, starts, dtype=np.int64)
         if len(starts)

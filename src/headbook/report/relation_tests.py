@@ -3,7 +3,8 @@
 In this module, a *head* is an attention head, and a *governor* is the syntactic head of a word. For
 each relation and direction (a *label*), the best head and the best surface rule are chosen on the
 selection split and compared on the held-out split, on the same words. Sentences are the clusters. A
-rule knows the order of words and their parts of speech (`headbook.attention.surface_rules`).
+rule knows the order of words and their parts of speech (`headbook.attention.surface_rules`), and
+takes a neighbour where it names no word, as a head always has a strongest word.
 
 *Null hypothesis* of the test: the vector of differences of a sentence, over all heads and labels,
 is as likely as the vector with the opposite sign. A difference is the hits of a head minus the hits
@@ -184,13 +185,13 @@ def relation_tests(words: StrongestWords, present: NDArray[np.bool_]) -> Relatio
         present: mask of the stack's heads. *Shape:* ``(layer, head)``.
     """
     halves = [words.of(half) for half in (SELECTION, HELD_OUT)]
-    named = [half.named() for half in halves]
+    taken = [half.taken() for half in halves]
     tested = []
     for label in sorted({*halves[SELECTION].labels_asked()} & {*halves[HELD_OUT].labels_asked()}):
-        selection_counts, held_out_counts = map(count_relation, halves, named, (label, label))
+        selection_counts, held_out_counts = map(count_relation, halves, taken, (label, label))
         if effective_sentences(held_out_counts.words) >= MIN_EFFECTIVE:
             counts = selection_counts, held_out_counts
-            tested.append(_Test.of(counts, halves, named, present))
+            tested.append(_Test.of(counts, halves, taken, present))
     return _run_sign_flip_test(words, halves[HELD_OUT], present, tested)
 
 
@@ -216,14 +217,14 @@ class _Test(NamedTuple):
         cls,
         counts: tuple[RelationCounts, RelationCounts],
         halves: Sequence[StrongestWords],
-        named: Sequence[NDArray[np.int32]],
+        taken: Sequence[NDArray[np.int32]],
         present: NDArray[np.bool_],
     ) -> "_Test":
         hits = np.where(present, counts[SELECTION].heads.sum(0), -1)  # absent heads come last
         layer, head = (int(index) for index in np.unravel_index(hits.argmax(), present.shape))
         rule = best_rule(counts[SELECTION].rules.sum(0))
         misses = []
-        for of_split, words, rule_words in zip(counts, halves, named, strict=True):
+        for of_split, words, rule_words in zip(counts, halves, taken, strict=True):
             cases, sentences = of_split.cases, of_split.sentences
             right = words.strongest[cases.query, layer, head] == cases.right
             missed = rule_words[rule, cases.query] != cases.right

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from headbook.analysis.accumulators import FIELDS, N_SPLITS, HashSample, RatioSums, TopK
-from headbook.attention.surface_rules import NO_CELL
 from headbook.attention.surface_rules import NO_SELECTION as NO_WORD
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.schema import SEGMENTATION_RULES as END_RULES
@@ -48,7 +47,6 @@ from headbook.study.sums.word_samples import (
     FLOW_CELLS,
     MAX_SENTENCE_WORDS,
     ClassFlows,
-    PairCells,
     StrongestWords,
 )
 
@@ -131,11 +129,6 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "count": Rule("position position", 0, "sentences"),
     },
     SampleSums: {"stats": Rule("layer row statistic")},
-    PairCells: {
-        "mass": Rule("layer weighed cell", 0),
-        "pairs": Rule("layer cell", 0),
-        "links": Rule("layer link"),
-    },
     ClassFlows: {
         "cells": Rule(f"6 layer head {len(FLOW_CELLS)}", 0),
         "totals": Rule("3 layer head", 0),
@@ -301,11 +294,6 @@ def field_agreements(  # noqa: C901 - one branch for each kind of record
         yield int(value.lengths.sum()) == words, f"lengths that sum to {words} words"
         n_words = np.repeat(value.lengths, value.lengths)[:, None, None]
         yield bool((value.strongest < n_words).all()), "words of the same sentence"
-    elif isinstance(value, PairCells):
-        heads, cells = value.mass.shape[1:]
-        yield heads == sizes["head"] + 1, "a row for each head and one for uniform attention"
-        in_known_cells = (value.links.payload < cells) | (value.links.payload == NO_CELL)
-        yield bool(in_known_cells.all()), f"pairs in {cells} cells"
     elif isinstance(value, PairMembers):
         yield {*value.places} <= {*range(sizes["column"])}, "columns of the table"
         yield {*map(len, value.labels.values())} <= {len(value.index)}, "a label for each sentence"

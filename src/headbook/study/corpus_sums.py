@@ -21,7 +21,7 @@ from headbook.study.groups import GroupSums, PairMembers, merge_groups
 from headbook.study.sums.buckets import HeadBuckets, Kind, SentenceSet, TokenBuckets, merge_buckets
 from headbook.study.sums.state_geometry import GeometrySums
 from headbook.study.sums.token_sums import Affinities, Anchors, TokenTypeSums
-from headbook.study.sums.word_samples import ClassFlows, PairCells, StrongestWords
+from headbook.study.sums.word_samples import ClassFlows, StrongestWords
 
 MAX_POSITIONS = 12  # first positions of queries and of keys in `PositionSums`
 MAX_POSITIONS_MANY_HEADS = 8  # positions in stacks of `MANY_HEADS` heads or more, to save memory
@@ -142,17 +142,12 @@ class SampleSums:
         columns: metrics whose statistics stand side by side in the last dimension.
         stats: statistics of all heads, of uniform attention and of the sentence itself. *Shape* of
             the payload: ``(kept, layer, head + 2, statistic)``.
-        cells: attention by parts of speech and distance, or None if no metric needs it.
     """
 
     columns: tuple[SampleColumn, ...]
     stats: HashSample
-    cells: PairCells | None = None
 
-    def __add__(self, other: "SampleSums") -> "SampleSums":
-        cells = self.cells + other.cells if self.cells and other.cells else None
-        return add_fields(self, other, cells=cells)
-
+    __add__ = add_fields
     shifted = shift_fields
 
 
@@ -326,7 +321,7 @@ def finish_sampled(sums: SampleSums) -> HeadTable:
         columns = tuple(HeadKey(name, view, label) for label in metric.labels)
         # Layer by layer, since all layers together in double precision take much memory.
         layers = [
-            _finish_layer(metric, statistics(sums, metric, metric_slice, layer), sums.stats.half)
+            _finish_layer(metric, statistics(sums, metric_slice, layer), sums.stats.half)
             for layer in range(payload.shape[1])
         ]
         heads, layer_sums, uniform = (
@@ -337,23 +332,18 @@ def finish_sampled(sums: SampleSums) -> HeadTable:
     return join_columns(tables)
 
 
-def statistics(
-    sums: SampleSums, metric: SampledMetric, metric_slice: slice, layer: int
-) -> NDArray[np.float64]:
-    """Return the statistics of a metric in one layer, with expectations by surface filled in.
+def statistics(sums: SampleSums, metric_slice: slice, layer: int) -> NDArray[np.float64]:
+    """Return the statistics of a metric in one layer.
 
     Args:
         sums: statistics of the sampled sentences of one stack.
-        metric: the metric.
         metric_slice: slice of the metric's statistics in the payload.
         layer: layer, from 0.
 
     Returns:
         *Shape:* ``(kept, head + 2, statistic)``.
     """
-    stats = sums.stats.payload[:, layer, :, metric_slice].astype(np.float64)
-    if metric.expected_at is not None and sums.cells is not None:
-        stats[:, :SENTENCE_ROW, metric.expected_at] = sums.cells.expected(layer)
+    stats: NDArray[np.float64] = sums.stats.payload[:, layer, :, metric_slice].astype(np.float64)
     return stats
 
 

@@ -1,133 +1,161 @@
-"""Attention along dependencies beyond what a head without content would give.
+"""Attention along dependencies beyond what distance alone would give.
 
-Most dependencies are short, and a head that attends from each adjective to the next noun follows
-many of them without any syntax. From the head's alignment with dependencies (share of attention
-between words of which one is the other's head), an expectation is subtracted:
+Most dependencies are short, so a head that attends to neighbouring words follows many of them
+without any syntax. From the head's alignment with dependencies (share of attention between words of
+which one is the other's head), the alignment of a map with one weight per distance is subtracted:
+one for each distance up to 8 words in either direction, and one for all longer distances of a
+direction. The weights have the highest likelihood, and each word gives as much attention as in the
+head. They are fitted on one half of the sentences and measured on the other, and the other way
+round, so that chance explains nothing.
 
-- **surface**: each linked pair is expected to receive the head's own mean attention on pairs with
-  the same parts of speech and the same distance (up to 8 words either way, farther ones together);
-- **distance**: at each distance the share of word pairs that are linked, weighted by the head's
-  attention at that distance (32 words and more are one).
-
-Means for **surface** come from the choice half of the sentences; where it has fewer than 30 pairs
-of a kind, all pairs at the distance are taken. A head that attends by part of speech and distance
-alone scores 0, whatever its alignment. Above 0: linked words are preferred among like ones; below
-0: avoided. The excess is a share of attention and supports no claim of a relation.
+Above 0: linked words are preferred to others that are as far away; below 0: avoided. A head that
+attends by distance alone has 0, as has uniform attention if every word has one token. The excess is
+a share of attention and supports no claim of a relation.
 
 Attention between words, sink masked: to a word the sum over its subword tokens, from a word the
-mean. Taken on a sample of the sentences; texts with more than 256 linked pairs take no part. In a
-small sample most pairs are compared by distance alone, and the excess is larger: 2,000 sentences
-(`--sample-sentences`) make most kinds of pairs frequent enough.
+mean. Taken on a sample of the sentences. In a merged study each part has its own weights per
+distance.
 """
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.attention.surface_rules import pairs_by_surface
-from headbook.metrics.base import ChartKind, FinishedRatios, Need, SampledMetric, Section
-from headbook.metrics.examples import Example, previous_token, uniform
+from headbook.analysis.attention_parts import OffsetCounts, expected_by_distance, fitted_offsets
+from headbook.metrics.base import (
+    ChartKind,
+    FinishedRatios,
+    Need,
+    SampledMetric,
+    SampleFit,
+    Section,
+)
+from headbook.metrics.examples import Example, uniform
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import torch
     from numpy.typing import NDArray
 
+    from headbook.analysis.arrays import Floats
     from headbook.attention.masks import ViewMask
     from headbook.attention.views import LayerAttention
 
-LABELS = ("surface", "distance")
-LONGEST = 32
-WIDTH = LONGEST + 1  # distances from 0 on
+    Bools = NDArray[np.bool_]
+
+REACH = 8  # words; all larger distances of a direction have one weight
 
 
-def distances(scope: "ViewMask") -> "torch.Tensor":
-    """Return each pair's distance as a one-hot row. *Shape:* ``(word * word, WIDTH)``, 0 or 1."""
-    words = scope.mask.new_tensor(range(scope.frame.queries.n_words))
-    apart = (words[:, None] - words).abs().clamp(max=LONGEST).flatten()
-    return (apart[:, None] == scope.mask.new_tensor(range(WIDTH))).to(scope.frame.dtype)
+def linked_pairs(scope: "ViewMask") -> "torch.Tensor":
+    """Return the visible pairs of which one word is the other's head.
 
-
-def measure(layer: "LayerAttention") -> "torch.Tensor":
-    """Mass on linked words, mass at each distance, and room for what surface alone would give.
-
-    Sentences without a tree have none. *Shape:* ``(sentence, head, 2 + WIDTH)``.
+    *Shape:* ``(sentence, word, word)``.
     """
-    scope, weights = layer.scope, layer.maps.by_word
-    pairs = scope.cached(pairs_by_surface)
-    found = weights.new_zeros((*weights.shape[:2], 2 + WIDTH))
-    found[..., 0] = (weights * pairs.linked.unsqueeze(1)).sum((-1, -2))
-    found[..., 1:-1] = weights.flatten(2) @ scope.cached(distances)
-    return found * pairs.counted[:, None, None]
+    to_head = scope.frame.queries.to_head
+    return (to_head | to_head.mT) & scope.word_visible
 
 
-def about(scope: "ViewMask") -> "torch.Tensor":
-    """Words that look; linked pairs and all pairs at each distance.
+def looking_words(scope: "ViewMask") -> "torch.Tensor":
+    """Return the number of words that see a word; 0 without a tree. *Shape:* ``(sentence, 1)``."""
+    n_words = scope.word_visible.any(-1).sum(-1, keepdim=True)
+    return (n_words * scope.frame.queries.parsed).to(scope.frame.dtype)
 
-    *Shape:* ``(sentence, 1 + 2 WIDTH)``.
+
+def maps(layer: "LayerAttention") -> "Iterator[tuple[Floats, Bools, Floats]]":
+    """Yield rows of attention that sum to 1, visible pairs and the mass of rows, by sentence.
+
+    *Shape:* ``(head, word, word)``, ``(word, word)`` and ``(head, word)``; mass is 0 without a
+    tree.
     """
-    pairs, each = scope.cached(pairs_by_surface), scope.cached(distances)
-    found = each.new_empty((len(pairs.visible), 1 + 2 * WIDTH))
-    found[:, 0] = pairs.visible.any(-1).sum(-1)
-    found[:, 1 : 1 + WIDTH] = pairs.linked.flatten(1).to(each.dtype) @ each
-    found[:, 1 + WIDTH :] = pairs.visible.flatten(1).to(each.dtype) @ each
-    return found * pairs.counted.unsqueeze(1)
+    parsed = layer.frame.queries.parsed.squeeze(1).cpu().numpy()
+    visible = layer.scope.word_visible.cpu().numpy()
+    weights = layer.maps.by_word.double().cpu().numpy() * parsed[:, None, None, None]
+    for rows, seen in zip(weights, visible, strict=True):
+        n_words = int(np.flatnonzero(seen.any(0) | seen.any(1)).max(initial=-1)) + 1
+        own, own_seen = rows[:, :n_words, :n_words], seen[:n_words, :n_words]
+        mass = own.sum(-1)
+        shares = np.divide(own, mass[..., None], out=np.zeros_like(own), where=mass[..., None] > 0)
+        yield shares, own_seen, mass
 
 
-def finish(stats: "NDArray[np.float64]", text_stats: "NDArray[np.float64]") -> FinishedRatios:
-    """Mass on links beyond what is expected, over all mass. *Shape:* ``(sentence, head, label)``.
+def gather(layer: "LayerAttention") -> list[OffsetCounts]:
+    """Return what the fit of one weight per distance needs of each sentence."""
+    return [OffsetCounts.of(*parts, REACH) for parts in maps(layer)]
 
-    The last statistic is the expectation by surface (`headbook.study.sums.word_samples`).
+
+def fit(counts: list[OffsetCounts]) -> "Floats | None":
+    """Return the log-weights by distance of each head; None without attention along a tree."""
+    together = OffsetCounts.together(counts) if counts else None
+    return fitted_offsets(together) if together is not None and together.mass.any() else None
+
+
+def measure(layer: "LayerAttention", logs: "Floats | None" = None) -> "torch.Tensor":
+    """Return attention on linked words beyond that by distance alone, and attention in all.
+
+    *Shape:* ``(sentence, head, 2)``.
+
+    Args:
+        logs: weights by distance from `fit`, of all sentences or of each; NaN if a sentence cannot
+            be measured. *Shape:* ``([sentence,] head, offset)``. None for even weights.
     """
-    links, pairs = np.split(text_stats[:, 1 : 1 + 2 * WIDTH].sum(0), 2)
-    share = np.divide(links, pairs, out=np.zeros(WIDTH), where=pairs > 0)
-    by_distance = stats[..., 1 : 1 + WIDTH]
-    expected = np.stack([stats[..., 1 + WIDTH], by_distance @ share], -1)
-    beyond = stats[..., :1] - expected
-    mass = np.broadcast_to(by_distance.sum(-1, keepdims=True), beyond.shape)
-    return FinishedRatios(beyond, mass, np.broadcast_to(text_stats[:, None, :1], beyond.shape))
+    if logs is None:
+        logs = np.zeros((layer.attention.shape[1], 2 * REACH + 1))
+    linked = layer.scope.cached(linked_pairs).cpu().numpy()
+    of_sentences = np.broadcast_to(logs, (len(linked), *logs.shape[-2:]))
+    sums = np.zeros((*layer.attention.shape[:2], 2))
+    for line, links, own_logs, (shares, seen, mass) in zip(
+        sums, linked, of_sentences, maps(layer), strict=True
+    ):
+        if not np.isnan(own_logs).any():
+            expected = expected_by_distance(own_logs, seen)
+            # A row that sees no distance of the other half is compared with even weights.
+            even = seen / np.maximum(seen.sum(1, keepdims=True), 1)
+            expected = np.where(expected.any(-1, keepdims=True), expected, even)
+            beyond = (shares - expected) * links[: len(seen), : len(seen)]
+            line[:, 0] = (beyond.sum(-1) * mass).sum(-1)
+            line[:, 1] = mass.sum(-1)
+    return layer.attention.new_tensor(sums)
+
+
+def finish(stats: "Floats", text_stats: "Floats") -> FinishedRatios:
+    """Return attention beyond distance over all attention. *Shape:* ``(sentence, head, 1)``."""
+    beyond, mass = stats[..., :1], stats[..., 1:2]
+    return FinishedRatios(beyond, mass, np.where(mass > 0, text_stats[:, None, :1], 0.0))
 
 
 METRIC = SampledMetric(
-    title="Dependency alignment above a surface baseline",
-    question="Does attention follow the parse beyond the surface?",
-    formula=r"\frac{\sum_{i,j} (A_{ij} - \bar A_{t_i, t_j, j-i})\,\mathrm{dep}(i,j)}"
-    r"{\sum_{i,j} A_{ij}}",
-    reference="Dependency alignment (Vig & Belinkov, 2019, eq. 4) minus its expectation given the "
-    "head's attention by parts of speech and distance",
+    title="Dependency alignment beyond distance",
+    question="Does attention follow the parse beyond distance?",
+    formula=r"\frac{\sum_{i,j} (A_{ij} - a_i E_{ij})\,\mathrm{dep}(i,j)}{\sum_{i,j} A_{ij}},\quad "
+    r"a_i = \sum_j A_{ij},\quad E_{ij} \propto w_{j-i}",
+    reference="Dependency alignment (Vig & Belinkov, 2019, eq. 4) minus that of a map with one "
+    "weight per distance",
     bounds=lambda _: (-1, 1),
     section=Section.LANGUAGE,
-    chart=ChartKind.LABELS,
-    labels=LABELS,
-    headline="surface",
-    expected_at=1 + WIDTH,
+    chart=ChartKind.HEATMAP,
     views=(SinkView.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
     measure=measure,
-    sentence_statistics=about,
+    sample_fit=SampleFit(gather, fit, crossed=True),
+    sentence_statistics=looking_words,
     finish=finish,
-    compares_sentences=True,
     examples={
-        "each of four words looks one back, where two of three heads stand": (
-            (Example(previous_token(4), heads=(-1, 0, 1, 0)),),
-            # In each direction by itself 2 of 3 pairs one back are linked, and all get 1.
-            {"distance": 0.0, "surface": 0.0},
-        ),
-        "two of three words look at their head, which is as far as another word is": (
+        "the second of three words looks at its head, the others look at themselves": (
             (
                 Example(
-                    ((1.0, 0.0, 0.0), (1.0, 0.0, 0.0), (1.0, 0.0, 0.0)),
+                    ((1.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)),
                     heads=(-1, 0, 0),
                 ),
             ),
-            # Of 3 in all, 2 go to the head; pairs 1 apart are linked in half of the cases, those
-            # 2 apart always: expected are 1/2 and 1. By direction, too, pairs one back get 1/2 on
-            # average, the pair two back 1, and the two linked pairs ahead nothing.
-            {"distance": 2 / 3 - (1 / 2 + 1) / 3, "surface": (2 - 1 / 2 - 1) / 3},
+            # One back and the word itself have equal weights, all others none: the second word is
+            # expected to give its head 1/2, and the third gives nothing to its own either way.
+            (1 - 1 / 2) / 3,
         ),
         "all words look everywhere alike": (
             (Example(uniform(3), heads=(-1, 0, 0)),),
-            {"distance": 0.0, "surface": 0.0},
+            0.0,
         ),
     },
 )

@@ -9,12 +9,14 @@ earlier words can be keys, so only they count.
 
 A head that always attends to the next noun is correct for many prepositions without any syntax. The
 page on syntax therefore compares each head with the best surface rule on the same words (fixed
-offsets; the next, previous or nearest word of a class, see `surface_rule`). Head and rule are
-chosen on one half of the sentences and compared on the other, family-wise over heads, relations and
-directions. A relation is claimed if the head beats the rule and, in the relation, attends to the
-right answer's part of speech more often than other words of the same part of speech do.
-`relation_accuracy_far` leaves near words out. Uniform attention: a random choice among all other
-visible words. Numbers do not compare across annotation schemes.
+offsets; the next, previous or nearest word of a class, see `surface_rule`). A head has a strongest
+word everywhere, so a rule that names no word takes the next one, at the end of the sentence the
+previous one. Head and rule are chosen on one half of the sentences and compared on the other,
+family-wise over heads, relations and directions. A relation is claimed if the head beats the rule
+and, in the relation, attends to the right answer's part of speech more often than other words of
+the same part of speech do. `relation_accuracy_far` leaves near words out. Uniform
+attention: a random choice among all other visible words. Numbers do not compare across annotation
+schemes.
 """
 
 from typing import TYPE_CHECKING

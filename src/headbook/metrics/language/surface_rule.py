@@ -9,8 +9,9 @@ A surface rule knows the order of words and their parts of speech, and no syntax
 - **last:nouns**: the last word of the next run of nouns (NOUN, PROPN).
 
 Share of all words that see another word; a word for which the rule names none counts as a
-disagreement, and of two words at the same distance the right one is the nearest. In causal
-attention rules name earlier words only. Attention to a word is the sum over its subword tokens,
+disagreement, and of two words at the same distance the right one is the nearest. (As a baseline of
+relations, a rule takes a neighbour there, see `relation_accuracy`.) In causal attention rules name
+earlier words only. Attention to a word is the sum over its subword tokens,
 from a word the mean; special tokens and, in causal attention, the first position are never chosen,
 nor is the word itself.
 

@@ -31,7 +31,7 @@ LEAST_HEADS = 3
 # Metrics and labels by which heads are ranked; of two equally extreme ones, the earlier is printed
 # first.
 ASKED = (
-    (ids.DEPENDENCY_EXCESS, "surface"),
+    (ids.DEPENDENCY_EXCESS, ""),
     (ids.DEPENDENCY_ALIGNMENT, "either"),
     (ids.DEPENDENCY_TREES, ""),
     (ids.PHRASE_TREES, ""),

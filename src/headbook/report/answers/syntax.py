@@ -78,18 +78,18 @@ def _better_trees(results: StackResults) -> Parts:
 
 
 def aligned_head(results: StackResults) -> Parts:
-    """Return the head that gives dependencies most weight above a surface baseline, if any does.
+    """Return the head that gives dependencies most weight beyond distance, if any does.
 
     Weight on dependencies supports no claim of a relation, which readers of other pages are told.
     """
-    best = chosen_head(results, HeadKey(ids.DEPENDENCY_EXCESS, VIEW, "surface"))
+    best = chosen_head(results, HeadKey(ids.DEPENDENCY_EXCESS, VIEW, ""))
     if best is None or not best.held_out.low > 0:
         return ()
     return (
         "By weight, ",
         head_link(best.head),
         f"{best.tied} aligns most with dependencies, beyond ",
-        metric_link(ids.DEPENDENCY_EXCESS, "what parts of speech and distances explain"),
+        metric_link(ids.DEPENDENCY_EXCESS, "what distances explain"),
         "; that is no relation, since its strongest word need not be the right one.",
     )
 

@@ -2,11 +2,12 @@
 
 A *class rule* names the next, the previous or the nearest word of a class for each word
 (`headbook.attention.surface_rules`). For each head, the class rule that names most of its strongest
-words on the selection split is compared on the held-out split with every fixed offset. A head that
-chooses by distance alone agrees with some offset at least as often as with any class rule.
+words on the selection split is compared on the held-out split with every fixed offset, which takes
+a neighbour where it leaves the sentence. A head that chooses by distance alone agrees with some
+offset at least as often as with any class rule.
 
 *Null hypothesis:* the vector of differences of a sentence (words that the class rule names minus
-words that an offset names), over all heads and offsets, is as likely as the vector with the
+words that an offset takes), over all heads and offsets, is as likely as the vector with the
 opposite sign. p-values are family-wise over all heads and offsets, as in
 `headbook.report.relation_tests`; the rule is chosen on the other split, so rules are no part of the
 family.
@@ -37,7 +38,7 @@ class WordRule(NamedTuple):
     Attributes:
         rule: name of the rule, one of `StrongestWords.rules`.
         offset: the fixed offset with the smallest margin, in words.
-        margin: share of words that the rule names minus the share that ``offset`` names, on the
+        margin: share of words that the rule names minus the share that ``offset`` takes, on the
             held-out split.
         p: family-wise p-value, the largest of all offsets.
         supported: whether the rule names more words than every fixed offset.
@@ -80,11 +81,11 @@ def tested_rules(words: StrongestWords, present: NDArray[np.bool_]) -> dict[Plac
     if not selection.has_others.any() or not n_words.any():
         return {}
     best = _chosen(selection)
-    named = held_out.named()
+    named, taken = held_out.named(), held_out.taken()
     hits = np.zeros((len(held_out.lengths), *present.shape), np.int64)
     for rule in np.unique(best[present]).tolist():
         hits = np.where(best == rule, rule_hits(held_out, named[rule]), hits)
-    beyond = [hits - rule_hits(held_out, named[place]) for place in range(len(OFFSETS))]
+    beyond = [hits - rule_hits(held_out, taken[place]) for place in range(len(OFFSETS))]
     margins = [held_out_estimates(each, n_words[:, None, None], (-1, 1)) for each in beyond]
     keys, clusters = sign_clusters(held_out, len(words.index))
     differences = np.zeros((len(keys), *present.shape, len(OFFSETS)), np.float32)

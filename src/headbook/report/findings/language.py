@@ -116,12 +116,12 @@ def _near(results: StackResults, best: Chosen, view: SinkView) -> str:
 
 
 def beyond_distance(results: StackResults) -> Iterator[Finding]:
-    """Yield a finding on the head most aligned with dependencies above a surface baseline."""
+    """Yield a finding on the head most aligned with dependencies beyond distance."""
     name, view = ids.DEPENDENCY_EXCESS, SinkView.NOSINK
-    best = chosen_head(results, HeadKey(name, view, "surface"))
+    best = chosen_head(results, HeadKey(name, view, ""))
     if best is None or np.isnan(best.held_out.low):
         return
-    link = metric_link(name, "a baseline by parts of speech and distance")
+    link = metric_link(name, "a baseline by distance")
     parts: Parts
     if best.held_out.low > 0:
         parts = (

@@ -12,64 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import HashSample, add_fields, shift_fields, split_of
+from headbook.analysis.accumulators import add_fields, split_of
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.analysis.intervals import MIN_EFFECTIVE, critical_value
-from headbook.attention.surface_rules import N_DISTANCE_BINS, NO_CELL, rule_names, rule_words
+from headbook.attention.surface_rules import (
+    NO_SELECTION,
+    neighbours,
+    rule_names,
+    rule_words,
+)
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.schema import DIRECTIONS, RELATIONS, UPOS, AnnotationScheme
-
-MIN_CELL_PAIRS = 30  # pairs; cells with fewer on the choice half have the mean of their distance
-
-
-@dataclass(frozen=True, eq=False)
-class PairCells:
-    """Mean attention of each head by parts of speech and distance, and the linked pairs.
-
-    Attributes:
-        mass: attention in each cell over the choice half, of every head and, last, of uniform
-            attention. *Shape:* ``(layer, head + 1, cell)``.
-        pairs: visible pairs in each cell over the choice half. *Shape:* ``(layer, cell)``.
-        links: cells of the pairs of head and dependent of each sampled sentence, `NO_CELL` behind
-            the last. *Shape* of the payload: ``(kept, layer, link)``.
-    """
-
-    mass: Floats
-    pairs: Floats
-    links: HashSample
-
-    __add__ = add_fields
-    shifted = shift_fields
-
-    def means(self, layer: int) -> Floats:
-        """Return the mean attention of each head in each cell. *Shape:* ``(head + 1, cell)``.
-
-        Cells with fewer than `MIN_CELL_PAIRS` pairs have the mean of all pairs at their distance.
-        """
-        mass, pairs = self.mass[layer], self.pairs[layer]
-        mass_at_distance, pairs_at_distance = (
-            part.reshape(*part.shape[:-1], -1, N_DISTANCE_BINS).sum(-2) for part in (mass, pairs)
-        )
-        by_distance = np.tile(
-            np.nan_to_num(divide(mass_at_distance, pairs_at_distance)),
-            len(pairs) // N_DISTANCE_BINS,
-        )
-        return np.where(pairs >= MIN_CELL_PAIRS, np.nan_to_num(divide(mass, pairs)), by_distance)
-
-    def expected(self, layer: int) -> Floats:
-        """Return the expected attention of each head to a sentence's linked pairs by surface alone.
-
-        *Shape:* ``(kept, head + 1)``.
-        """
-        links: NDArray[np.uint16] = self.links.payload[:, layer]
-        sentence, link = np.nonzero(links != NO_CELL)
-        means = self.means(layer)
-        attention = means[:, links[sentence, link]]
-        expected = np.zeros((len(links), len(means)))
-        for head, values in enumerate(attention):
-            expected[:, head] = np.bincount(sentence, values, len(links))
-        return expected
-
 
 MAX_SENTENCE_WORDS = np.iinfo(np.int16).max  # words of a sentence, so that their places fit
 
@@ -162,12 +115,21 @@ class StrongestWords:
 
     def of(self, half: int) -> "StrongestWords":
         """Return the sentences of one half."""
-        return self._taken(np.flatnonzero(self.half == half))
+        return self.select(np.flatnonzero(self.half == half))
 
     def named(self) -> NDArray[np.int32]:
         """Return the word that each rule names. *Shape:* ``(rule, word)``; see `rule_words`."""
         seen = (self.asked & SEEN) > 0
         return rule_words(self.tag, seen, self.lengths, self.scheme.tags, causal=self.causal)
+
+    def taken(self) -> NDArray[np.int32]:
+        """Return the word that each rule takes as a baseline: a neighbour if it names none.
+
+        *Shape:* ``(rule, word)``; see `headbook.attention.surface_rules.neighbours`.
+        """
+        named = self.named()
+        neighbour = neighbours((self.asked & SEEN) > 0, self.lengths, causal=self.causal)
+        return np.where(named == NO_SELECTION, neighbour, named)
 
     def cases(self, label: int) -> RelationCases:
         """Return the words of one label, those whose answer can be seen from the query."""
@@ -213,13 +175,14 @@ class StrongestWords:
         """Return the sentences with the smallest hashes, as many as are kept."""
         order = np.lexsort((self.index, self.content_hash))
         before = self.lengths[order].cumsum() - self.lengths[order]
-        return self._taken(order[before < self.size])
+        return self.select(order[before < self.size])
 
     def shifted(self, by: int) -> "StrongestWords":
         """Return the sample with sentence indices increased by ``by``."""
         return replace(self, index=self.index + by)
 
-    def _taken(self, sentences: Ints) -> "StrongestWords":
+    def select(self, sentences: Ints) -> "StrongestWords":
+        """Return some of the sentences, given by their places in the sample."""
         starts = (self.lengths.cumsum() - self.lengths)[sentences]
         lengths = self.lengths[sentences]
         inside = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
