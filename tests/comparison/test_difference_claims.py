@@ -63,7 +63,7 @@ def compared(
     unknown = np.full(values.shape, np.nan)
     heads = HeadDifferences(
         tuple(ComparedColumn(PATTERN_DRIFT, "raw", label) for label in columns),
-        unknown, unknown, values, np.maximum(values - reach, 0), values + reach, unknown,
+        unknown, unknown, values, np.maximum(values - reach, 0), values + reach, unknown, unknown,
         np.full(values.shape, 50),
     )  # fmt: skip
     summary = drift_summary(heads)
@@ -82,7 +82,7 @@ def cosines(gap: Sequence[float]) -> LayerDifferences:
     p = np.where(value == 0, 1.0, 0.01)
     return LayerDifferences(
         (ComparedColumn("cosine_to_input", "", "out/all"),), half, half + value, value,
-        value - 0.001, value + 0.001, p, np.full(value.shape, 50),
+        value - 0.001, value + 0.001, p, p, np.full(value.shape, 50),
     )  # fmt: skip
 
 

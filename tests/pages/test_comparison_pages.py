@@ -206,10 +206,10 @@ def test_numbers_of_a_metric_are_those_of_the_tables(compared: Make) -> None:
     for row in rows.itertuples():
         stored = own.loc[(row.layer, row.head)]
         assert row.value == pytest.approx(stored["difference"])
-        assert row.p == pytest.approx(stored["p"], nan_ok=True)
+        assert row.q == pytest.approx(stored["q"], nan_ok=True)
         apart = stored["low"] > stored["floor"] or stored["high"] < -stored["floor"]
         assert apart == stored["beyond_floor"]
-        assert row.supported == bool(stored["p"] < 0.05 and apart)
+        assert row.supported == stored["supported"] == bool(stored["q"] < 0.05 and apart)
     points = charts["attention_to-self-points"]
     np.testing.assert_allclose(points["b"] - points["a"], rows["value"], atol=1e-9)
 
@@ -269,7 +269,7 @@ def test_paths_of_tokens_and_their_differences_are_drawn(compared: Make) -> None
     table = table[(table["metric"] == "cosine_to_input") & (table["label"] == "out/all")]
     assert table["head"].isna().all()
     np.testing.assert_allclose(differences["value"], table["difference"])
-    np.testing.assert_allclose(differences["p"], table["p"])
+    np.testing.assert_allclose(differences["q"], table["q"])
     sure = int(differences["supported"].sum())
     assert metric_pair(site, "cosine_to_input").short == f"{sure} of {len(table)} layers differ"
     assert f"{sure} of {len(table)} layers differ" in text_of(site.folder / "index.html")

@@ -6,7 +6,7 @@ A claim is made only under the condition of its rule, at most one of each kind:
   above that of rounding; without such heads, how many heads lie above rounding.
 - *layers*: the intervals of the mean divergence of the heads of a few layers lie above those of all
   other layers, and so do the medians over heads; else the layer whose tokens differ most in their
-  cosine to the input embedding (family-wise p, beyond the rounding floor, at least
+  cosine to the input embedding (supported, at least
   `MIN_COSINE_GAP`).
 - *alike*: the upper ends of the intervals of whole layers, or of a tenth of the heads, are below
   `ALIKE_SHARE` of the divergence of unrelated heads.
@@ -314,9 +314,9 @@ def _token_claim(stack: ComparedStack) -> Iterator[SizedClaim]:
     if gap.max(initial=-1.0) < MIN_COSINE_GAP:
         return
     layer = int(gap.argmax())
-    a, b, value, low, high, p = (
+    a, b, value, low, high, q = (
         float(part[layer, column])
-        for part in (tokens.a, tokens.b, tokens.value, tokens.low, tokens.high, tokens.p)
+        for part in (tokens.a, tokens.b, tokens.value, tokens.low, tokens.high, tokens.q)
     )
     row = (
         ("stack", stack.pair.name), ("layer", layer), ("head", ""),
@@ -331,8 +331,8 @@ def _token_claim(stack: ComparedStack) -> Iterator[SizedClaim]:
     )
     evidence = (
         size._replace(text=number(a)), " and ", size._replace(text=number(b)), "; difference ",
-        size._replace(text=number(value)), f" {interval_text(low, high)}, p {p_text(p)}, "
-        "family-wise over layers and classes of tokens. No layer stands out by the divergence of "
+        size._replace(text=number(value)), f" {interval_text(low, high)}, q {p_text(q)} "
+        "over layers and classes of tokens. No layer stands out by the divergence of "
         f"its heads. {count_text(int(tokens.sentences[layer, column]), 'sentence')}. ",
         DEFINITION,
     )  # fmt: skip

@@ -143,11 +143,11 @@ def importance_differences(both: StackComparison) -> PageTable | None:
         values = (number(float(part[*place, at]) * SCALE) for part in (found.a, found.b))
         name = head_link(HeadName(both.pair.a.name, *place))
         style = "" if sure[place] else "weak"
-        rows.append(Row(name, (*values, cell, p_text(float(found.p[*place, at]))), style))
+        rows.append(Row(name, (*values, cell, p_text(float(found.q[*place, at]))), style))
     counts = f"{int(sure.sum()):,} of {count_text(int((~np.isnan(value)).sum()), 'head')} differ"
     label, floor = metric.label(found.columns[at].label), float(found.floors[at]) * SCALE
     return PageTable(
-        ("Head", *both.names, "difference", "p"),
+        ("Head", *both.names, "difference", "q"),
         tuple(rows),
         f"In thousandths: {label}. {counts} ({counted_if(floor, share=False)}).",
     )

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from headbook.analysis.accumulators import Estimate
+from headbook.analysis.multiple_testing import ALPHA
 from headbook.comparison.differences import ComparedColumn, HeadDifferences
 from headbook.comparison.drift import (
     CEILING_LABEL,
@@ -44,7 +45,6 @@ from headbook.results.formats import MISSING, head_file, head_name, head_page, n
 from headbook.schema import HeadName, SinkView
 from headbook.study.ablation_tables import EFFECT
 
-LEAST = 0.05  # a family-wise p below which a difference is supported
 FIRST = 6  # differences that the page begins with
 TITLES = {EFFECT: "Change without the head"}
 WEAK = "weak"  # of a row without support
@@ -91,7 +91,7 @@ class _Number:
         column: metric, view and label.
         a, b: value of each head.
         difference: second minus first, with its interval.
-        p: family-wise.
+        q: p adjusted for all heads and labels.
         supported: whether the heads count as different.
     """
 
@@ -99,7 +99,7 @@ class _Number:
     a: float
     b: float
     difference: Estimate
-    p: float
+    q: float
     supported: bool
 
     @property
@@ -152,22 +152,22 @@ def largest_difference(found: HeadDifferences, head: HeadName) -> str:
 def _rule(found: HeadDifferences) -> str:
     """Return when a number counts as different; floors differ from number to number."""
     if np.isnan(found.floors).all():
-        return f"with p < {LEAST} family-wise; consistent across sentences; {ROUNDING_NOTE}"
-    return f"with p < {LEAST} family-wise and an interval beyond the rounding floor"
+        return f"with q < {ALPHA:g}; consistent across sentences; {ROUNDING_NOTE}"
+    return f"with q < {ALPHA:g} and an interval beyond the rounding floor"
 
 
 def _numbers(found: HeadDifferences, layer: int, head: int) -> Iterator[_Number]:
-    parts = (found.a, found.b, found.value, found.low, found.high, found.p, found.supported)
-    a, b, value, low, high, p, sure = (part[layer, head].tolist() for part in parts)
+    parts = (found.a, found.b, found.value, found.low, found.high, found.q, found.supported)
+    a, b, value, low, high, q, sure = (part[layer, head].tolist() for part in parts)
     behind = found.sentences[layer, head].tolist()
     for n, column in enumerate(found.columns):
         if column.metric not in ABOVE_TABLES and not np.isnan(value[n]):
             difference = Estimate(value[n], low[n], high[n], behind[n], 0.0)
-            yield _Number(column, a[n], b[n], difference, p[n], sure[n])
+            yield _Number(column, a[n], b[n], difference, q[n], sure[n])
 
 
 def _sections(found: list[_Number], names: tuple[str, str]) -> Iterator[SectionTable]:
-    columns = ("Metric", "Keys", *names, "difference", "p")
+    columns = ("Metric", "Keys", *names, "difference", "q")
     for section in Section:
         own = [each for each in found if each.section == section]
         if not own:
@@ -180,7 +180,7 @@ def _sections(found: list[_Number], names: tuple[str, str]) -> Iterator[SectionT
 
 
 def _row(each: _Number, *, short: bool = False) -> Row:
-    """One difference; ``short``: with its keys in its name, and without its p."""
+    """One difference; ``short``: with its keys in its name, and without its q."""
     share, view = each.share, _view(each.column.view)
     cell = difference_cell(
         each.difference, share=share, behind=count_text(each.difference.sentences, "sentence")
@@ -191,7 +191,7 @@ def _row(each: _Number, *, short: bool = False) -> Row:
         keys = f", {view}" if view else ""
         return Row(words_cell(_number_title(each.column), MarkedText(keys, "small")), values, style)
     return Row(
-        _number_title(each.column), (words_cell(view, style="what"), *values, p_text(each.p)), style
+        _number_title(each.column), (words_cell(view, style="what"), *values, p_text(each.q)), style
     )
 
 

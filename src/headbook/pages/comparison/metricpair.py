@@ -147,9 +147,9 @@ class Compared:
         return a, b, gap
 
     def cells(self, column: ComparedColumn, place: Place) -> tuple[Cell, ...]:
-        """Return both numbers, their difference and its p."""
-        p = float(self.found.p[(*place, self.at(column))])
-        return (*self.numbers(column, place), p_text(p))
+        """Return both numbers, their difference and its q."""
+        q = float(self.found.q[(*place, self.at(column))])
+        return (*self.numbers(column, place), p_text(q))
 
     def amount(self, column: ComparedColumn) -> int:
         """Return how many differences are supported."""
@@ -290,7 +290,7 @@ def _by_label(each: Compared) -> Table:
         for column, places in known
     )  # fmt: skip
     grey = frozenset(n for n, (column, _) in enumerate(known) if not each.amount(column))
-    columns = ("Label", f"{each.what}s that differ", "most", *each.both.names, "difference", "p")
+    columns = ("Label", f"{each.what}s that differ", "most", *each.both.names, "difference", "q")
     caption = "The largest difference of each label; grey: not supported."
     return Table(columns, rows, caption, grey=grey)
 
@@ -304,7 +304,7 @@ def _places(each: Compared) -> Table:
     sure = each.supported(each.leading)
     rows = tuple((each.subject(place), *each.cells(each.leading, place)) for place in places)
     grey = frozenset(n for n, place in enumerate(places) if not sure[place])
-    columns = (capital(each.what), *each.both.names, "difference", "p")
+    columns = (capital(each.what), *each.both.names, "difference", "q")
     return Table(columns, rows, grey=grey, label=capital(f"{each.what}s"))
 
 
@@ -391,7 +391,7 @@ def _layer_curves(each: Compared) -> Iterator[pd.DataFrame]:
 
 
 def _differences(each: Compared) -> pd.DataFrame:
-    parts = ("value", "low", "high", "p", "supported")
+    parts = ("value", "low", "high", "q", "supported")
     columns = {part: getattr(each.found, part)[:, each.at(each.leading)] for part in parts}
     frame = pd.DataFrame({"layer": range(len(columns["value"]))} | columns)
     return frame.assign(**_choice(each.leading.label))
