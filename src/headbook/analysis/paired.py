@@ -49,7 +49,7 @@ from headbook.schema import IntervalRule
 
 MAX_NUMBERS = 2**21  # numbers of each kind that a block of cells may hold in memory
 MIN_CLUSTERS = 20  # clusters that count in each model, for a test
-CANDIDATES = 10  # cells that one half of the clusters selects for a test on the other half
+CANDIDATES = 10  # cells that each half of the clusters selects for a test on the other half
 
 
 class ClusterSums(NamedTuple):
@@ -128,8 +128,9 @@ class PairedTests(NamedTuple):
         p: of each cell alone; 1 if the models are exactly equal.
         discovery_q: ``p`` adjusted for the false discovery rate over all cells (Benjamini &
             Hochberg 1995).
-        held_out_p: of the `CANDIDATES` cells with the largest t in the first half of the clusters,
-            on the other half, adjusted for their number (Holm 1979); NaN elsewhere.
+        held_out_p: of cells that are among the `CANDIDATES` with the largest t in each half of the
+            clusters: the larger p of both halves, each adjusted for the number of candidates of the
+            other half (Holm 1979); NaN elsewhere.
     """
 
     p: Floats
@@ -149,13 +150,12 @@ def paired_tests(
 
     The false discovery rate finds changes that many cells share. One change among thousands of
     cells cannot reach it, because 2,000 draws give no p below 0.001. Such a change is chosen on one
-    half of the clusters and confirmed on the other.
+    half of the clusters and confirmed on the other, whichever half chooses.
 
     Args:
         a, b: sums from which ``compared`` was computed.
         compared: differences, from `differences`.
-        keys: keys of the clusters; clusters with even keys are the first half. *Shape:*
-            ``(cluster,)``.
+        keys: keys of the clusters; even and odd keys are the halves. *Shape:* ``(cluster,)``.
 
     Raises:
         ValueError: the arrays differ in shape.
@@ -172,7 +172,9 @@ def paired_tests(
             )
     if tested.any():
         q[tested] = false_discovery_control(p[tested])
-    held_out_p = _held_out_p(a, b, tested, keys % 2 == 0)
+    first = keys % 2 == 0
+    # In one direction alone, skewed cells of 32 clusters give errors in a quarter of families.
+    held_out_p = np.maximum(*(_held_out_p(a, b, tested, half) for half in (first, ~first)))
     return PairedTests(p.reshape(cells), q.reshape(cells), held_out_p.reshape(cells))
 
 

@@ -143,8 +143,9 @@ DIFFERENCES_TABLE: "TableSpec[Comparison]" = TableSpec(
         "1 where both models are exactly equal, empty without an interval or with fewer than 20 "
         "sentences (or buckets of them) in a model",
         "q": "p adjusted for all heads (or layers) and labels of the metric and view, for the "
-        "false discovery rate (Benjamini-Hochberg); or, if that is smaller, p on one half of the "
-        "sentences, adjusted for the ten differences with the largest t on the other half (Holm)",
+        "false discovery rate (Benjamini-Hochberg); or, if that is smaller, the larger p of both "
+        "halves of the sentences, adjusted for the ten differences with the largest t of the other "
+        "half (Holm)",
         "n_sentences": "sentences behind it, in the model where they are fewer",
         "floor": "rounding floor: twice the largest difference over heads (or layers) that another "
         "number format of the first model makes in this number; empty if not measured",

@@ -26,7 +26,7 @@ class ComparingPage(TemplatePage):
         least: words that two heads need to be matched.
         null: share of heads that a model with random weights may resemble less, in words.
         least_clusters: sentences, or groups of them, that a test needs in each model.
-        candidates: differences that one half of the sentences selects for the other.
+        candidates: differences that each half of the sentences selects for the other.
     """
 
     template: ClassVar[str] = "comparison/comparing.html"

@@ -8,6 +8,7 @@ import numpy as np
 
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.multiple_testing import ALPHA
+from headbook.comparison.change_sizes import change_sizes, number_title
 from headbook.comparison.differences import ComparedColumn, HeadDifferences
 from headbook.comparison.drift import (
     CEILING_LABEL,
@@ -43,10 +44,8 @@ from headbook.report.wording import (
 )
 from headbook.results.formats import MISSING, head_file, head_name, head_page, number
 from headbook.schema import HeadName, SinkView
-from headbook.study.ablation_tables import EFFECT
 
 FIRST = 6  # differences that the page begins with
-TITLES = {EFFECT: "Change without the head"}
 WEAK = "weak"  # of a row without support
 STYLE = "numbers all"
 ABOVE_TABLES = {PATTERN_DRIFT} | METRICS  # of both models at once: said in sentences
@@ -66,7 +65,8 @@ class PairNumbers:
     """All numbers of two heads.
 
     Attributes:
-        first: the differences with support that are largest in standard errors; None without any.
+        first: the differences with support that are largest beside those of other heads; None
+            without any.
         largest: the first of them in words; empty without any.
         supported, total: how many differ with support, of how many.
         rule: when a number counts as different.
@@ -93,6 +93,7 @@ class _Number:
         difference: second minus first, with its interval.
         q: p adjusted for all heads and labels.
         supported: whether the heads count as different.
+        size: the difference in standard deviations among the heads of both models.
     """
 
     column: ComparedColumn
@@ -101,12 +102,7 @@ class _Number:
     difference: Estimate
     q: float
     supported: bool
-
-    @property
-    def size(self) -> float:
-        """The difference in standard errors, or what is proportional to it."""
-        reach = self.difference.high - self.difference.low
-        return abs(self.difference.value) / reach if reach > 0 else 0.0
+    size: float
 
     @property
     def share(self) -> bool:
@@ -141,7 +137,7 @@ def pair_numbers(paired: PairedStack, pair: HeadPair) -> PairNumbers:
 
 
 def largest_difference(found: HeadDifferences, head: HeadName) -> str:
-    """Return the supported difference of a head that is largest in standard errors, in words.
+    """Return the supported difference of a head that is largest among heads, in words.
 
     Empty without a supported difference.
     """
@@ -159,11 +155,11 @@ def _rule(found: HeadDifferences) -> str:
 def _numbers(found: HeadDifferences, layer: int, head: int) -> Iterator[_Number]:
     parts = (found.a, found.b, found.value, found.low, found.high, found.q, found.supported)
     a, b, value, low, high, q, sure = (part[layer, head].tolist() for part in parts)
-    behind = found.sentences[layer, head].tolist()
+    behind, sizes = found.sentences[layer, head].tolist(), change_sizes(found)[layer, head]
     for n, column in enumerate(found.columns):
         if column.metric not in ABOVE_TABLES and not np.isnan(value[n]):
             difference = Estimate(value[n], low[n], high[n], behind[n], 0.0)
-            yield _Number(column, a[n], b[n], difference, q[n], sure[n])
+            yield _Number(column, a[n], b[n], difference, q[n], sure[n], float(sizes[n]))
 
 
 def _sections(found: list[_Number], names: tuple[str, str]) -> Iterator[SectionTable]:
@@ -189,9 +185,9 @@ def _row(each: _Number, *, short: bool = False) -> Row:
     style = "" if each.supported else WEAK
     if short:
         keys = f", {view}" if view else ""
-        return Row(words_cell(_number_title(each.column), MarkedText(keys, "small")), values, style)
+        return Row(words_cell(number_title(each.column), MarkedText(keys, "small")), values, style)
     return Row(
-        _number_title(each.column), (words_cell(view, style="what"), *values, p_text(each.q)), style
+        number_title(each.column), (words_cell(view, style="what"), *values, p_text(each.q)), style
     )
 
 
@@ -199,19 +195,11 @@ def _in_words(each: _Number) -> str:
     """One difference: what of, by how much."""
     cell = difference_cell(each.difference, share=each.share, behind="")
     keys = f", {view}" if (view := _view(each.column.view)) else ""
-    return f"{_number_title(each.column)}{keys}: {cell.text} {cell.interval}".strip()
+    return f"{number_title(each.column)}{keys}: {cell.text} {cell.interval}".strip()
 
 
 def _view(view: str) -> str:
     return VIEWS[SinkView(view)] if view else ""
-
-
-def _number_title(column: ComparedColumn) -> str:
-    metric = all_metrics().get(column.metric)
-    label = unbroken(label_name(column.label))
-    unit = f" ({metric.unit})" if metric and metric.unit else ""
-    title = metric.title if metric else TITLES.get(column.metric, column.metric)
-    return f"{title}{f': {label}' if label else ''}{unit}"
 
 
 def _by_themselves(paired: PairedStack, pair: HeadPair) -> tuple[SectionTable, ...]:
@@ -398,7 +386,7 @@ def _lead(paired: PairedStack, place: int, numbers: PairNumbers) -> Iterator[str
         yield (
             f"Of {count_text(numbers.total, 'number')}, {numbers.supported:,} {verb} "
             f"{numbers.rule}; "
-            f"largest in standard errors: {numbers.largest}."
+            f"largest beside those of other heads: {numbers.largest}."
         )
 
 
