@@ -13,7 +13,7 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats, divide
 from headbook.comparison.differences import ComparedColumn, HeadDifferences
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.report.wording import is_share, label_name, unbroken
 from headbook.results.formats import number
 from headbook.schema import AttentionStack, Place
@@ -65,7 +65,8 @@ def largest_changes(
     for column in differences.columns:
         views.setdefault(column.metric, set()).add(column.view)
     in_view = [
-        column.view == default or default not in views[column.metric]
+        (column.view == default or default not in views[column.metric])
+        and column.metric != ids.TYPE_SHARES  # behind functions, which stand beside the change
         for column in differences.columns
     ]
     sizes = np.where(differences.supported & in_view, np.nan_to_num(change_sizes(differences)), 0.0)
