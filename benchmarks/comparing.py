@@ -1,31 +1,44 @@
 """How often comparisons of two models err, by simulation.
 
-Usage: python benchmarks/comparing.py [--only coverage errors medians] [--families 300]
+Usage: python benchmarks/comparing.py [--only coverage errors power lone medians] [--families 300]
 
 Every sentence has a length, 5 to 40 tokens, and weighs as much; both models measure the same
 sentences, so that their values go up and down together. `coverage`: how often 95 % intervals of
 paired differences hold the truth, and how often they lie on one side of it, on sentences and on
-buckets of four. `errors`: how often any of 144 heads that do not differ is said to at 5 %.
-`medians`: how often intervals of the difference of medians over 72 and 270 heads hold the truth.
+buckets of four. `errors`: how often any cell (head and label) is said to differ where none does,
+among 30 and among 600. `power`: of 180 changes among 600 cells, how many are found, and how many
+discoveries are false or of the wrong sign. `lone`: how often a single change by one standard
+deviation of a sentence is found among 600 cells. All three stand beside the bootstrap of the
+largest t, the rule before. `medians`: how often intervals of the difference of medians over 72 and
+270 heads hold the truth.
 """
 
 import argparse
 import json
+from typing import NamedTuple
 
 import numpy as np
 
-from headbook.analysis.multiple_testing import ALPHA
+from headbook.analysis.arrays import Floats, divide
+from headbook.analysis.multiple_testing import ALPHA, bootstrap_counts
 from headbook.analysis.paired import (
     ClusterSums,
     PairedDifferences,
     differences,
     medians,
-    paired_family_wise_p,
+    paired_tests,
 )
 
-HEADS, BUCKET = 144, 4
+HEADS, BUCKET = 144, 4  # of `coverage`
 OTHERS = (72, 270)  # heads of two models of other shapes
 KINDS, SIZES = ("plain", "skewed"), (64, 256)
+NOISES = ("normal", "exponential", "lognormal", "unlike", "rare")
+DEVIATIONS = {"normal": 1, "exponential": 1, "lognormal": 2.16, "unlike": 2.33, "rare": 1}
+RAREST = 0.05  # share of sentences in which the rarest cell counts
+SMALL, CELLS = 30, 600  # cells of a family
+PLANTED, CHANGED_SHARE = 4.0, 0.3  # size of changes in standard errors, share of changed cells
+LONE = 150  # cell that alone changes; if cells are rare, it counts in 47 % of the sentences
+RULES = ("q", "held-out half alone", "largest t")
 
 
 def models(
@@ -72,17 +85,146 @@ def coverage(families: int) -> dict[str, float]:
     return found
 
 
+def worlds(
+    rng: np.random.Generator, kind: str, clusters: int, change: Floats
+) -> tuple[ClusterSums, ClusterSums]:
+    """Return two models whose heads differ by given changes and by noise.
+
+    Changes are in standard deviations of the noise of a sentence. Noise is normal, exponential or
+    lognormal; or the difference of two lognormal numbers of unlike spread (`models`); or normal, in
+    cells of which most are rare (`presence`).
+
+    Args:
+        kind: one of `NOISES`.
+        change: difference of each cell. *Shape:* ``(cell,)``.
+    """
+    shape = (clusters, len(change))
+    tokens = np.broadcast_to(rng.integers(5, 41, (clusters, 1)).astype(float), shape)
+    tokens = tokens * (rng.random(shape) < presence(kind, len(change)))
+    common = rng.normal(size=shape)
+    first, second = common, common + _noise(rng, kind, shape) + change * DEVIATIONS[kind]
+    return ClusterSums(first * tokens, tokens), ClusterSums(second * tokens, tokens)
+
+
+def presence(kind: str, cells: int) -> Floats:
+    """Return the share of sentences in which each cell counts. *Shape:* ``(cell,)``."""
+    return np.geomspace(1, RAREST, cells) if kind == "rare" else np.ones(cells)
+
+
+def _noise(rng: np.random.Generator, kind: str, shape: tuple[int, int]) -> Floats:
+    """Return noise with a mean of 0 and the standard deviation of `DEVIATIONS`."""
+    noise: Floats = rng.normal(size=shape)
+    if kind == "exponential":
+        noise = rng.exponential(size=shape) - 1
+    elif kind == "lognormal":
+        noise = np.exp(noise) - np.exp(0.5)
+    elif kind == "unlike":
+        first, second = noise + rng.normal(size=shape), noise + 0.5 * rng.normal(size=shape)
+        noise = np.exp(first - 1) - np.exp(second - 0.625)
+    return noise
+
+
+def largest_t_p(a: ClusterSums, b: ClusterSums) -> Floats:
+    """Return p by the bootstrap of the largest t of all cells, the rule before this one."""
+    ratios = [divide(m.n.sum(0), m.d.sum(0)) for m in (a, b)]
+    first, second = (
+        divide(m.n - ratio * m.d, m.d.sum(0)) for m, ratio in zip((a, b), ratios, strict=True)
+    )
+    residuals, draws = second - first, bootstrap_counts(len(a.n))
+
+    def t(total: Floats, squares: Floats) -> Floats:
+        """Return the size of t."""
+        spread = np.maximum(squares - total**2 / len(a.n), 0)
+        return np.asarray(np.sqrt(divide(total**2 * (len(a.n) - 1) / len(a.n), spread)))
+
+    value = ratios[1] - ratios[0]
+    observed = t(value, (residuals**2).sum(0) + value**2 / len(a.n))
+    drawn = np.nan_to_num(t(draws @ residuals, draws @ residuals**2)).max(1)
+    p: Floats = (1 + (drawn[:, None] >= observed).sum(0)) / (1 + len(drawn))
+    return p
+
+
+class Tested(NamedTuple):
+    """P values of a world by two rules, and by the test on the held-out half alone."""
+
+    q: Floats
+    held_out: Floats
+    largest_t: Floats
+
+
+def tested(a: ClusterSums, b: ClusterSums) -> Tested:
+    """Return the p values of all cells of two models as one family."""
+    compared = differences(a, b)
+    tests = paired_tests(a, b, compared, np.arange(len(a.n)))
+    p = Tested(*(np.full(compared.value.shape, 1.0) for _ in Tested._fields))
+    apart = (compared.low > 0) | (compared.high < 0)
+    p.q[apart] = np.nan_to_num(tests.q, nan=1.0)[apart]
+    p.held_out[apart] = np.nan_to_num(tests.held_out_p, nan=1.0)[apart]
+    known = ~np.isnan(compared.low)  # the rule before tested all cells with an interval
+    sums = [ClusterSums(m.n[:, known], m.d[:, known]) for m in (a, b)]
+    p.largest_t[known] = largest_t_p(*sums)
+    return p
+
+
 def errors(families: int) -> dict[str, float]:
-    """Shares of families of heads that do not differ in which any is said to."""
-    rng, found = np.random.default_rng(0), dict[str, float]()
-    for kind in KINDS:
+    """Shares of families of cells that do not differ in which any is said to."""
+    rng, shares = np.random.default_rng(0), dict[str, float]()
+    for kind in NOISES:
         for clusters in SIZES:
-            wrong = 0
+            for cells in (SMALL, CELLS):
+                found = [
+                    [
+                        (p < ALPHA).any()
+                        for p in tested(*worlds(rng, kind, clusters, np.zeros(cells)))
+                    ]
+                    for _ in range(families)
+                ]
+                for name, share in zip(RULES, np.mean(found, 0), strict=True):
+                    shares[f"{kind}, {clusters} sentences, {cells} cells, {name}"] = float(share)
+    return shares
+
+
+def power(families: int) -> dict[str, float]:
+    """Shares of changed cells that are found, of false discoveries and of wrong signs."""
+    rng, shares = np.random.default_rng(0), dict[str, float]()
+    for kind in NOISES:
+        for clusters in SIZES:
+            counts = np.zeros((2, 4))  # rule; found, all found, false, of the wrong sign
+            size = PLANTED / np.sqrt(clusters * presence(kind, CELLS))
+            n_changed = 0
             for _ in range(families):
-                sums = models(rng, kind, clusters, HEADS)
-                wrong += bool((paired_family_wise_p(*sums, differences(*sums)) < ALPHA).any())
-            found[f"{kind}, {clusters} sentences"] = wrong / families
-    return found
+                changed = rng.random(CELLS) < CHANGED_SHARE
+                change = np.where(changed, size * rng.choice([-1, 1], CELLS), 0)
+                a, b = worlds(rng, kind, clusters, change)
+                tests, value = tested(a, b), differences(a, b).value
+                n_changed += int(changed.sum())
+                for rule, p in enumerate((tests.q, tests.largest_t)):
+                    found = p < ALPHA
+                    wrong = found & changed & (value * change < 0)
+                    sums = found & changed, found, found & ~changed, wrong
+                    counts[rule] += [part.sum() for part in sums]
+            for name, (right, every, false, wrong) in zip(("q", "largest t"), counts, strict=True):
+                where = f"{kind}, {clusters} sentences, {name}"
+                shares[f"{where}, power"] = right / n_changed
+                shares[f"{where}, false discoveries"] = false / max(every, 1)
+                shares[f"{where}, wrong signs"] = wrong / max(every, 1)
+    return shares
+
+
+def lone(families: int) -> dict[str, float]:
+    """Shares of families in which the one cell that differs is found."""
+    rng, shares = np.random.default_rng(0), dict[str, float]()
+    change = np.zeros(CELLS)
+    change[LONE] = 1
+    for kind in NOISES:
+        for clusters in SIZES:
+            found = [
+                [p[LONE] < ALPHA for p in tested(*worlds(rng, kind, clusters, change))]
+                for _ in range(families)
+            ]
+            for name, share in zip(RULES, np.mean(found, 0), strict=True):
+                shares[f"{kind}, {clusters} sentences, {name}"] = float(share)
+    return shares
 
 
 def depths(families: int) -> dict[str, float]:
@@ -107,7 +249,9 @@ def depths(families: int) -> dict[str, float]:
     return found
 
 
-PARTS = {"coverage": coverage, "errors": errors, "medians": depths}
+PARTS = {
+    "coverage": coverage, "errors": errors, "power": power, "lone": lone, "medians": depths,
+}  # fmt: skip
 
 
 def main() -> None:

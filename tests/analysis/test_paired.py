@@ -10,12 +10,21 @@ from headbook.analysis.arrays import Floats
 from headbook.analysis.paired import (
     ClusterSums,
     PairedDifferences,
+    PairedTests,
     differences,
-    paired_family_wise_p,
+    paired_tests,
 )
 from headbook.schema import IntervalRule
-from naive_comparison import family_wise as slowly
-from naive_comparison import kish, residuals, skewness, variance
+from naive_comparison import (
+    difference_p,
+    difference_t,
+    false_discovery_q,
+    holm_p,
+    kish,
+    residuals,
+    skewness,
+    variance,
+)
 
 CLUSTERS = 40
 
@@ -26,6 +35,11 @@ def sums(seed: int, cells: tuple[int, ...] = (3, 2), clusters: int = CLUSTERS) -
     d = rng.integers(5, 41, (clusters, *cells)).astype(float)
     d.reshape(clusters, -1)[:5, 0] = 0
     return ClusterSums(d * rng.normal(1, 1, d.shape), d)
+
+
+def p_of(a: ClusterSums, b: ClusterSums) -> PairedTests:
+    """Tests of all cells, clusters in halves one after the other."""
+    return paired_tests(a, b, differences(a, b), np.arange(len(a.n)))
 
 
 def every(found: PairedDifferences) -> list[NDArray[np.generic]]:
@@ -51,20 +65,81 @@ def test_differences_are_those_of_the_naive_formula() -> None:
         assert not found.equal[cell]
 
 
-def test_p_are_shares_of_draws_whose_largest_t_reaches_the_value() -> None:
+Lists = tuple[list[float], list[float], list[float], list[float]]
+
+
+def lists_of(a: ClusterSums, b: ClusterSums, cell: int) -> Lists:
+    """Numerators and denominators of both models in one cell."""
+    n_a, d_a, n_b, d_b = (part[:, cell].tolist() for part in (*a, *b))
+    return n_a, d_a, n_b, d_b
+
+
+def test_p_are_those_of_loops_over_draws() -> None:
     a, b = sums(3, (4,)), sums(4, (4,))
     b.n[:, 1] += 0.6 * b.d[:, 1]
+    tests = p_of(a, b)
+    drawn = multiple_testing.bootstrap_counts(CLUSTERS).astype(int).tolist()
+    p = [difference_p(*lists_of(a, b, cell), drawn) for cell in range(4)]
+    assert tests.p.tolist() == pytest.approx(p, abs=1e-12)
+    assert tests.discovery_q.tolist() == pytest.approx(false_discovery_q(p), abs=1e-12)
+    assert p[1] < 0.05 < p[0]
+
+
+def confirmed(
+    selecting: tuple[ClusterSums, ClusterSums], testing: tuple[ClusterSums, ClusterSums]
+) -> dict[int, float]:
+    """Adjusted p of the ten cells with the largest t of one half, on the other."""
+    t = [difference_t(*lists_of(*selecting, cell)) for cell in range(selecting[0].n.shape[1])]
+    chosen = sorted(range(len(t)), key=lambda cell: -abs(t[cell]))[:10]
+    drawn = multiple_testing.bootstrap_counts(len(testing[0].n)).astype(int).tolist()
+    p = []
+    for cell in chosen:
+        lists = lists_of(*testing, cell)
+        same_sign = difference_t(*lists) * t[cell] > 0
+        p.append(difference_p(*lists, drawn) if same_sign else 1.0)
+    return dict(zip(chosen, holm_p(p), strict=True))
+
+
+def test_the_largest_t_of_each_half_are_tested_on_the_other() -> None:
+    """One of thirty cells changes in both halves, and one the opposite way."""
+    a, b = sums(5, (30,), 80), sums(6, (30,), 80)
+    b.n[:, 17] += b.d[:, 17]
+    keys = np.random.default_rng(7).permutation(np.repeat([0, 1], 40))
+    b.n[keys == 0, 21] += 2 * b.d[keys == 0, 21]
+    b.n[keys == 1, 21] -= b.d[keys == 1, 21]
+    even, odd = (
+        (ClusterSums(a.n[keys == k], a.d[keys == k]), ClusterSums(b.n[keys == k], b.d[keys == k]))
+        for k in (0, 1)
+    )
+    directions = confirmed(even, odd), confirmed(odd, even)
+    both = directions[0].keys() & directions[1].keys()
+    found = paired_tests(a, b, differences(a, b), keys).held_out_p
+    assert {*np.flatnonzero(~np.isnan(found)).tolist()} == both
+    for cell in both:
+        larger = max(direction[cell] for direction in directions)
+        assert found[cell] == pytest.approx(larger, abs=1e-12)
+    assert found[17] < 0.05
+    assert found[21] == 1
+    assert np.nansum(found < 0.05) == 1
+
+
+def test_cells_with_fewer_than_twenty_clusters_in_a_model_are_not_tested() -> None:
+    a, b = sums(8, (3,), 60), sums(9, (3,), 60)
+    b.n[:, 1] += 3 * b.d[:, 1]
+    b.n[19:, 1] = b.d[19:, 1] = 0
+    b.n[20:, 2] = b.d[20:, 2] = 0
     found = differences(a, b)
-    changes, totals = [], []
-    for cell in range(4):
-        four = [part[:, cell].tolist() for part in (*a, *b)]
-        e = iter(residuals(*four))
-        part = (a.d[:, cell] > 0) | (b.d[:, cell] > 0)
-        changes.append([next(e) / part.sum() if there else 0.0 for there in part])
-        totals.append(float(found.value[cell]))
-    expected = slowly(changes, totals, multiple_testing.bootstrap_counts(CLUSTERS).tolist())
-    assert paired_family_wise_p(a, b, found).tolist() == pytest.approx(expected, abs=1e-12)
-    assert expected[1] < 0.05 < expected[0]
+    assert not np.isnan(found.low).any()
+    tests = paired_tests(a, b, found, np.arange(60))
+    assert np.isnan(tests.p).tolist() == [False, True, False]
+    assert np.isnan(tests.q).tolist() == [False, True, False]
+    assert tests.discovery_q[[0, 2]].tolist() == pytest.approx(
+        false_discovery_q(tests.p[[0, 2]].tolist())
+    )
+    # Ten clusters of the model with fewer count in each half: cell 2 may be tested there.
+    assert np.isnan(tests.held_out_p).tolist() == [False, True, False]
+    apart = paired_tests(a, b, found, np.repeat([0, 1], 30))
+    assert np.isnan(apart.held_out_p).tolist() == [False, True, True]
 
 
 def test_a_model_and_itself_are_exactly_equal() -> None:
@@ -74,7 +149,8 @@ def test_a_model_and_itself_are_exactly_equal() -> None:
     assert (found.value == 0).all()
     assert np.isnan(found.low).all()
     assert np.isnan(found.high).all()
-    assert (paired_family_wise_p(a, a, found) == 1).all()
+    assert (p_of(a, a).p == 1).all()
+    assert (p_of(a, a).q == 1).all()
 
 
 def test_what_differs_without_varying_is_no_evidence() -> None:
@@ -85,7 +161,7 @@ def test_what_differs_without_varying_is_no_evidence() -> None:
     assert found.value.tolist() == pytest.approx([0.5, 0])
     assert found.equal.tolist() == [False, True]
     assert np.isnan(found.low).all()
-    assert paired_family_wise_p(a, b, found).tolist() == pytest.approx([np.nan, 1], nan_ok=True)
+    assert p_of(a, b).p.tolist() == pytest.approx([np.nan, 1], nan_ok=True)
 
 
 def test_pairs_are_told_apart_where_samples_are_not() -> None:
@@ -107,7 +183,7 @@ def test_few_clusters_have_no_interval_and_are_in_no_family() -> None:
     b.d[:, 2] = b.n[:, 2] = 0  # nothing in one model
     found = differences(a, b)
     assert np.isnan(found.low).all()
-    assert np.isnan(paired_family_wise_p(a, b, found)).all()
+    assert np.isnan(p_of(a, b).p).all()
     assert np.isnan(found.value).tolist() == [False, False, True]
     a, b = sums(11, (2,)), sums(12, (2,))
     for model in (a, b):
@@ -125,12 +201,12 @@ def test_few_clusters_have_no_interval_and_are_in_no_family() -> None:
 def test_no_cells_and_no_clusters_give_nothing() -> None:
     none = ClusterSums(np.zeros((4, 0)), np.zeros((4, 0)))
     assert all(part.shape == (0,) for part in every(differences(none, none)))
-    assert paired_family_wise_p(none, none, differences(none, none)).shape == (0,)
+    assert p_of(none, none).p.shape == (0,)
     empty = ClusterSums(np.zeros((0, 3)), np.zeros((0, 3)))
     found = differences(empty, empty)
     assert np.isnan(found.value).all()
     assert not found.equal.any()
-    assert np.isnan(paired_family_wise_p(empty, empty, found)).all()
+    assert np.isnan(p_of(empty, empty).p).all()
 
 
 def test_models_with_different_shapes_are_refused() -> None:
@@ -142,15 +218,15 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does what the numbers are stored as, where it holds them."""
     a, b = (ClusterSums(np.round(m.n), m.d) for m in (sums(13, (7, 11)), sums(14, (7, 11))))
     whole = differences(a, b)
-    p = paired_family_wise_p(a, b, whole)
+    tests = p_of(a, b)
     monkeypatch.setattr(paired, "MAX_NUMBERS", 10 * CLUSTERS)
     monkeypatch.setattr(multiple_testing, "MAX_NUMBERS", 3 * multiple_testing.DRAWS)
     a, b = (ClusterSums(m.n.astype(np.float32), m.d.astype(np.float32)) for m in (a, b))
     found = differences(a, b)
     for one, other in zip(every(whole), every(found), strict=True):
         np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(p, paired_family_wise_p(a, b, found))
-    np.testing.assert_array_equal(p, paired_family_wise_p(a, b, found))
+    for one, other in zip(tests, p_of(a, b), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def simulated(seed: int, cells: int, *, skewed: bool) -> tuple[ClusterSums, ClusterSums]:
@@ -175,8 +251,8 @@ def test_intervals_hold_the_truth_as_often_as_said(skewed: bool, least: float) -
 
 @pytest.mark.parametrize("skewed", [False, True])
 def test_families_err_in_one_of_twenty(skewed: bool) -> None:
+    """Nothing differs, so that any discovery is false."""
     wrong = 0
     for seed in range(40):
-        a, b = simulated(seed, 30, skewed=skewed)
-        wrong += bool((paired_family_wise_p(a, b, differences(a, b)) < 0.05).any())
+        wrong += bool((p_of(*simulated(seed, 30, skewed=skewed)).q < 0.05).any())
     assert wrong <= 7  # binomial with 40 draws at 0.05: more in fewer than 1 of 800

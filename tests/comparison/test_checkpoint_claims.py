@@ -1,6 +1,7 @@
 """Claims on checkpoints: each rule with numbers that support its claim and numbers that do not."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from headbook.comparison.checkpoint_claims import (
     changed_heads,
     checkpoint_claims,
     clear_of_zero,
+    extreme_claim,
     head_claim,
     layer_claim,
     share_columns,
@@ -67,19 +69,12 @@ LOW: Heads = [[0.1, 0.1], [0.1, 0.1]]
 def test_the_head_that_learnt_a_function_is_named_with_its_step() -> None:
     checkpoints = of(LOW, [[0.1, 0.9], [0.3, 0.1]])
     assert sentence(head_claim, checkpoints) == (
-        f"L0·H1 changed most; it now attends to the previous token: 90.0{PERCENT}, since step 100."
+        f"L0·H1 now attends to the previous token: 90.0{PERCENT}, since step 100."
     )
     (claim,) = head_claim(checkpoints, checkpoints.stacks[0])
     evidence = plain_text(claim.claim.evidence)
     assert f"10.0{PERCENT} at step 0; change +80.0 points [+" in evidence
-    assert f"half of it by step 100; uniform attention: 5.0{PERCENT}" in evidence
-
-
-def test_a_head_that_changed_no_more_than_another_is_not_said_to_have_changed_most() -> None:
-    checkpoints = of(LOW, [[0.1, 0.9], [0.9, 0.1]])
-    assert sentence(head_claim, checkpoints) == (
-        f"L0·H1 now attends to the previous token: 90.0{PERCENT}, since step 100."
-    )
+    assert f"past half of it from step 100 on; uniform attention: 5.0{PERCENT}" in evidence
 
 
 @pytest.mark.parametrize(
@@ -87,6 +82,7 @@ def test_a_head_that_changed_no_more_than_another_is_not_said_to_have_changed_mo
     [
         (LOW, [[0.15, 0.1], [0.1, 0.1]], {}),  # too small
         (LOW, [[0.02, 0.02], [0.02, 0.02]], {}),  # a fall
+        (LOW, [[0.4, 0.1], [0.1, 0.1]], {}),  # below the threshold of the function
         (LOW, [[0.5, 0.1], [0.1, 0.1]], {"second": LOW}),  # gone on the other half
         (LOW, [[0.5, 0.1], [0.1, 0.1]], {"spread": 2.0}),  # noise
     ],
@@ -149,11 +145,11 @@ def test_claims_have_few_words_and_one_of_each_kind() -> None:
     checkpoints = of([[0.1, 0.1], [0.1, 0.1]], [[0.12, 0.11], [0.5, 0.9]])
     claims = checkpoint_claims(checkpoints)
     assert [claim.kind for claim in claims] == ["head", "layer", "steady"]
-    assert len(CHECKPOINT_RULES) == 3
+    assert len(CHECKPOINT_RULES) == 4
     for claim in claims:
         assert len(plain_text(claim.sentence).split()) <= MAX_WORDS
     longest = max((len(each.does.split()) for each in CHECKPOINT_METRICS), default=0)
-    others = "L0·H1 changed most; it now : 90.0\u202f%, since step 100."
+    others = "L0·H1 now : 90.0\u202f%, since step 100."
     assert longest + len(others.replace(" :", "").split()) <= MAX_WORDS + 1
 
 
@@ -161,7 +157,7 @@ def test_nothing_clear_is_said_so() -> None:
     checkpoints = of(LOW, [[0.3, 0.3], [0.3, 0.3]], 3.0)
     assert not checkpoint_claims(checkpoints)
     assert unsupported_text(checkpoints) == (
-        "No head and no layer changed clearly from step 0 to step 100 on these 100 sentences."
+        "No change of a head or layer is supported from step 0 to step 100 on these 100 sentences."
     )
 
 
@@ -180,3 +176,21 @@ def test_heads_with_clear_changes_come_in_order() -> None:
         (0, 1),
     ]
     assert {each.label for each in share_columns(checkpoints, "self")} == {"previous"}
+
+
+def test_an_extreme_between_the_ends_is_claimed() -> None:
+    """Of a head whose share is higher, or lower, at a middle step than at both ends."""
+    middle: Heads = [[0.1, 0.1], [0.72, 0.1]]
+    values: list[Heads] = [LOW, middle, [[0.1, 0.1], [0.2, 0.1]]]
+    spreads = (0.02, 0.04, 0.03)  # so that differences vary
+    frames = [of(LOW, *each).frames[1] for each in zip(values, spreads, strict=True)]
+    named = tuple(
+        replace(frame, name=name)
+        for frame, name in zip(frames, ("step-0", "step-100", "step-900"), strict=True)
+    )
+    checkpoints = Checkpoints(named, np.array([0, 100, 900]), named=True)
+    assert sentence(extreme_claim, checkpoints) == (
+        f"L1·H0: attention to the previous token was 72.0{PERCENT} at step 100, beyond both ends "
+        "of the training."
+    )
+    assert not sentence(extreme_claim, of(LOW, middle))  # no step lies between

@@ -13,14 +13,13 @@ from headbook.comparison.claims import (
     ComparedStack,
     SizedClaim,
     alike_claim,
-    difference_claims,
-    equal_text,
     heads_claim,
     layers_claim,
     layers_text,
     standing_out,
 )
 from headbook.comparison.comparison import Comparison
+from headbook.comparison.difference_claims import difference_claims, equal_text
 from headbook.comparison.differences import ComparedColumn, HeadDifferences, LayerDifferences
 from headbook.comparison.drift import (
     CEILING_LABEL,
@@ -63,7 +62,7 @@ def compared(
     unknown = np.full(values.shape, np.nan)
     heads = HeadDifferences(
         tuple(ComparedColumn(PATTERN_DRIFT, "raw", label) for label in columns),
-        unknown, unknown, values, np.maximum(values - reach, 0), values + reach, unknown,
+        unknown, unknown, values, np.maximum(values - reach, 0), values + reach, unknown, unknown,
         np.full(values.shape, 50),
     )  # fmt: skip
     summary = drift_summary(heads)
@@ -82,7 +81,7 @@ def cosines(gap: Sequence[float]) -> LayerDifferences:
     p = np.where(value == 0, 1.0, 0.01)
     return LayerDifferences(
         (ComparedColumn("cosine_to_input", "", "out/all"),), half, half + value, value,
-        value - 0.001, value + 0.001, p, np.full(value.shape, 50),
+        value - 0.001, value + 0.001, p, p, np.full(value.shape, 50),
     )  # fmt: skip
 
 
@@ -114,9 +113,7 @@ def test_the_fewest_values_stand_out_whose_intervals_lie_above_all_others() -> N
 
 def test_the_head_that_differs_most_is_named_with_its_divergence() -> None:
     stack = compared([[0.05, 0.06], [0.3, 0.05]])
-    assert sentence(heads_claim(stack)) == (
-        "L1·H0 differs most: its attention diverges by 0.30 nats."
-    )
+    assert sentence(heads_claim(stack)) == ("Attention diverges most in L1·H0: by 0.30 nats.")
     assert lit(heads_claim(stack)) == {(1, 0)}
     (claim,) = heads_claim(stack)
     evidence = plain_text(claim.claim.evidence)
@@ -129,11 +126,12 @@ def test_the_head_that_differs_most_is_named_with_its_divergence() -> None:
     [
         (
             [[0.3, 0.31], [0.01, 0.02]],
-            "L0·H1 and L0·H0 differ more than all other heads: by at least 0.30 nats.",
+            "Attention diverges more in L0·H1 and L0·H0 than in all other heads: by at least 0.30 "
+            "nats.",
         ),
         (
             [[0.3] * 4 + [0.01] * 36],
-            "Four heads differ more than all others: by at least 0.30 nats.",
+            "Four heads attend more differently than all others: by at least 0.30 nats.",
         ),
     ],
 )
@@ -147,11 +145,12 @@ def test_without_a_head_that_stands_out_those_above_rounding_are_counted() -> No
     drift = [[0.1, 0.11], [0.12, 0.0]]
     stack = compared(drift, 0.05)
     assert sentence(heads_claim(stack)) == (
-        "L1·H0, L0·H1 and L0·H0 differ more than all other heads: by at least 0.10 nats."
+        "Attention diverges more in L1·H0, L0·H1 and L0·H0 than in all other heads: by at least "
+        "0.10 nats."
     )
     stack = compared([[0.1, 0.11], [0.12, 0.11], [0.1, 0.0]], 0.05)
     assert sentence(heads_claim(stack)) == (
-        "Attention differs by more than rounding in 5 of 6 heads; no head stands out."
+        "Attention differs by more than rounding in 5 of 6 heads, by at most 0.12 nats."
     )
     assert len(lit(heads_claim(stack))) == 5
     without = compared([[0.1, 0.11], [0.12, 0.11], [0.1, 0.0]], 0.05, floor=None)
@@ -166,7 +165,7 @@ def test_no_head_within_rounding_is_claimed() -> None:
 def test_a_layer_that_differs_most_is_claimed_by_the_mean_of_its_heads() -> None:
     stack = compared([[0.02] * 3, [0.2] * 3, [0.05] * 3], stack="decoder")
     assert sentence(layers_claim(stack)) == (
-        "Layer 1 of the decoder differs most: heads diverge by 0.20 nats on average."
+        "Attention diverges most in layer 1 of the decoder: on average by 0.20 nats."
     )
     assert lit(layers_claim(stack)) == {(1, head) for head in range(3)}
     drift = layer_drift(stack.heads)
@@ -175,8 +174,8 @@ def test_a_layer_that_differs_most_is_claimed_by_the_mean_of_its_heads() -> None
     assert (drift.low[1, 0], drift.high[1, 0]) == pytest.approx((0.19, 0.21))
     two = compared([[0.01] * 2] * 4 + [[0.2] * 2] * 2)
     assert sentence(layers_claim(two)) == (
-        "Layers 4 and 5 differ more than all others: heads diverge by at least 0.20 nats on "
-        "average."
+        "Attention diverges more in layers 4 and 5 than elsewhere: on average by at least 0.20 "
+        "nats."
     )
 
 
@@ -210,7 +209,7 @@ def test_without_a_layer_that_stands_out_tokens_may_differ(gap: list[float], tex
 
 def test_a_layer_whose_heads_differ_most_comes_before_tokens() -> None:
     stack = compared([[0.01] * 3, [0.3] * 3], cosine=[0.0, 0.2])
-    assert "heads diverge" in sentence(layers_claim(stack))
+    assert "on average" in sentence(layers_claim(stack))
 
 
 def test_layers_and_heads_that_attend_alike_are_claimed() -> None:
@@ -239,7 +238,7 @@ def test_several_equal_stacks_are_named_together() -> None:
     )
     claims = difference_claims(cast("Comparison", comparison))
     assert [plain_text(claim.sentence) for claim in claims] == [
-        "L0·H0 of cross-attention differs most: its attention diverges by 0.30 nats.",
+        "Attention diverges most in L0·H0 of cross-attention: by 0.30 nats.",
         "All heads of the encoder and of the decoder attend exactly alike in both models.",
     ]
     assert len(claims[1].heads) == 4
@@ -250,12 +249,13 @@ def test_models_that_differ_nowhere_are_said_to() -> None:
         sides = SimpleNamespace(stacks=[stack.pair], names=NAMES, sentences=50)
         found = SimpleNamespace(sides=sides, heads={"self": stack.heads}, layers={})
         assert not difference_claims(cast("Comparison", found))
-        return equal_text(cast("Comparison", found))
+        return str(equal_text(cast("Comparison", found)))
 
     equal, near = compared([[0.0, 0.0]]), compared([[0.1, 0.11]], floor=0.5)
     assert text(equal) == "The attention of before and after is exactly equal in all 2 heads."
     assert text(near) == (
-        "No head and no layer differs clearly between before and after on these 50 sentences."
+        "No difference between before and after is supported on these 50 sentences: q < 0.05 for "
+        "no number of a head or layer."
     )
 
 

@@ -91,7 +91,7 @@ def test_two_number_formats_of_one_model_differ_in_nothing(
     table = found.differences
     compared = table["p"].notna()
     assert (table.loc[compared, "floor"] >= 0).all()
-    assert not (table.loc[compared, "beyond_floor"] & (table.loc[compared, "p"] < 0.05)).any()
+    assert not (table.loc[compared, "beyond_floor"] & (table.loc[compared, "q"] < 0.05)).any()
     assert {EFFECT, "cosine_to_input"} <= {*table.loc[compared, "metric"]}
 
 
@@ -152,10 +152,10 @@ def test_a_difference_counts_if_its_interval_lies_beyond_the_floor() -> None:
     """On either side; a floor that was not measured counts as 0."""
     lows = np.array([0.2, 0.05, -0.3, -0.3, 0.2])[:, None]
     highs = np.array([0.4, 0.4, -0.05, -0.2, 0.4])[:, None]
-    p = np.array([0.01, 0.01, 0.01, 0.01, 0.2])[:, None]
+    q = np.array([0.01, 0.01, 0.01, 0.01, 0.2])[:, None]
     found = ModelDifferences(
         (column := ComparedColumn("m", "raw", ""),), lows, highs, (lows + highs) / 2, lows, highs,
-        p, np.ones((5, 1), int),
+        q / 2, q, np.ones((5, 1), int),
     )  # fmt: skip
     assert found.supported[:, 0].tolist() == [True, True, True, True, False]
     above = found.above({column: 0.1})

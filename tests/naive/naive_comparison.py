@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from scipy.stats import t as student
+
 Row = Sequence[float]
 
 
@@ -48,28 +50,71 @@ def kish(weights: Sums) -> float:
     return sum(weights) ** 2 / sum(w * w for w in weights)
 
 
-def family_wise(changes: Sequence[Sums], sums: Sums, drawn: Sequence[Sums]) -> list[float]:
-    """Two-sided p by the largest Student's t of each draw.
+def student_t(values: Sums, total: float) -> float:
+    """Student's t of a sum, given what each cluster adds to it beside the mean.
 
     Args:
-        changes: of each head, what each cluster adds; they add up to 0.
-        sums: observed, of each head.
+        values: what each cluster adds; they need not add up to ``total``.
+    """
+    n, mean = len(values), math.fsum(values) / len(values)
+    spread = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
+    return total / math.sqrt(n * spread) if spread > 0 else 0.0
+
+
+def bootstrap_t_p(changes: Sums, total: float, drawn: Sequence[Sequence[int]]) -> float:
+    """Two-sided p of one sum by Student's t of each draw, the smaller tail twice.
+
+    Args:
+        changes: what each cluster adds to the sum, less the mean.
         drawn: of each draw, how often it has each cluster.
     """
-    n = len(changes[0])
+    observed, statistics = student_t(changes, total), []
+    for counts in drawn:
+        values = [value for value, n in zip(changes, counts, strict=True) for _ in range(n)]
+        statistics.append(student_t(values, math.fsum(values)))
+    above = sum(t >= observed for t in statistics)
+    below = sum(t <= observed for t in statistics)
+    return min(1.0, 2 * (1 + min(above, below)) / (1 + len(statistics)))
 
-    def t(total: float, squares: float) -> float:
-        return abs(total) / math.sqrt(n / (n - 1) * (squares - total**2 / n))
 
-    observed = [
-        t(s, sum((u + s / n) ** 2 for u in us)) for us, s in zip(changes, sums, strict=True)
+def interval_p(n_a: Sums, d_a: Sums, n_b: Sums, d_b: Sums) -> float:
+    """Two-sided p of R_B - R_A by Student's t, the error widened as that of intervals is."""
+    four = n_a, d_a, n_b, d_b
+    t = difference_t(*four)
+    return float(2 * student.sf(abs(t), min(kish(d_a), kish(d_b)) - 1))
+
+
+def difference_t(n_a: Sums, d_a: Sums, n_b: Sums, d_b: Sums) -> float:
+    """R_B - R_A in standard errors of its interval."""
+    four = n_a, d_a, n_b, d_b
+    error = math.sqrt(variance(*four)) * (1 + 0.6 * skewness(*four))
+    return (sum(n_b) / sum(d_b) - sum(n_a) / sum(d_a)) / error
+
+
+def difference_p(
+    n_a: Sums, d_a: Sums, n_b: Sums, d_b: Sums, drawn: Sequence[Sequence[int]]
+) -> float:
+    """Return the larger one of the p by bootstrap-t and by the interval.
+
+    Args:
+        drawn: of each draw, how often it has each cluster.
+    """
+    four = n_a, d_a, n_b, d_b
+    e = iter(residuals(*four))
+    part = [x > 0 or y > 0 for x, y in zip(d_a, d_b, strict=True)]
+    changes = [next(e) / sum(part) if there else 0.0 for there in part]
+    value = sum(n_b) / sum(d_b) - sum(n_a) / sum(d_a)
+    return max(interval_p(*four), bootstrap_t_p(changes, value, drawn))
+
+
+def false_discovery_q(p: Sums) -> list[float]:
+    """Smallest rate at which Benjamini and Hochberg's rule rejects each hypothesis."""
+    return [
+        min(other * len(p) / sum(x <= other for x in p) for other in p if other >= own) for own in p
     ]
-    largest = []
-    for weights in drawn:
-        sizes = []
-        for us in changes:
-            total = sum(w * u for w, u in zip(weights, us, strict=True))
-            squares = sum(w * u * u for w, u in zip(weights, us, strict=True))
-            sizes.append(t(total, squares))
-        largest.append(max(sizes))
-    return [(1 + sum(m >= o for m in largest)) / (1 + len(largest)) for o in observed]
+
+
+def holm_p(p: Sums) -> list[float]:
+    """Smallest level at which Holm's rule rejects each hypothesis."""
+    steps = [(len(p) - place) * value for place, value in enumerate(sorted(p))]
+    return [min(1.0, max(steps[: sorted(p).index(own) + 1])) for own in p]

@@ -15,8 +15,9 @@ from block_parts import every
 from comparisons import CHANGED, Compared
 from headbook.analysis.paired import SKEWNESS_SHARE
 from headbook.charts import Figure
-from headbook.comparison.claims import difference_claims
-from headbook.comparison.differences import HeadDifferences
+from headbook.comparison.change_sizes import value_text
+from headbook.comparison.difference_claims import difference_claims
+from headbook.comparison.differences import ComparedColumn, HeadDifferences
 from headbook.comparison.drift import (
     CEILING_LABEL,
     OUTPUT_DRIFT,
@@ -103,7 +104,7 @@ def test_a_model_is_called_equal_to_itself(compared: Make) -> None:
     site = compared("equal")
     overview = text_of(site.folder / "index.html")
     assert "is exactly equal in all" in overview
-    assert "changed most" not in overview
+    assert "Largest supported change" not in overview
     assert "Importance of heads In thousandths" not in overview
     shorts = [each.short for each in metric_pairs(both_stacks(site.found))]
     assert len(shorts) == len([*(site.folder / "metrics").iterdir()])
@@ -123,18 +124,21 @@ def test_the_first_sentences_name_what_was_changed(compared: Make) -> None:
     overview = text_of(site.folder / "index.html")
     total = int(summary.there.sum())
     assert f"bfloat16 rounding in {int(above.sum())} of {total} heads" in overview
-    assert f"Layer {CHANGED} changed most" in overview
+    assert f"The median divergence of heads is highest in layer {CHANGED} (" in overview
     most = np.unravel_index(int(np.nanargmax(summary.value)), summary.value.shape)
-    assert f"Most changed heads: {head_name(HeadName('self', *map(int, most)))} (" in overview
+    assert (
+        f"Highest divergence of attention: {head_name(HeadName('self', *map(int, most)))} ("
+        in overview
+    )
 
 
 def test_claims_stand_first_and_their_numbers_are_those_of_their_rows(compared: Make) -> None:
     site = compared("tuned")
     claims = difference_claims(site.found)
-    assert {claim.kind for claim in claims} >= {"layers", "alike"}
-    first = text_of(site.folder / "index.html").partition("Heads that differ most")[0]
+    assert {claim.kind for claim in claims} >= {"numbers", "layers", "alike"}
+    first = text_of(site.folder / "index.html").partition("Heads whose attention differs most")[0]
     for claim in claims:
-        assert plain_text(claim.sentence) in first.replace("&lt;", "<")
+        assert " ".join(plain_text(claim.sentence).split()) in first.replace("&lt;", "<")
         parts = (*claim.sentence, *claim.evidence)
         numbers = [part for part in parts if isinstance(part, LinkedNumber)]
         assert numbers
@@ -144,7 +148,12 @@ def test_claims_stand_first_and_their_numbers_are_those_of_their_rows(compared: 
                 missing = value == "" and name == "head"
                 table = table[table[name].isna() if missing else table[name] == value]
             (row,) = table.to_dict("records")
-            assert divergence_text(float(row["difference"])) == number.text
+            if row["metric"] == PATTERN_DRIFT:
+                assert divergence_text(float(row["difference"])) == number.text
+            else:
+                column = ComparedColumn(row["metric"], row["view"], row["label"])
+                assert number.text in {value_text(column, row[side]) for side in "ab"}
+                assert row["supported"]
 
 
 def test_means_of_layers_are_those_of_their_heads(compared: Make) -> None:
@@ -206,10 +215,10 @@ def test_numbers_of_a_metric_are_those_of_the_tables(compared: Make) -> None:
     for row in rows.itertuples():
         stored = own.loc[(row.layer, row.head)]
         assert row.value == pytest.approx(stored["difference"])
-        assert row.p == pytest.approx(stored["p"], nan_ok=True)
+        assert row.q == pytest.approx(stored["q"], nan_ok=True)
         apart = stored["low"] > stored["floor"] or stored["high"] < -stored["floor"]
         assert apart == stored["beyond_floor"]
-        assert row.supported == bool(stored["p"] < 0.05 and apart)
+        assert row.supported == stored["supported"] == bool(stored["q"] < 0.05 and apart)
     points = charts["attention_to-self-points"]
     np.testing.assert_allclose(points["b"] - points["a"], rows["value"], atol=1e-9)
 
@@ -269,10 +278,12 @@ def test_paths_of_tokens_and_their_differences_are_drawn(compared: Make) -> None
     table = table[(table["metric"] == "cosine_to_input") & (table["label"] == "out/all")]
     assert table["head"].isna().all()
     np.testing.assert_allclose(differences["value"], table["difference"])
-    np.testing.assert_allclose(differences["p"], table["p"])
-    sure = int(differences["supported"].sum())
-    assert metric_pair(site, "cosine_to_input").short == f"{sure} of {len(table)} layers differ"
-    assert f"{sure} of {len(table)} layers differ" in text_of(site.folder / "index.html")
+    np.testing.assert_allclose(differences["q"], table["q"])
+    rows = pd.read_parquet(site.folder / "data" / "differences.parquet")
+    rows = rows[rows["metric"] == "cosine_to_input"]
+    short = f"{rows[rows['supported']]['layer'].nunique()} of {len(table)} layers differ"
+    assert metric_pair(site, "cosine_to_input").short == f"{short} (in any label)"
+    assert f"{short} (in any label)" in text_of(site.folder / "index.html")
 
 
 def test_weights_and_outputs_that_moved_are_named_beside_rounding(compared: Make) -> None:

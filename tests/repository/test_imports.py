@@ -78,6 +78,7 @@ DOORS = {
         "analysis.attention_divergence",
         "analysis.head_matching",
         "analysis.intervals",
+        "analysis.paired",
         "report.similar_heads",
         "study.contrasts",
     },

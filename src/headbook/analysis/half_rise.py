@@ -1,29 +1,33 @@
 r"""Half-rise steps of numbers over training checkpoints, with bootstrap intervals. No torch.
 
 The *half-rise step* of a number is the first step at which the number is past the middle between
-its first and its last value, upwards or downwards, regardless of later steps. Values between steps
-are not interpolated. The half-rise step exists only if the last value differs from the first beyond
-noise: if the 95 % interval of their paired difference (`headbook.analysis.paired`) does not contain
-0. Each number is tested by itself: of twenty numbers that never change, one has a half-rise step by
-chance.
+its first and its last value, upwards or downwards, if the number stays past the middle at all later
+steps. A number that comes back has none: it *rises and falls*. Values between steps are not
+interpolated. The half-rise step exists only if the last value differs from the first with support:
+by the q of their paired difference over all heads and labels of a metric, and by its 95 % interval
+(`headbook.analysis.paired`).
 
 For the interval, clusters of sentences are drawn with replacement, with equal draws for all steps
-and cells (Efron's percentiles). The interval spans the steps that contain 95 % of the draws'
-half-rise steps. It covers variation between samples of sentences, not between training runs.
+and cells (Efron's percentiles). The interval spans the steps that contain 95 % of the half-rise
+steps of draws that stay past the middle; there is none if fewer than 90 % of the draws do. It
+covers variation between samples of sentences, not between training runs.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis import multiple_testing
 from headbook.analysis.arrays import Floats, Ints, divide
+from headbook.analysis.multiple_testing import ALPHA
 from headbook.analysis.paired import ClusterSums, PairedDifferences, differences
 
 NO_CELL = -1  # index if there is no best cell
 INTERVAL_QUANTILES = (0.025, 0.975)  # quantiles of the draws at both ends of an interval
+MIN_STAYING = 0.9  # share of draws that stay past the middle, for an interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,15 +35,40 @@ class HalfRise:
     """Half-rise steps of numbers; arrays have the shape ``cells`` and hold indices of steps.
 
     Attributes:
-        step: half-rise step; NaN where first and last value do not differ beyond noise.
-        low, high: steps at both ends of the 95 % interval; NaN where ``step`` is NaN.
+        step: half-rise step; NaN where first and last value do not differ with support, or where a
+            later value is not past the middle.
+        low, high: steps at both ends of the 95 % interval; NaN where ``step`` is NaN, or where
+            fewer than `MIN_STAYING` of the draws stay past the middle.
+        passes, returns: first step past the middle, and first later step that is not, where there
+            is one and first and last value differ with support; else NaN.
         change: difference of the last value from the first.
+        q: p of the change, adjusted for all heads and labels of the metric.
     """
 
     step: Floats
     low: Floats
     high: Floats
+    passes: Floats
+    returns: Floats
     change: PairedDifferences
+    q: Floats
+
+
+class Crossings(NamedTuple):
+    """Indices of steps. *Shape:* that of the cells.
+
+    Attributes:
+        passes: first step past the middle between first and last value; NaN without one.
+        returns: first later step that is not past the middle; NaN without one.
+    """
+
+    passes: Floats
+    returns: Floats
+
+    @property
+    def step(self) -> Floats:
+        """Half-rise step: ``passes`` where there is no return; else NaN."""
+        return np.where(np.isnan(self.returns), self.passes, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,28 +84,34 @@ class BestHeads:
     value: Floats
 
 
-def half_rise(values: Floats) -> Floats:
-    """Return the half-rise step of each cell, whether or not the change is beyond noise.
+def crossings(values: Floats) -> Crossings:
+    """Return when each cell passes the middle, whether or not the change is supported.
 
     Args:
         values: numbers by step; steps with NaN are skipped. *Shape:* ``(step, *cells)``.
 
     Returns:
-        *Shape:* ``cells``; NaN where the first or last value is unknown, or both are equal.
+        NaN where the first or last value is unknown, or both are equal.
     """
     first, last = values[0], values[-1]
     sign, middle = np.sign(last - first), (first + last) / 2
     past = sign * (values - middle) > 0
-    step = past.argmax(0).astype(np.float64)
-    return np.where(past.any(0) & ~np.isnan(sign), step, np.nan)
+    passes = past.argmax(0).astype(np.float64)
+    steps = np.arange(len(values)).reshape(-1, *[1] * first.ndim)
+    back = ~past & ~np.isnan(values) & (steps > passes)
+    known = past.any(0) & ~np.isnan(sign)
+    returns = np.where(known & back.any(0), back.argmax(0), np.nan)
+    return Crossings(np.where(known, passes, np.nan), returns)
 
 
-def half_rises(n: NDArray[np.floating], d: NDArray[np.floating]) -> HalfRise:
+def half_rises(n: NDArray[np.floating], d: NDArray[np.floating], q: Floats) -> HalfRise:
     """Return half-rise steps of ratios of sums, with intervals.
 
     Args:
         n, d: numerators and denominators of each cluster, as in `headbook.analysis.paired`;
             clusters are equal at all steps. *Shape:* ``(step, cluster, *cells)``.
+        q: adjusted p of the difference of last and first value (`paired_tests`). *Shape:*
+            ``cells``.
 
     Raises:
         ValueError: there are fewer than two steps, or the arrays differ in shape.
@@ -87,16 +122,17 @@ def half_rises(n: NDArray[np.floating], d: NDArray[np.floating]) -> HalfRise:
         )
     cells = n.shape[2:]
     change = differences(ClusterSums(n[0], d[0]), ClusterSums(n[-1], d[-1]))
-    changed = ((change.low > 0) | (change.high < 0)).reshape(-1)
-    rises = np.full((3, len(changed)), np.nan)
+    with np.errstate(invalid="ignore"):
+        changed = ((q < ALPHA) & ((change.low > 0) | (change.high < 0))).reshape(-1)
+    rises = np.full((5, len(changed)), np.nan)
     changed_cells = np.flatnonzero(changed)
     if len(changed_cells):
         flat_sums = [sums.reshape(*n.shape[:2], len(changed)) for sums in (n, d)]
         for block in _blocks(changed_cells, len(n)):
             n_block, d_block = (sums[..., block].astype(np.float64) for sums in flat_sums)
-            rises[:, block] = _interval(n_block, d_block)
-    step, low, high = rises.reshape(3, *cells)
-    return HalfRise(step, low, high, change)
+            rises[:, block] = _rises(n_block, d_block)
+    step, low, high, passes, returns = rises.reshape(5, *cells)
+    return HalfRise(step, low, high, passes, returns, change, q)
 
 
 def best_heads(selection: Floats, held_out: Floats) -> BestHeads:
@@ -144,12 +180,18 @@ def _blocks(cells: Ints, steps: int) -> Iterator[Ints]:
         yield cells[start : start + size]
 
 
-def _interval(n: Floats, d: Floats) -> Floats:
-    """Return half-rise step and both ends of the interval of cells. *Shape:* ``(3, cell)``."""
+def _rises(n: Floats, d: Floats) -> Floats:
+    """Return step, both ends of its interval, passes and returns. *Shape:* ``(5, cell)``."""
     draw_counts = multiple_testing.bootstrap_counts(n.shape[1])
     values = divide(np.matmul(draw_counts, n), np.matmul(draw_counts, d))  # (step, draw, cell)
-    rises = half_rise(values)
-    counts = np.stack([(rises == step).sum(0) for step in range(len(n))])
+    drawn = crossings(values).step
+    counts = np.stack([(drawn == step).sum(0) for step in range(len(n))])
     share = divide(counts.cumsum(0), counts.sum(0))
-    low, high = ((share >= quantile).argmax(0) for quantile in INTERVAL_QUANTILES)
-    return np.stack([half_rise(divide(n.sum(1), d.sum(1))), low, high])
+    observed = crossings(divide(n.sum(1), d.sum(1)))
+    staying = ~np.isnan(observed.step) & (counts.sum(0) >= MIN_STAYING * len(draw_counts))
+    low, high = (
+        np.where(staying, (share >= quantile).argmax(0), np.nan) for quantile in INTERVAL_QUANTILES
+    )
+    there = np.isnan(observed.returns)
+    passes = np.where(there, np.nan, observed.passes)
+    return np.stack([observed.step, low, high, passes, observed.returns])

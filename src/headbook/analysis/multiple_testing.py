@@ -1,4 +1,4 @@
-r"""Family-wise p values over all heads: sign-flip tests and the bootstrap of the largest t.
+r"""P values over all heads: sign-flip tests, bootstrap-t, and the bootstrap of the largest t.
 
 Sign flips assume that differences are symmetric. Losses are not: an ablation raises the loss of
 most sentences a little and of a few sentences much. Among many heads without any effect, sign
@@ -6,6 +6,10 @@ flips then nearly always find a head that seems harmful (`benchmarks/removal.py`
 sentences are therefore drawn with replacement, for all heads together, from differences centred at
 0. The statistic is Student's t, and the largest t of each draw among all heads is compared
 (Westfall & Young 1993; Hall 1988, on t under resampling).
+
+Differences of two models have a p value of their own in each cell (`bootstrap_t_p`), because some
+draws of a cell that few sentences have vary so little that the largest t of a draw says nothing of
+the other cells (`headbook.analysis.paired`).
 
 Draws depend on the number of sentences only, so that equal input gives equal results.
 
@@ -17,7 +21,7 @@ the head's statistic: family-wise over all heads and labels (Westfall & Young 19
 2002, doi:10.1002/hbm.1058).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,39 +106,52 @@ def bootstrap_p_above(values: Floats) -> Floats:
     """
     n, draw_counts = len(values), bootstrap_counts(len(values))
     largest = np.zeros(DRAWS)
-    for centred in _column_blocks(values - values.mean(0)):
+    for _, centred in _column_blocks(values - values.mean(0)):
         np.maximum(largest, _drawn_t(draw_counts, centred).max(1, initial=0.0), out=largest)
     return _exceedance_p(largest, _t(values.mean(0), (values**2).mean(0), n))
 
 
-def bootstrap_p(blocks: Iterable[tuple[Floats, Floats]], clusters: int) -> Floats:
-    """Return two-sided family-wise p values of sums being different from 0.
+def bootstrap_t_p(sums: Floats, centred: Floats) -> Floats:
+    """Return two-sided, equal-tailed bootstrap-t p values of sums being different from 0.
+
+    The statistic of each draw is compared with that of the sample in both directions, and the
+    smaller tail counts twice. Skewness thus needs no correction, and a cell's p does not depend on
+    other cells.
 
     Args:
-        blocks: blocks of cells, each with its sums, ``(cell,)``, and the clusters' contributions,
-            ``(cluster, cell)``, centred so that they sum to 0; 0 for clusters that take no part.
-        clusters: number of clusters, which must come in a reproducible order.
+        sums: observed sums. *Shape:* ``(cell,)``.
+        centred: contributions of the clusters to ``sums``, centred so that they sum to 0; 0 for
+            clusters that take no part. *Shape:* ``(cluster, cell)``, clusters in a reproducible
+            order.
 
     Returns:
-        *Shape:* ``(cell,)``, of all parts in their order; 1 where nothing varies.
+        *Shape:* ``(cell,)``; 1 where nothing varies.
     """
-    draw_counts, largest = bootstrap_counts(clusters), np.zeros(DRAWS)
-    observed = [np.zeros(0)]
-    for sums, centred in blocks:
-        mean = sums / clusters
-        square = (centred**2).mean(0) + mean**2
-        observed.append(np.abs(_t(mean, square, clusters)))
-        for columns in _column_blocks(centred):
-            magnitudes = np.abs(_drawn_t(draw_counts, columns)).max(1, initial=0.0)
-            np.maximum(largest, magnitudes, out=largest)
-    return _exceedance_p(largest, np.concatenate(observed))
+    n, draw_counts, p = len(centred), bootstrap_counts(len(centred)), np.ones(len(sums))
+    observed = _t(sums / n, (centred**2).mean(0) + (sums / n) ** 2, n)
+    for start, columns in _column_blocks(centred):
+        block = slice(start, start + columns.shape[1])
+        drawn, t = _drawn_t(draw_counts, columns), observed[block]
+        margin = TOLERANCE * np.abs(t)
+        tails = [(drawn >= t - margin).sum(0), (drawn <= t + margin).sum(0)]
+        p[block] = np.minimum(2 * (1 + np.minimum(*tails)) / (1 + DRAWS), 1.0)
+    return p
 
 
-def _column_blocks(centred: Floats) -> Iterator[Floats]:
-    """Yield blocks of columns small enough to hold the values of all draws."""
+def holm(p: Floats) -> Floats:
+    """Return p values adjusted for the family-wise error rate (Holm 1979). *Shape:* ``(test,)``."""
+    order = np.argsort(p, kind="stable")
+    steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(steps, 1.0)
+    return adjusted
+
+
+def _column_blocks(centred: Floats) -> Iterator[tuple[int, Floats]]:
+    """Yield blocks of columns small enough to hold the values of all draws, with their start."""
     step = max(1, MAX_NUMBERS // DRAWS)
     for start in range(0, centred.shape[1], step):
-        yield centred[:, start : start + step]
+        yield start, centred[:, start : start + step]
 
 
 def _drawn_t(draw_counts: Floats, centred: Floats) -> Floats:

@@ -65,7 +65,7 @@ def difference_map(rows: pd.DataFrame, *, title: str, end: float) -> SpecAndRows
     """Draw the second model's number less the first's: supported with a star, others pale.
 
     Args:
-        rows: columns ``layer, head, view, label, value, low, high, p, supported``.
+        rows: columns ``layer, head, view, label, value, low, high, q, supported``.
         end: end of the colour scale, on both sides of 0.
     """
     sized = rows.assign(size=(rows["value"].abs() / end).clip(0, 1).round(4))
@@ -78,7 +78,7 @@ def difference_map(rows: pd.DataFrame, *, title: str, end: float) -> SpecAndRows
         .otherwise(alt.value(UNSUPPORTED_OPACITY)),
         tooltip=[
             *text_tooltips("layer:O", "head:O"),
-            *number_tooltips("value", "low", "high", "p"),
+            *number_tooltips("value", "low", "high", "q"),
         ],
     )
     stars = base.transform_filter("datum.supported").mark_text(fontSize=16, dy=4)
@@ -193,7 +193,7 @@ def difference_curve(rows: pd.DataFrame, *, title: str) -> SpecAndRows:
     """Draw the second model's number less the first's by layer; hollow if not supported.
 
     Args:
-        rows: columns ``layer, value, low, high, p, supported``.
+        rows: columns ``layer, value, low, high, q, supported``.
     """
     base = alt.Chart(rows.assign(zero=0)).encode(x=LAYER)
     zero = base.mark_line(color=GREY, strokeDash=[4, 3], strokeWidth=1).encode(y="zero:Q")
@@ -206,7 +206,7 @@ def difference_curve(rows: pd.DataFrame, *, title: str) -> SpecAndRows:
         y="value:Q",
         stroke=alt.value(PURPLE),
         fill=is_supported.then(alt.value(PURPLE)).otherwise(alt.value(HOLLOW)),
-        tooltip=[*text_tooltips("layer:O"), *number_tooltips("value", "low", "high", "p")],
+        tooltip=[*text_tooltips("layer:O"), *number_tooltips("value", "low", "high", "q")],
     )
     return styled_spec(_curve(alt.layer(zero, band, ends, line, points), title)), rows
 

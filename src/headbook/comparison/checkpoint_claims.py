@@ -2,11 +2,14 @@
 
 A claim is made only under the condition of its rule, at most one of each kind:
 
-- *head*: the head with the largest rise of an attention share that describes a function. The head
-  is chosen on one half of the sentences; on the other half, its last interval lies above its first
-  value and above uniform attention.
+- *head*: the head with the largest rise of an attention share that describes a function, to the
+  threshold of the function. The head is chosen on one half of the sentences; on the other half, its
+  last interval lies above its first value and above uniform attention.
 - *layer*: the largest change of a share, mean over the heads of a layer, whose interval excludes 0
   although it is widened for the choice among all layers and shares (Bonferroni).
+- *extreme*: the value of a share of a head at a step between the ends that exceeds those of both
+  ends most, or falls below both; both paired intervals exclude 0 although they are widened for the
+  choice among all heads, shares and steps.
 - *steady*: heads none of whose followed shares changed by more than `MARGIN`, by the whole
   intervals; else, that no head has become an induction head.
 """
@@ -20,6 +23,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.arrays import Floats
+from headbook.analysis.multiple_testing import ALPHA
 from headbook.analysis.paired import PairedDifferences
 from headbook.comparison.checkpoint_steps import CheckpointColumn
 from headbook.comparison.checkpoints import BestHead, Checkpoints, layer_changes
@@ -63,19 +67,25 @@ def share_columns(checkpoints: Checkpoints, stack: str) -> list[CheckpointColumn
 
 
 def rises(checkpoints: Checkpoints, stack: str, column: CheckpointColumn, best: BestHead) -> bool:
-    """Check whether the number of a head clearly rose.
+    """Check whether the number of a head clearly rose to the threshold of its function.
 
-    The number has a half-rise step, and the lower end of its last interval lies above its first
-    value and above uniform attention.
+    The number has a half-rise step. On the held-out half, the lower end of its last interval lies
+    above its first value and above uniform attention. On all sentences, the interval reaches the
+    threshold; of relations, the function of the head at the last step decides.
 
     Args:
-        best: the head at the last step, with its number on the held-out half.
+        best: the head at the last step.
     """
     half_rise = checkpoints.half_rises.get((stack, column))
     if best.place is None or half_rise is None or np.isnan(half_rise.step[best.place]):
         return False
+    if column.metric == ids.RELATION_ACCURACY:
+        functions = checkpoints.frames[-1].stacks[stack].functions
+        passes = functions[HeadName(stack, *best.place)].id == "relation"
+    else:
+        passes = column.passes(best.value, best.uniform)
     first = checkpoints.numbers(stack, column)[0].report.value[best.place]
-    return bool(best.value.low > np.fmax(first, best.uniform))
+    return passes and bool(best.held_out.low > np.fmax(first, best.uniform))
 
 
 def head_claim(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[SizedClaim]:
@@ -95,14 +105,13 @@ def head_claim(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[Size
     head = HeadName(stack.name, *place)
     last = change_number(head, column, percent(float(half_rise.change.b[place])))
     step = checkpoints.name(int(half_rise.step[place]))
-    most = " changed most; it" if changed_most(checkpoints, stack, place, column) else ""
-    sentence: Parts = (head_row_link(head), f"{most} now {column.does}: ", last, f", since {step}.")
+    sentence: Parts = (head_row_link(head), f" now {column.does}: ", last, f", since {step}.")
     evidence: Parts = (
         last._replace(text=percent(float(half_rise.change.a[place]))),
         f" at {checkpoints.name(0)}; change ", *points_of(last, change_at(half_rise.change, place)),
-        f", half of it by {step}; uniform attention: {percent(best.uniform)}. The head was chosen "
-        "on one half of the sentences; on the other half its interval lies above the first value "
-        "and above uniform attention. ",
+        f", past half of it from {step} on; uniform attention: {percent(best.uniform)}. The head "
+        "was chosen on one half of the sentences; on the other half its interval lies above the "
+        "first value and above uniform attention. ",
         Link("All heads", f"steps/{column.key}.html"),
     )  # fmt: skip
     yield SizedClaim(
@@ -145,21 +154,6 @@ def head_row_link(head: HeadName) -> Link:
     return Link(head_name(head), f"{HEADS_PAGE}#{head_file(head)}")
 
 
-def changed_most(
-    checkpoints: Checkpoints, stack: AttentionStack, place: Place, column: CheckpointColumn
-) -> bool:
-    """Check whether the change of a share of one head lies above the largest of every other head.
-
-    The 95 % intervals of the sizes of the changes are compared.
-    """
-    changes = {each.place: each for each in changed_heads(checkpoints, stack)}
-    own = changes.pop(place, None)
-    if own is None or own.column != column:
-        return False
-    others = [max(abs(each.change.low), abs(each.change.high)) for each in changes.values()]
-    return min(abs(own.change.low), abs(own.change.high)) > max(others, default=0.0)
-
-
 class HeadChange(NamedTuple):
     """A clear change of a share of one head.
 
@@ -175,35 +169,33 @@ class HeadChange(NamedTuple):
 
 
 def changed_heads(checkpoints: Checkpoints, stack: AttentionStack) -> list[HeadChange]:
-    """Return the largest clear change of each head that has one, the largest first.
+    """Return the largest supported change of each head that has one, the largest first.
 
-    Intervals are widened for the choice among all heads and followed shares (Bonferroni).
+    Supported: q below `ALPHA` over all heads and labels of a metric, and an interval without 0.
     """
-    columns, chances = share_columns(checkpoints, stack.name), _chances(checkpoints, heads=True)
-    found: dict[Place, HeadChange] = {}
-    for column in columns:
-        changes = checkpoints.half_rises[stack.name, column].change
+    largest: dict[Place, HeadChange] = {}
+    for column in share_columns(checkpoints, stack.name):
+        rise = checkpoints.half_rises[stack.name, column]
         for place in places_of(stack):
-            change = change_at(changes, place)
-            largest = abs(found[place].change.value) if place in found else 0.0
-            if abs(change.value) > largest and clear_of_zero(change, chances):
-                found[place] = HeadChange(place, column, change)
-    return sorted(found.values(), key=lambda each: -abs(each.change.value))
+            change = change_at(rise.change, place)
+            size = abs(largest[place].change.value) if place in largest else 0.0
+            supported = rise.q[place] < ALPHA and (change.low > 0 or change.high < 0)
+            if supported and abs(change.value) > size:
+                largest[place] = HeadChange(place, column, change)
+    return sorted(largest.values(), key=lambda each: -abs(each.change.value))
 
 
-def _chances(checkpoints: Checkpoints, *, heads: bool) -> int:
-    """Return the number of followed shares of all heads, or of all layers."""
+def _chances(checkpoints: Checkpoints) -> int:
+    """Return the number of followed shares of all layers."""
     return sum(
-        len(stack.attention_layers)
-        * (stack.n_heads if heads else 1)
-        * len(share_columns(checkpoints, stack.name))
+        len(stack.attention_layers) * len(share_columns(checkpoints, stack.name))
         for stack in checkpoints.stacks
     )
 
 
 def layer_claim(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[SizedClaim]:
     """Yield the claim on the largest change of a share in a layer, mean over its heads."""
-    columns, chances = share_columns(checkpoints, stack.name), _chances(checkpoints, heads=False)
+    columns, chances = share_columns(checkpoints, stack.name), _chances(checkpoints)
     found: list[tuple[Estimate, int, CheckpointColumn]] = []
     for column in columns:
         changes = layer_changes(checkpoints.half_rises[stack.name, column])
@@ -261,6 +253,81 @@ def clear_of_zero(change: Estimate, chances: int) -> bool:
     low = change.value - widening * (change.value - change.low)
     high = change.value + widening * (change.high - change.value)
     return bool(low > 0 or high < 0)
+
+
+class Extreme(NamedTuple):
+    """A value of a share of a head at a step between the ends that lies beyond both ends.
+
+    Attributes:
+        size: distance from the nearer end.
+        column: the share.
+        step: index of the step.
+        place: layer and number of the head.
+    """
+
+    size: float
+    column: CheckpointColumn
+    step: int
+    place: Place
+
+
+def extreme_claim(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[SizedClaim]:
+    """Yield the claim on the largest extreme of a share between the first and the last step."""
+    extremes = (
+        extreme
+        for column in share_columns(checkpoints, stack.name)
+        if (extreme := _extreme(checkpoints, stack, column)) is not None
+    )
+    largest = max(extremes, key=lambda extreme: extreme.size, default=None)
+    if largest is not None:
+        yield SizedClaim(largest.size, _extreme_claim(checkpoints, stack, largest))
+
+
+def _extreme(
+    checkpoints: Checkpoints, stack: AttentionStack, column: CheckpointColumn
+) -> Extreme | None:
+    """Return the largest extreme of a share; None without one that is clear."""
+    values = checkpoints.values(stack.name, column)[:, [*stack.attention_layers]]
+    between, ends = values[1:-1], values[[0, -1]]
+    if not between.size:
+        return None
+    sizes = np.nan_to_num(np.maximum(between - ends.max(0), ends.min(0) - between), nan=-1.0)
+    step, row, head = (int(n) for n in np.unravel_index(int(sizes.argmax()), sizes.shape))
+    size, place = float(sizes[step, row, head]), (stack.attention_layers[row], head)
+    chances = sizes.size * len(share_columns(checkpoints, stack.name))
+    for end in (0, len(values) - 1):
+        change = checkpoints.difference(stack.name, column, (end, step + 1))
+        if change is None or not clear_of_zero(change_at(change, place), chances):
+            return None
+    return Extreme(size, column, step + 1, place) if size >= MIN_CHANGE else None
+
+
+def _extreme_claim(
+    checkpoints: Checkpoints, stack: AttentionStack, extreme: Extreme
+) -> OverviewClaim:
+    """Return the claim on an extreme, with the values of both ends."""
+    head, column = HeadName(stack.name, *extreme.place), extreme.column
+
+    def at(step: int) -> LinkedNumber:
+        value = float(checkpoints.values(stack.name, column)[(step, *extreme.place)])
+        row = (
+            ("step", checkpoints.step(step)), ("stack", stack.name), ("layer", head.layer),
+            ("head", head.head), ("metric", column.metric), ("view", str(column.view)),
+            ("label", column.label),
+        )  # fmt: skip
+        return LinkedNumber(percent(value), "curves", row)
+
+    sentence: Parts = (
+        head_row_link(head), f": {in_sentence(column)} was ", at(extreme.step),
+        f" at {checkpoints.name(extreme.step)}, beyond both ends of the training.",
+    )  # fmt: skip
+    evidence: Parts = (
+        at(0), f" at {checkpoints.name(0)}, ", at(-1), f" at {checkpoints.name(-1)}. The paired "
+        "differences from both exclude 0 also if intervals are widened for the choice among all "
+        "heads, shares and steps. ",
+        Link("All heads", f"steps/{column.key}.html"),
+    )  # fmt: skip
+    return OverviewClaim("extreme", stack.name, sentence, frozenset({head}), evidence)
 
 
 def steady_claim(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[SizedClaim]:
@@ -351,7 +418,7 @@ def _no_induction(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[S
 
 
 CHECKPOINT_RULES: tuple[Callable[[Checkpoints, AttentionStack], Iterator[SizedClaim]], ...] = (
-    head_claim, layer_claim, steady_claim,
+    head_claim, layer_claim, extreme_claim, steady_claim,
 )  # fmt: skip
 
 
@@ -359,6 +426,6 @@ def unsupported_text(checkpoints: Checkpoints) -> str:
     """Return the sentence in place of claims on checkpoints that do not differ clearly."""
     sentences = count_text(checkpoints.frames[0].manifest.counts["sentences"], "sentence")
     return (
-        f"No head and no layer changed clearly from {checkpoints.name(0)} to "
+        f"No change of a head or layer is supported from {checkpoints.name(0)} to "
         f"{checkpoints.name(-1)} on these {sentences}."
     )

@@ -19,6 +19,7 @@ from headbook.report.facts.functions import (
     families_of,
     functions_of,
 )
+from headbook.report.facts.thresholds import HALF, SCORE, UNTESTED, Threshold
 from headbook.report.relations import relation_words
 from headbook.report.results import StackResults, stack_results
 from headbook.report.sink import sink_words
@@ -36,12 +37,15 @@ class CheckpointMetric(NamedTuple):
         metric, label: id and label as in files.
         name: name on pages; ``{sink}`` stands for the tokens that are the sink.
         does: description of a head with a high value; empty if the metric describes no function.
+        threshold: limit of the function that the metric decides: of a score, or of a share that is
+            corrected for chance; NaN if a test decides, or no function has this metric.
     """
 
     metric: str
     label: str
     name: str
     does: str
+    threshold: Threshold = UNTESTED
 
     @property
     def key(self) -> str:
@@ -53,29 +57,31 @@ class CheckpointMetric(NamedTuple):
 CHECKPOINT_RELATIONS = ("det", "amod", "case", "nsubj", "obj")
 CHECKPOINT_METRICS = (
     CheckpointMetric(
-        ids.INDUCTION_SCORE, "", "Induction score", "continues repeated sequences (induction)"
+        ids.INDUCTION_SCORE, "", "Induction score", "continues repeated sequences (induction)",
+        SCORE,
     ),
     CheckpointMetric(
         ids.ATTENTION_TO, "previous", "Attention to the previous token",
-        "attends to the previous token",
+        "attends to the previous token", HALF,
     ),
     CheckpointMetric(
         ids.DUPLICATE_SCORE, "", "Duplicate-token score",
-        "attends to a token's earlier occurrence (duplicates)",
+        "attends to a token's earlier occurrence (duplicates)", SCORE,
     ),
-    CheckpointMetric(ids.SINK_SHARE, "", "Attention to {sink}", "attends to {sink}"),
+    CheckpointMetric(ids.SINK_SHARE, "", "Attention to {sink}", "attends to {sink}", HALF),
     CheckpointMetric(
-        ids.ATTENTION_TO, "next", "Attention to the next token", "attends to the next token"
+        ids.ATTENTION_TO, "next", "Attention to the next token", "attends to the next token", HALF,
     ),
     CheckpointMetric(
-        ids.ATTENTION_TO, "self", "Attention to the token itself", "attends to the token itself"
+        ids.ATTENTION_TO, "self", "Attention to the token itself", "attends to the token itself",
+        HALF,
     ),
     CheckpointMetric(
         ids.ATTENTION_TO, "same_token", "Attention to other occurrences of the token",
-        "attends to other occurrences of the token",
+        "attends to other occurrences of the token", HALF,
     ),
     CheckpointMetric(
-        ids.ATTENTION_TO, "punctuation", "Attention to punctuation", "attends to punctuation"
+        ids.ATTENTION_TO, "punctuation", "Attention to punctuation", "attends to punctuation", HALF,
     ),
     CheckpointMetric(
         ids.RARE_WORD_FOCUS, "", "Attention to the rarest word", "attends to the rarest word"
@@ -100,6 +106,7 @@ class CheckpointColumn(NamedTuple):
         metric, view, label: key of the metric.
         name, does: texts of `CheckpointMetric`, with the tokens of the stack's sink.
         key: name in files and addresses.
+        threshold: limit of the function that the metric decides, as in `CheckpointMetric`.
     """
 
     metric: str
@@ -108,6 +115,13 @@ class CheckpointColumn(NamedTuple):
     name: str
     does: str
     key: str
+    threshold: Threshold
+
+    def passes(self, value: Estimate, uniform: float) -> bool:
+        """Check whether the lower end of a number reaches the threshold of the function."""
+        corrected = self.threshold is not SCORE
+        low = (value.low - uniform) / (1 - uniform) if corrected and uniform < 1 else value.low
+        return bool(low >= self.threshold.value)
 
 
 def checkpoint_metrics(results: StackResults) -> tuple[CheckpointColumn, ...]:
@@ -125,7 +139,15 @@ def checkpoint_metrics(results: StackResults) -> tuple[CheckpointColumn, ...]:
                 text.format(sink=sink_words(results)) for text in (followed.name, followed.does)
             )
             columns.append(
-                CheckpointColumn(followed.metric, view, followed.label, name, does, followed.key)
+                CheckpointColumn(
+                    followed.metric,
+                    view,
+                    followed.label,
+                    name,
+                    does,
+                    followed.key,
+                    followed.threshold,
+                )
             )
     return tuple(columns)
 

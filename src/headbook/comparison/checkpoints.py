@@ -4,7 +4,7 @@ Studies are read one after the other, and each is reduced to a step before the n
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.half_rise import HalfRise, best_heads, half_rises, shares
-from headbook.analysis.paired import PairedDifferences
+from headbook.analysis.paired import ClusterSums, PairedDifferences, differences, paired_tests
 from headbook.comparison.checkpoint_steps import (
     BucketRatios,
     CheckpointColumn,
@@ -54,7 +54,7 @@ CURVES: "TableSpec[Checkpoints]" = TableSpec(
 HALF_RISE: "TableSpec[Checkpoints]" = TableSpec(
     "half_rise",
     "When the numbers of every head changed: the first step past the middle between the first "
-    "and the last value.",
+    "and the last value, if all later ones are, too.",
     HEAD_COLUMNS
     | {"head": "counted from 0; empty for the mean over the heads of a layer, without a step"}
     | METRIC_COLUMNS
@@ -64,10 +64,16 @@ HALF_RISE: "TableSpec[Checkpoints]" = TableSpec(
         "change": "last minus first",
         "low": "lower end of the 95 % confidence interval of the change, paired by sentence",
         "high": "upper end",
-        "step": "half-rise step; empty where the interval of the change holds 0, or there is none",
+        "q": "p of the change, adjusted for all heads and labels of the metric and view, as in "
+        "comparisons; empty for layers, or with fewer than 20 sentences (or buckets of them)",
+        "step": "half-rise step; empty unless q < 0.05, the interval of the change excludes 0, and "
+        "all later values are past the middle",
         "step_low": "lower end of the 95 % interval of the half-rise step, by drawing "
         "sentences; one of the steps",
-        "step_high": "upper end",
+        "step_high": "upper end; both are empty if fewer than 90 % of the draws stay past the "
+        "middle",
+        "passes": "first step past the middle, if a later value is not past the middle",
+        "returns": "first later step that is not past the middle",
         "n_clusters": "sentences behind it, or buckets of them",
     },
     lambda checkpoints: checkpoints.half_rise,
@@ -101,12 +107,14 @@ class BestHead(NamedTuple):
 
     Attributes:
         place: layer and head, chosen on one half of the sentences; None if nothing is known.
-        value: value on the other half.
+        value: value on all sentences.
+        held_out: value on the other half.
         uniform: value under uniform attention.
     """
 
     place: Place | None
     value: Estimate
+    held_out: Estimate
     uniform: float
 
 
@@ -177,12 +185,38 @@ class Checkpoints:
 
         Metrics without sums by bucket are left out.
         """
-        return {
-            (stack.name, column): half_rises(n, d)
-            for stack in self.stacks
-            for column in self.columns(stack.name)
-            for n, d in self._sums(stack.name, column)
-        }
+        rises: dict[tuple[str, CheckpointColumn], HalfRise] = {}
+        for stack in self.stacks:
+            q = self._change_q(stack.name)
+            for column in q:
+                for _, n, d in self._sums(stack.name, column):
+                    rises[stack.name, column] = half_rises(n, d, q[column])
+        return rises
+
+    def _change_q(self, stack: str) -> dict[CheckpointColumn, Floats]:
+        """Return the adjusted p of the change of each head, tested by metric and view."""
+        families: dict[tuple[str, str], list[CheckpointColumn]] = {}
+        for column in self.columns(stack):
+            families.setdefault((column.metric, column.view), []).append(column)
+        q_values: dict[CheckpointColumn, Floats] = {}
+        for family in families.values():
+            sums = {column: ends for column in family for ends in self._sums(stack, column)}
+            if not sums:
+                continue
+            keys = next(iter(sums.values()))[0]  # the same for all labels of a metric
+            first, last = (_ends(sums.values(), end) for end in (0, -1))
+            tests = paired_tests(first, last, differences(first, last), keys)
+            q_values |= {column: tests.q[..., index] for index, column in enumerate(sums)}
+        return q_values
+
+    def difference(
+        self, stack: str, column: CheckpointColumn, steps: tuple[int, int]
+    ) -> PairedDifferences | None:
+        """Return the paired differences of the second of two steps from the first."""
+        for _, n, d in self._sums(stack, column):
+            first, last = (ClusterSums(n[step], d[step]) for step in steps)
+            return differences(first, last)
+        return None
 
     def step(self, index: float) -> int:
         """Return the step at an index."""
@@ -264,13 +298,15 @@ class Checkpoints:
         self, stack: AttentionStack, column: CheckpointColumn, rise: HalfRise
     ) -> pd.DataFrame:
         layers, change = [*stack.attention_layers], rise.change
-        steps = [self._steps(indices) for indices in (rise.step, rise.low, rise.high)]
+        indices = rise.step, rise.low, rise.high, rise.passes, rise.returns
+        steps = [self._steps(part) for part in indices]
         arrays = (
             change.a,
             change.b,
             change.value,
             change.low,
             change.high,
+            rise.q,
             *steps,
             change.clusters,
         )
@@ -285,10 +321,10 @@ class Checkpoints:
         filled = np.nan_to_num(indices).astype(np.int64)
         return np.where(np.isnan(indices), np.nan, self.steps[filled])
 
-    def _sums(self, stack: str, column: CheckpointColumn) -> Iterator[tuple[Floats, Floats]]:
-        """Yield sums of all steps over the same buckets, if all steps have them.
+    def _sums(self, stack: str, column: CheckpointColumn) -> Iterator[tuple[Ints, Floats, Floats]]:
+        """Yield keys and sums of all steps over the same buckets, if all steps have them.
 
-        *Shape:* ``(step, bucket, layer, head)``.
+        *Shape:* ``(bucket,)``, and ``(step, bucket, layer, head)`` of numerators and denominators.
         """
         numbers = self.numbers(stack, column)
         sums = [of_step.sums for of_step in numbers if of_step.sums is not None]
@@ -296,7 +332,7 @@ class Checkpoints:
             return
         keys = np.unique(np.concatenate([ratios.keys for ratios in sums]))
         pairs = [_spread(ratios, keys) for ratios in sums]
-        yield np.stack([n for n, _ in pairs]), np.stack([d for _, d in pairs])
+        yield keys, np.stack([n for n, _ in pairs]), np.stack([d for _, d in pairs])
 
 
 def checkpoints_of(studies: Sequence[NamedStudy]) -> Checkpoints:
@@ -334,6 +370,17 @@ def steps_of(names: Sequence[str]) -> list[int] | None:
     return steps if len({*steps}) == len(names) else None
 
 
+def _ends(sums: Iterable[tuple[Ints, Floats, Floats]], step: int) -> ClusterSums:
+    """Return the sums of several numbers at one step. *Shape:* ``(bucket, layer, head, number)``.
+
+    Args:
+        sums: keys, numerators and denominators of each number.
+        step: index of the step.
+    """
+    parts = [(n[step], d[step]) for _, n, d in sums]
+    return ClusterSums(*(np.stack(part, -1) for part in zip(*parts, strict=True)))
+
+
 def layer_changes(rise: HalfRise) -> PairedDifferences:
     """Return the mean over the heads of each layer of a number's first and last value and change.
 
@@ -353,11 +400,12 @@ def layer_changes(rise: HalfRise) -> PairedDifferences:
 
 def _best_head(numbers: FrameValues, cell: int) -> BestHead:
     if cell < 0:
-        return BestHead(None, NO_ESTIMATE, np.nan)
+        return BestHead(None, NO_ESTIMATE, NO_ESTIMATE, np.nan)
     layer, head = np.unravel_index(cell, numbers.choice.shape)
     layer_and_head = int(layer), int(head)
     return BestHead(
         layer_and_head,
+        numbers.heads.at(*layer_and_head),
         numbers.report.at(*layer_and_head),
         float(numbers.uniform[layer_and_head[0]]),
     )
@@ -397,7 +445,7 @@ def _layer_changes_rows(
             strict=True,
         )
     )
-    steps = dict.fromkeys(("step", "step_low", "step_high"), np.nan)
+    steps = dict.fromkeys(("q", "step", "step_low", "step_high", "passes", "returns"), np.nan)
     places = {"stack": stack.name, "layer": layers, "head": pd.NA}
     table = pd.DataFrame(places | keys | values | steps | {"n_clusters": changes.clusters[layers]})
     return table[[*HALF_RISE.columns]]

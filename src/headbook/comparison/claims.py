@@ -2,11 +2,11 @@
 
 A claim is made only under the condition of its rule, at most one of each kind:
 
-- *heads*: the 95 % intervals of a few heads' divergence lie above those of all other heads and
-  above that of rounding; without such heads, how many heads lie above rounding.
+- *heads*: the 95 % intervals of a few heads' divergence of attention lie above those of all other
+  heads and above that of rounding; without such heads, how many heads lie above rounding.
 - *layers*: the intervals of the mean divergence of the heads of a few layers lie above those of all
   other layers, and so do the medians over heads; else the layer whose tokens differ most in their
-  cosine to the input embedding (family-wise p, beyond the rounding floor, at least
+  cosine to the input embedding (supported, at least
   `MIN_COSINE_GAP`).
 - *alike*: the upper ends of the intervals of whole layers, or of a tenth of the heads, are below
   `ALIKE_SHARE` of the divergence of unrelated heads.
@@ -15,7 +15,7 @@ Models whose heads do not correspond by number have other claims
 (`headbook.comparison.matching_claims`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -106,20 +106,6 @@ class SizedClaim(NamedTuple):
     claim: OverviewClaim
 
 
-def difference_claims(comparison: Comparison) -> list[OverviewClaim]:
-    """Return the claims on corresponding heads that two studies support, one of each kind."""
-    stacks = [*compared_stacks(comparison)]
-    found: list[OverviewClaim] = []
-    for rule in RULES:
-        sized = [claim for stack in stacks for claim in rule(stack)]
-        if rule is alike_claim:
-            sized += _equal_stacks(stacks)
-        best = max(sized, key=lambda each: each.size, default=None)
-        if best is not None and all(best.claim.heads != claim.heads for claim in found):
-            found.append(best.claim)
-    return found
-
-
 def compared_stacks(comparison: Comparison) -> Iterator[ComparedStack]:
     """Yield the stacks whose attention was compared; none if all of them are exactly equal."""
     found = []
@@ -175,16 +161,18 @@ def _most_different(stack: ComparedStack, found: Sequence[Place]) -> SizedClaim:
     of = OF_STACK[stack.stack.name]
     if len(found) == 1:
         sentence: Parts = (
-            short_link(names[0]), f"{of} differs most: its attention diverges by ", value, " nats.",
+            "Attention diverges most in ", short_link(names[0]), f"{of}: by ", value, " nats.",
         )  # fmt: skip
     elif len(found) <= NAMED:
         sentence = (
-            *joined([short_link(name) for name in names]),
-            f"{of} differ more than all other heads: by at least ", value, " nats.",
+            "Attention diverges more in ", *joined([short_link(name) for name in names]),
+            f"{of} than in all other heads: by at least ", value, " nats.",
         )  # fmt: skip
     else:
         many = f"{capital(number_word(len(found)))} {OF_HEADS[stack.stack.name]}heads"
-        sentence = (f"{many} differ more than all others: by at least ", value, " nats.")
+        sentence = (
+            f"{many} attend more differently than all others: by at least ", value, " nats.",
+        )  # fmt: skip
     next_one = max((place for place in stack.places if place not in found),
                    key=lambda place: stack.summary.value[place])  # fmt: skip
     listed = [part for place in found[:NAMED] for part in (*_with_interval(stack, place), ", ")]
@@ -199,12 +187,12 @@ def _above_rounding(stack: ComparedStack, found: Sequence[Place]) -> SizedClaim:
     """Return the claim on the number of heads whose attention differs beyond rounding."""
     names = frozenset(HeadName(stack.stack.name, *place) for place in found)
     largest = max(found, key=lambda place: stack.summary.value[place])
-    of = OF_STACK[stack.stack.name] or " heads"
     sentence = (
         f"Attention differs by more than rounding in {len(found):,} of "
-        f"{len(stack.places):,}{of if of == ' heads' else f' heads{of}'}; no head stands out.",
+        f"{len(stack.places):,} heads{OF_STACK[stack.stack.name]}, by at most ",
+        divergence_number(stack, largest), " nats.",
     )  # fmt: skip
-    evidence = ("Most: ", *_with_interval(stack, largest), ". ", *_measured(stack))
+    evidence = ("Highest value: ", *_with_interval(stack, largest), ". ", *_measured(stack))
     claim = OverviewClaim("heads", stack.stack.name, sentence, names, evidence)
     return SizedClaim(float(stack.summary.value[largest]), claim)
 
@@ -288,13 +276,14 @@ def _most_different_layers(
     others = [layer for layer in stack.stack.attention_layers if layer not in found]
     next_one = max(others, key=lambda layer: drift.value[layer, column])
     one, of = len(found) == 1, OF_STACK[stack.stack.name]
-    than = "differs most" if one else "differ more than all others"
-    sentence = (
-        f"{capital(layers_text(found))}{of} {than}: heads diverge by "
-        f"{'' if one else 'at least '}",
-        of_layer(found[-1]),
-        " nats on average.",
+    where = f"most in {layers_text(found)}{of}" if one else (
+        f"more in {layers_text(found)}{of} than elsewhere"
     )  # fmt: skip
+    sentence = (
+        f"Attention diverges {where}: on average by {'' if one else 'at least '}",
+        of_layer(found[-1]),
+        " nats.",
+    )
     listed = [part for layer in found for part in (*with_interval(layer), ", ")]
     evidence = (
         "Means over heads: ", *listed, "then ", *with_interval(next_one), ". ", *_measured(stack)
@@ -314,9 +303,9 @@ def _token_claim(stack: ComparedStack) -> Iterator[SizedClaim]:
     if gap.max(initial=-1.0) < MIN_COSINE_GAP:
         return
     layer = int(gap.argmax())
-    a, b, value, low, high, p = (
+    a, b, value, low, high, q = (
         float(part[layer, column])
-        for part in (tokens.a, tokens.b, tokens.value, tokens.low, tokens.high, tokens.p)
+        for part in (tokens.a, tokens.b, tokens.value, tokens.low, tokens.high, tokens.q)
     )
     row = (
         ("stack", stack.pair.name), ("layer", layer), ("head", ""),
@@ -331,8 +320,8 @@ def _token_claim(stack: ComparedStack) -> Iterator[SizedClaim]:
     )
     evidence = (
         size._replace(text=number(a)), " and ", size._replace(text=number(b)), "; difference ",
-        size._replace(text=number(value)), f" {interval_text(low, high)}, p {p_text(p)}, "
-        "family-wise over layers and classes of tokens. No layer stands out by the divergence of "
+        size._replace(text=number(value)), f" {interval_text(low, high)}, q {p_text(q)} "
+        "over layers and classes of tokens. No layer stands out by the divergence of "
         f"its heads. {count_text(int(tokens.sentences[layer, column]), 'sentence')}. ",
         DEFINITION,
     )  # fmt: skip
@@ -389,13 +378,13 @@ def alike_claim(stack: ComparedStack) -> Iterator[SizedClaim]:
         *_measured(stack),
     )
     if equal:
-        evidence = _equal_evidence(stack, most)
+        evidence = equal_evidence(stack, most)
     heads = frozenset(HeadName(stack.stack.name, *place) for place in found)
     claim = OverviewClaim("alike", stack.stack.name, sentence, heads, evidence)
     yield SizedClaim(float(len(found)), claim)
 
 
-def _equal_evidence(stack: ComparedStack, place: Place) -> Parts:
+def equal_evidence(stack: ComparedStack, place: Place) -> Parts:
     """Return the evidence of a claim on heads whose attention is exactly equal."""
     column = stack.heads.column(PATTERN_DRIFT, str(SinkView.RAW))
     sentences = int(stack.heads.sentences[..., column].max())
@@ -405,24 +394,6 @@ def _equal_evidence(stack: ComparedStack, place: Place) -> Parts:
         f" nats in every query of {count_text(sentences, 'sentence')}. ",
         DEFINITION,
     )
-
-
-def _equal_stacks(stacks: Sequence[ComparedStack]) -> Iterator[SizedClaim]:
-    """Yield the claim on several stacks that attend exactly alike; nothing for fewer than two."""
-    equal = [stack for stack in stacks if stack.summary.equal]
-    if len(equal) < 2:
-        return
-    names = " and".join(OF_STACK[stack.stack.name] for stack in equal)
-    heads = frozenset(HeadName(each.stack.name, *place) for each in equal for place in each.places)
-    sentence: Parts = (f"All heads{names} attend exactly alike in both models.",)
-    evidence = _equal_evidence(equal[0], equal[0].places[0])
-    claim = OverviewClaim("alike", equal[0].stack.name, sentence, heads, evidence)
-    yield SizedClaim(float(len(heads)), claim)
-
-
-RULES: tuple[Callable[[ComparedStack], Iterator[SizedClaim]], ...] = (
-    heads_claim, layers_claim, alike_claim,
-)  # fmt: skip
 
 
 def layers_text(layers: Sequence[int]) -> str:
@@ -443,17 +414,3 @@ def joined(links: Sequence[Link]) -> Parts:
             parts.append(" and " if place == len(links) - 1 else ", ")
         parts.append(link)
     return tuple(parts)
-
-
-def equal_text(comparison: Comparison) -> str:
-    """Return the sentence in place of claims on models that differ nowhere clearly."""
-    names = " and ".join(comparison.sides.names)
-    found = [drift_summary(heads) for heads in comparison.heads.values()]
-    known = [summary for summary in found if summary is not None]
-    if known and all(summary.equal for summary in known):
-        total = sum(int(summary.there.sum()) for summary in known)
-        return f"The attention of {names} is exactly equal in all {count_text(total, 'head')}."
-    sentences = count_text(comparison.sides.sentences, "sentence")
-    if not known and comparison.heads:
-        return f"The attention of {names} was not compared: no sentence has maps of both models."
-    return f"No head and no layer differs clearly between {names} on these {sentences}."

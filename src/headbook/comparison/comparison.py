@@ -55,7 +55,7 @@ def _medians(sides: StudyPair, pair: StackPair) -> Iterator[tuple[ComparedColumn
     for sums in head_sums(sides, pair):
         for index, column in enumerate(sums.columns):
             yield column, _bounded_medians(column, _cells(sums.a, index), _cells(sums.b, index))
-    for token_keys, a, b in token_sums(sides, pair):
+    for token_keys, _, a, b in token_sums(sides, pair):
         for index, token_key in enumerate(token_keys):
             column = ComparedColumn(token_key.metric, "", token_key.words)
             yield column, _bounded_medians(column, _cells(a, index), _cells(b, index))
@@ -139,13 +139,20 @@ DIFFERENCES_TABLE: "TableSpec[Comparison]" = TableSpec(
         "difference": "b minus a; of pattern_drift how far the attention of both is apart, in nats",
         "low": "lower end of the 95 % confidence interval of the difference; paired by sentence",
         "high": "upper end",
-        "p": "two-sided, family-wise over all heads (or layers) and labels of a metric and view; 1 "
-        "where both models are exactly equal, empty where there is no interval",
+        "p": "two-sided, of this difference alone: the larger one of bootstrap-t and the interval; "
+        "1 where both models are exactly equal, empty without an interval or with fewer than 20 "
+        "sentences (or buckets of them) in a model",
+        "q": "p adjusted for all heads (or layers) and labels of the metric and view, for the "
+        "false discovery rate (Benjamini-Hochberg); or, if that is smaller, the larger p of both "
+        "halves of the sentences, adjusted for the ten differences with the largest t of the other "
+        "half (Holm)",
         "n_sentences": "sentences behind it, in the model where they are fewer",
         "floor": "rounding floor: twice the largest difference over heads (or layers) that another "
         "number format of the first model makes in this number; empty if not measured",
         "beyond_floor": "whether the interval lies above the floor, or below minus the floor; "
-        "empty if no floor was measured. Pages count rows with p < 0.05 that are beyond it",
+        "empty if no floor was measured",
+        "supported": "whether pages count the difference: q < 0.05 and an interval beyond the "
+        "floor, or beyond 0 if no floor was measured",
     },
     lambda comparison: comparison.differences,
     optional=True,
@@ -437,9 +444,11 @@ def _table_rows(
         "low": differences.low,
         "high": differences.high,
         "p": differences.p,
+        "q": differences.q,
         "n_sentences": differences.sentences,
         "floor": np.broadcast_to(differences.floors, differences.value.shape),
         "beyond_floor": differences.beyond,
+        "supported": differences.supported,
     }
     numbers = {name: array[layers].reshape(-1) for name, array in arrays.items()}
     table = pd.DataFrame({"stack": stack, **positions, **names, **numbers})[

@@ -1,4 +1,4 @@
-"""Paired differences of all numbers of heads and of layers, tested family-wise.
+"""Paired differences of all numbers of heads and of layers, tested with a false discovery rate.
 
 Differences come from sums over the same sentences or buckets of sentences, pair by pair, so that a
 sentence that is hard for both models widens no interval (`headbook.analysis.paired`).
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.intervals import UNBOUNDED
 from headbook.analysis.multiple_testing import ALPHA
-from headbook.analysis.paired import ClusterSums, differences, paired_family_wise_p
+from headbook.analysis.paired import ClusterSums, differences, paired_tests
 from headbook.comparison.study_pair import StackPair, StudyPair
 from headbook.metrics import all_metrics
 from headbook.metrics.base import SampledMetric
@@ -49,8 +49,9 @@ class ModelDifferences:
         a, b: values of both models; NaN without a value, or for divergences of both models.
         value: ``b`` minus ``a``, or the divergence of both models.
         low, high: ends of the 95 % interval of ``value``; NaN without an interval.
-        p: family-wise over all cells and labels of a metric and view; NaN without an interval, 1
-            if both models are exactly equal.
+        p: of each difference alone; 1 if both models are exactly equal, NaN without an interval or
+            with fewer than `MIN_CLUSTERS` sentences, or buckets of sentences, in a model.
+        q: ``p`` adjusted for all cells and labels of a metric and view (`PairedTests`).
         sentences: number of sentences behind ``value``, the smaller number of both models.
         floor: rounding floor of each column: twice the largest difference over cells that running
             the first model in another number format makes; NaN if not measured. *Shape:*
@@ -64,6 +65,7 @@ class ModelDifferences:
     low: Floats
     high: Floats
     p: Floats
+    q: Floats
     sentences: Ints
     floor: Floats | None = None
 
@@ -85,9 +87,9 @@ class ModelDifferences:
 
     @property
     def supported(self) -> NDArray[np.bool_]:
-        """Mask of supported differences: family-wise p below `ALPHA`, interval beyond the floor."""
+        """Mask of supported differences: q below `ALPHA`, interval beyond the floor."""
         with np.errstate(invalid="ignore"):
-            mask: NDArray[np.bool_] = (self.p < ALPHA) & self.beyond
+            mask: NDArray[np.bool_] = (self.q < ALPHA) & self.beyond
         return mask
 
     def above(self, floors: Mapping[ComparedColumn, float]) -> Self:
@@ -108,26 +110,34 @@ class ModelDifferences:
     @classmethod
     def join_columns(cls, parts: Sequence[Self]) -> Self:
         """Join several differences along the columns."""
-        names = ("a", "b", "value", "low", "high", "p", "sentences", "floors")
+        names = ("a", "b", "value", "low", "high", "p", "q", "sentences", "floors")
         return cls(
             tuple(column for part in parts for column in part.columns),
             *(np.concatenate([getattr(part, name) for part in parts], -1) for name in names),
         )
 
     @classmethod
-    def of(cls, columns: Sequence[ComparedColumn], a: ClusterSums, b: ClusterSums) -> Self:
+    def of(
+        cls,
+        columns: Sequence[ComparedColumn],
+        keys: NDArray[np.integer],
+        a: ClusterSums,
+        b: ClusterSums,
+    ) -> Self:
         """Compute the differences of the columns of one metric and view, tested together.
 
         Args:
+            columns: keys of the last dimension.
+            keys: keys of the clusters. *Shape:* ``(cluster,)``.
             a, b: sums of both models. *Shape:* ``(cluster, *cells, column)``.
         """
         metric = all_metrics().get(columns[0].metric)
         rules = [metric.spread(c.label) if metric else IntervalRule.USUAL for c in columns]
         limits = metric.limits if metric else UNBOUNDED
         paired = differences(a, b, np.array(rules), limits)
-        p = paired_family_wise_p(a, b, paired)
+        tests = paired_tests(a, b, paired, keys)
         values = paired.a, paired.b, paired.value, paired.low, paired.high
-        return cls(tuple(columns), *values, p, paired.clusters)
+        return cls(tuple(columns), *values, tests.p, tests.q, paired.clusters)
 
 
 def rounding_floors(
@@ -150,8 +160,8 @@ def rounding_floors(
 
 def paired_buckets(
     a: BucketSums, b: BucketSums, columns_a: Sequence[Column], columns_b: Sequence[Column]
-) -> Iterator[tuple[list[Column], ClusterSums, ClusterSums]]:
-    """Yield columns and sums that two studies have over the same buckets, by metric and view.
+) -> Iterator[tuple[list[Column], Ints, ClusterSums, ClusterSums]]:
+    """Yield columns, keys of buckets and sums of two studies, by metric and view.
 
     Args:
         a, b: sums of the two studies.
@@ -168,7 +178,7 @@ def paired_buckets(
         columns = [column for column in shared if _family(column) == family]
         sums_a = _select(a, keys, [columns_a.index(column) for column in columns])
         sums_b = _select(b, keys, [columns_b.index(column) for column in columns])
-        yield columns, sums_a, sums_b
+        yield columns, keys, sums_a, sums_b
 
 
 def _family(column: Column) -> tuple[str, SinkView | None]:
@@ -195,6 +205,8 @@ class PairedSums(NamedTuple):
 
     Attributes:
         columns: keys of the last dimension.
+        keys: keys of the clusters: numbers of buckets, or hashes of sentences. *Shape:*
+            ``(cluster,)``.
         a, b: sums of both models. *Shape:* ``(cluster, layer, head, column)``, layers and heads
             those of each model.
         counted: columns of the head tables that give the number of sentences; if empty, the number
@@ -202,6 +214,7 @@ class PairedSums(NamedTuple):
     """
 
     columns: Sequence[ComparedColumn]
+    keys: NDArray[np.integer]
     a: ClusterSums
     b: ClusterSums
     counted: Sequence[HeadKey] = ()
@@ -211,7 +224,7 @@ def head_differences(sides: StudyPair, pair: StackPair) -> HeadDifferences:
     """Return the differences of all head numbers that both studies have, if heads correspond."""
     parts = []
     for sums in (*head_sums(sides, pair), *_ablation_sums(sides, pair)):
-        part = HeadDifferences.of(sums.columns, sums.a, sums.b)
+        part = HeadDifferences.of(sums.columns, sums.keys, sums.a, sums.b)
         if sums.counted:
             n_sentences = _n_sentences_of_heads(sides, pair.a.name, sums.counted)
             part = replace(part, sentences=n_sentences)
@@ -240,9 +253,9 @@ def _bucket_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
     for first in sides.a.corpus_sums.buckets.get(pair.a.name, ()):
         for second in sides.b.corpus_sums.buckets.get(pair.b.name, ()):
             buckets = paired_buckets(first, second, first.columns, second.columns)
-            for columns, a, b in buckets:
+            for columns, keys, a, b in buckets:
                 names = [ComparedColumn(c.metric, str(c.view), c.label) for c in columns]
-                yield PairedSums(names, a, b, columns)
+                yield PairedSums(names, keys, a, b, columns)
 
 
 def _n_sentences_of_heads(sides: StudyPair, stack: str, columns: Sequence[HeadKey]) -> Ints:
@@ -277,7 +290,8 @@ def _sample_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
         ]
         if sums[0] is not None and sums[1] is not None:
             columns = [ComparedColumn(name, str(view), label) for label in metric.listed]
-            yield PairedSums(columns, sums[0], sums[1])
+            keys = sampled_a.stats.content_hash[rows[0]]
+            yield PairedSums(columns, keys, sums[0], sums[1])
 
 
 def _shared_rows(hashes_a: NDArray[np.uint64], hashes_b: NDArray[np.uint64]) -> tuple[Ints, Ints]:
@@ -323,9 +337,9 @@ def _ablation_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
                 _effects(ablation, rows_of_sample, pair, replacement, target)
                 for ablation, rows_of_sample in zip((ablation_a, ablation_b), rows, strict=True)
             )
-            yield PairedSums(
-                [ComparedColumn(EFFECT, "", f"{replacement}/{target}")], effects_a, effects_b
-            )
+            columns = [ComparedColumn(EFFECT, "", f"{replacement}/{target}")]
+            keys = ablation_a.content_hash[rows[0]]
+            yield PairedSums(columns, keys, effects_a, effects_b)
 
 
 def _effects(
@@ -359,8 +373,8 @@ class LayerDifferences(ModelDifferences):
 def layer_differences(sides: StudyPair, pair: StackPair) -> LayerDifferences | None:
     """Return the differences of the token numbers that both studies have; None without any."""
     parts = []
-    for columns, *sums in token_sums(sides, pair):
-        part = LayerDifferences.of(_column_names(columns), *sums)
+    for columns, keys, a, b in token_sums(sides, pair):
+        part = LayerDifferences.of(_column_names(columns), keys, a, b)
         parts.append(replace(part, sentences=_n_sentences_of_layers(sides, pair, columns)))
     return LayerDifferences.join_columns(parts) if parts else None
 
@@ -372,7 +386,7 @@ def layer_floors(twice: StudyPair, pair: StackPair) -> dict[ComparedColumn, floa
         twice: the first model in two number formats, as if they were two models.
     """
     return rounding_floors(
-        (_column_names(columns), a, b) for columns, a, b in token_sums(twice, pair)
+        (_column_names(columns), a, b) for columns, _, a, b in token_sums(twice, pair)
     )
 
 
@@ -382,8 +396,8 @@ def _column_names(columns: Sequence[TokenKey]) -> list[ComparedColumn]:
 
 def token_sums(
     sides: StudyPair, pair: StackPair
-) -> Iterator[tuple[Sequence[TokenKey], ClusterSums, ClusterSums]]:
-    """Yield the sums of all token metrics that both studies have, by metric.
+) -> Iterator[tuple[Sequence[TokenKey], Ints, ClusterSums, ClusterSums]]:
+    """Yield columns, keys of buckets and sums of all token metrics of both studies, by metric.
 
     *Shape* of sums: ``(cluster, layer, column)``, layers those of each model.
     """

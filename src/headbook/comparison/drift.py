@@ -104,7 +104,9 @@ def _mean_over_queries(
     estimates = Estimates.of(RatioSums.of(n, d, d, np.zeros(len(n), np.int64)), DIVERGENCE_LIMITS)
     unknown: Floats = np.full(shape[1:], np.nan)
     values = estimates.value, estimates.low, estimates.high
-    return HeadDifferences((column,), unknown, unknown, *values, unknown, estimates.sentences)
+    return HeadDifferences(
+        (column,), unknown, unknown, *values, unknown, unknown, estimates.sentences
+    )
 
 
 MAX_EQUAL_DRIFT = 1e-12  # nats; equal rows differ by no more, because of rounding
@@ -249,7 +251,9 @@ def layer_drift(differences: HeadDifferences) -> LayerDifferences | None:
     unknown: Floats = np.full(value.shape, np.nan)
     columns = tuple(differences.columns[index] for index in indices)
     sentences = differences.sentences[..., indices].min(1)
-    return LayerDifferences(columns, unknown, unknown, value, low, high, unknown, sentences)
+    return LayerDifferences(
+        columns, unknown, unknown, value, low, high, unknown, unknown, sentences
+    )
 
 
 WEIGHT_DRIFT, OUTPUT_DRIFT = "weight_drift", "output_drift"
@@ -292,13 +296,15 @@ class ModelDrift:
             unknown = np.full((*values.shape, 1), np.nan)
             column = ComparedColumn(WEIGHT_DRIFT, "", label)
             sentences = np.zeros(unknown.shape, np.int64)
-            numbers = (unknown, unknown, values[..., None], unknown, unknown, unknown)
+            drift = values[..., None]
+            numbers = (unknown, unknown, drift, unknown, unknown, unknown, unknown)
             yield HeadDifferences((column,), *numbers, sentences)
         if stack in self.outputs:
             n, d = (np.asarray(part, np.float64) for part in self.outputs[stack])
             ratios = RatioSums.of(n, d, d, np.zeros(len(n), np.int64))
             estimates = Estimates.of(ratios, (0.0, 2.0))
             unknown = np.full(estimates.value.shape, np.nan)
-            numbers = (unknown, unknown, estimates.value, estimates.low, estimates.high, unknown)
+            ends = estimates.low, estimates.high
+            numbers = (unknown, unknown, estimates.value, *ends, unknown, unknown)
             column = ComparedColumn(OUTPUT_DRIFT, "", "")
             yield HeadDifferences((column,), *numbers, estimates.sentences)

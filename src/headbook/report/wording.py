@@ -270,8 +270,8 @@ def floor_text(floor: float, *, share: bool) -> str:
 def counted_if(floor: float, *, share: bool) -> str:
     """Return the rule by which a difference counts, given its rounding floor; NaN without one."""
     if math.isnan(floor):
-        return f"p < 0.05 family-wise; consistent across sentences; {ROUNDING_NOTE}"
-    return f"p < 0.05 family-wise, interval beyond the {floor_text(floor, share=share)}"
+        return f"q < 0.05; consistent across sentences; {ROUNDING_NOTE}"
+    return f"q < 0.05, interval beyond the {floor_text(floor, share=share)}"
 
 
 def p_text(p: float) -> str:

@@ -24,6 +24,7 @@ from headbook.comparison.checkpoint_steps import CheckpointColumn, StackFrame
 from headbook.comparison.checkpoints import BestHead
 from headbook.metrics import ids
 from headbook.pages.checkpoints.parts import (
+    NO_TURN,
     DrawnCheckpoints,
     HalfRiseText,
     estimate_text,
@@ -61,7 +62,7 @@ class LearntFunction:
         line: its number over steps.
         turn: when it changed.
         last, first, uniform: the number at the last and the first step, and of uniform attention.
-        learnt: whether it rose, to more than uniform attention has, beyond noise.
+        learnt: whether it clearly rose to the threshold of its function.
         when: in words, when it changed.
     """
 
@@ -254,7 +255,7 @@ def _changed(
         rise = drawn.checkpoints.half_rises[stack.name, column].change
         first, last = (value_text(column, float(part[place])) for part in (rise.a, rise.b))
         turn = drawn.turn(stack.name, column, place)
-        when = f"; half of the change by {turn.text}" if turn.place is not None else ""
+        when = f"; past half of the change from {turn.text} on" if turn.place is not None else ""
         one, other = (each.maps[place].astype(np.float64) for each in ends)
         yield ChangedHead(
             head_row_link(head),
@@ -309,9 +310,10 @@ def _learnt_one(
     even = "" if np.isnan(best.uniform) else value_text(column, best.uniform)
     turn = drawn.turn(stack, column, best.place)
     learnt = drawn.rises(stack, column, best)
-    when = turn.text if learnt else "no clear rise"
-    if not learnt and turn.place is not None and best.value.value < first:
-        when = f"falls, {turn.text}"
+    when = turn.text
+    if not learnt and (turn.place is not None or turn == NO_TURN):
+        falls = turn.place is not None and best.value.value < first
+        when = f"falls, {turn.text}" if falls else "no clear rise to a function"
     return LearntFunction(
         Link(column.does, measure_page(column)),
         head_row_link(HeadName(stack, *best.place)),

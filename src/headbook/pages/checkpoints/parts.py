@@ -48,9 +48,9 @@ class HalfRiseText:
 
     Attributes:
         place: of the half-rise step among the steps; None where there is none.
-        text: the step, or a dash.
+        text: the step; or that the number rises and falls, with the steps; or a dash.
         between: the steps between which it lies; empty without one.
-        ends: its 95 % interval in steps; empty where it is one step.
+        ends: its 95 % interval in steps; empty where it is one step or unknown.
     """
 
     place: int | None
@@ -84,25 +84,26 @@ class DrawnCheckpoints:
     def turn(self, stack: str, column: CheckpointColumn, place: Place) -> HalfRiseText:
         """When a number of a head changed."""
         found = self.checkpoints.half_rises.get((stack, column))
+        if found is not None and not np.isnan(found.returns[place]):
+            passes, returns = (self.at(int(part[place])) for part in (found.passes, found.returns))
+            up = found.change.value[place] > 0
+            way = "rises and falls" if up else "falls and rises"
+            return HalfRiseText(None, f"{way}: past the middle at {passes}, back at {returns}")
         if found is None or np.isnan(found.step[place]):
             return NO_TURN
         step, low, high = (float(each[place]) for each in (found.step, found.low, found.high))
         before = self.step(step - 1) if step >= 1 else ""
         between = f"between {before} and {self.step(step)}" if before else ""
-        ends = "" if low == high else f"{self.step(low)}–{self.step(high)}"
+        ends = "" if low == high or np.isnan(low) else f"{self.step(low)}–{self.step(high)}"
         return HalfRiseText(int(step), self.at(int(step)), between, ends)
 
     def rises(self, stack: str, column: CheckpointColumn, best: BestHead) -> bool:
-        """Whether a head's number clearly rose: it has a half-rise step, and ends above its start.
-
-        The lower end of the last value's interval must lie above the first value and above uniform
-        attention.
-        """
+        """Whether a head's number clearly rose to the threshold of its function."""
         return rises(self.checkpoints, stack, column, best)
 
     def first(self, stack: str, column: CheckpointColumn, place: Place) -> float:
-        """Return a head's number at the first step, on the held-out half."""
-        return float(self.checkpoints.numbers(stack, column)[0].report.value[place])
+        """Return a head's number at the first step."""
+        return float(self.checkpoints.numbers(stack, column)[0].heads.value[place])
 
     def last(self, stack: str, column: CheckpointColumn, place: Place) -> str:
         """Return a head's number at the last step as text."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headbook.analysis.head_matching import NULL_QUANTILE
+from headbook.analysis.paired import CANDIDATES, MIN_CLUSTERS
 from headbook.comparison.comparison import Comparison
 from headbook.comparison.drift import FLOOR_LABEL, PATTERN_DRIFT, WEIGHT_DRIFT
 from headbook.comparison.matching import MIN_SHARED_WORDS
@@ -24,6 +25,8 @@ class ComparingPage(TemplatePage):
         sentences, mapped: how many both read, and of how many both keep maps.
         least: words that two heads need to be matched.
         null: share of heads that a model with random weights may resemble less, in words.
+        least_clusters: sentences, or groups of them, that a test needs in each model.
+        candidates: differences that each half of the sentences selects for the other.
     """
 
     template: ClassVar[str] = "comparison/comparing.html"
@@ -39,6 +42,8 @@ class ComparingPage(TemplatePage):
     mapped: int
     least: int
     null: str
+    least_clusters: ClassVar[int] = MIN_CLUSTERS
+    candidates: ClassVar[int] = CANDIDATES
 
 
 def comparing_page(comparison: Comparison) -> ComparingPage:

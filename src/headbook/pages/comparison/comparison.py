@@ -11,8 +11,8 @@ import pandas as pd
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.arrays import Floats
 from headbook.charts import Figure, heat_map, layer_curve
-from headbook.comparison.claims import difference_claims, equal_text
 from headbook.comparison.comparison import Comparison
+from headbook.comparison.difference_claims import difference_claims, equal_text
 from headbook.comparison.differences import HeadDifferences
 from headbook.comparison.drift import (
     CEILING_LABEL,
@@ -143,11 +143,11 @@ def importance_differences(both: StackComparison) -> PageTable | None:
         values = (number(float(part[*place, at]) * SCALE) for part in (found.a, found.b))
         name = head_link(HeadName(both.pair.a.name, *place))
         style = "" if sure[place] else "weak"
-        rows.append(Row(name, (*values, cell, p_text(float(found.p[*place, at]))), style))
+        rows.append(Row(name, (*values, cell, p_text(float(found.q[*place, at]))), style))
     counts = f"{int(sure.sum()):,} of {count_text(int((~np.isnan(value)).sum()), 'head')} differ"
     label, floor = metric.label(found.columns[at].label), float(found.floors[at]) * SCALE
     return PageTable(
-        ("Head", *both.names, "difference", "p"),
+        ("Head", *both.names, "difference", "q"),
         tuple(rows),
         f"In thousandths: {label}. {counts} ({counted_if(floor, share=False)}).",
     )
@@ -158,7 +158,7 @@ NAMED_LAYERS = 4
 
 
 def drift_lead(both: StackComparison, summary: DriftSummary, *, several: bool) -> Iterator[Parts]:
-    """Return how different corresponding heads are, and which layers and heads changed most.
+    """Return how different corresponding heads are, and where attention diverges most.
 
     Args:
         several: whether there are other kinds of attention, so that sentences name theirs.
@@ -206,30 +206,26 @@ def _part(summary: DriftSummary) -> str:
 
 
 def _layers(layers: Sequence[int], medians: Floats) -> str:
-    """Layers that changed most, beside the others."""
-    most = divergence_text(float(medians[layers[0]]))
-    if len(layers) > NAMED_LAYERS:
-        return (
-            f"Changes are largest in {number_word(len(layers))} layers, most of all in layer "
-            f"{layers[0]}: median divergence {most} nats."
-        )
-    named = [str(layer) for layer in sorted(layers)]
-    begin = "Layer" if len(named) == 1 else "Layers"
-    joined = " and ".join(part for part in (", ".join(named[:-1]), named[-1]) if part)
-    where = f" in layer {layers[0]}" if len(named) > 1 else ""
-    others = np.delete(medians, list(layers))
-    rest = float(np.nanmax(others))
+    """Return the layers with the highest medians, each with its own, beside the others."""
+    others = float(np.nanmax(np.delete(medians, list(layers))))
     beside = (
-        "all others are equal"
-        if rest <= MAX_EQUAL_DRIFT
-        else f"at most {divergence_text(rest)} nats in others"
+        "the others are equal"
+        if others <= MAX_EQUAL_DRIFT
+        else f"at most {divergence_text(others)} in the others"
     )
-    return f"{begin} {joined} changed most: median divergence {most} nats{where}, {beside}."
+    if len(layers) > NAMED_LAYERS:
+        ends = [divergence_text(float(end(medians[list(layers)]))) for end in (np.min, np.max)]
+        named = f"{number_word(len(layers))} layers ({ends[0]} to {ends[1]} nats)"
+    else:
+        texts = [f"{n} ({divergence_text(float(medians[n]))} nats)" for n in sorted(layers)]
+        joined = " and ".join(part for part in (", ".join(texts[:-1]), texts[-1]) if part)
+        named = f"layer{'s' if len(texts) > 1 else ''} {joined}"
+    return f"The median divergence of heads is highest in {named}; {beside}."
 
 
 def _heads(both: StackComparison, summary: DriftSummary) -> Iterator[str | Link]:
-    """Yield the heads that changed most, with their numbers."""
-    yield "Most changed heads: "
+    """Yield the heads with the highest divergence, with their numbers."""
+    yield "Highest divergence of attention: "
     for n, place in enumerate(heads_by_value(summary.value)[:NAMED]):
         yield ", " if n else ""
         yield head_link(HeadName(both.pair.a.name, *place))
@@ -443,7 +439,8 @@ def comparison_page(
     sides = comparison.sides
     mapped = sum(1 for _ in sides.mapped())
     same = sides.same_heads
-    claims = difference_claims(comparison) if same else matching_claims(comparison)
+    functions = {both.stack: (functions_of(both.a), functions_of(both.b)) for both in stacks}
+    claims = difference_claims(comparison, functions) if same else matching_claims(comparison)
     unsupported = equal_text(comparison) if same else unmatched_text(comparison)
     lit = lit_heads(claims)
     return ComparisonPage(
@@ -521,28 +518,36 @@ def _matched(both: StackComparison) -> tuple[Parts, ...]:
 
 def _most(both: StackComparison, summary: DriftSummary, moves: Sequence[DriftMeasure]) -> PageTable:
     """Return the heads whose attention differs most, beside rounding and unrelated heads."""
-    beside = [(name, part) for name, part in (
-        ("rounding", summary.floor), ("another head", summary.ceiling),
-    ) if part is not None]  # fmt: skip
-    part = summary.part
+    part, floor = summary.part, summary.floor
     functions = [functions_of(each) for each in (both.a, both.b)]
     rows = []
     for place in heads_by_value(summary.value)[:MAX_DRIFT_ROWS]:
         cells: list[Content] = [
             divergence_text(float(summary.value[place])),
             nats_interval(float(summary.low[place]), float(summary.high[place])),
-            *(divergence_text(float(each[place])) for _, each in beside),
         ]
+        if floor is not None:
+            cells.append(divergence_text(float(floor[place])))
         if part is not None:
             cells.append(percent(max(float(part[place]), 0.0)))
         cells += moved_cells(moves, place)
         head = HeadName(both.pair.a.name, *place)
         cells += [each[head].noun for each in functions]
         rows.append(Row(head_link(head), tuple(cells)))
-    columns = ("Head", "divergence (nats)", "95 %", *(name for name, _ in beside))
-    way = ("of the way to an unrelated head",) if part is not None else ()
-    columns = (*columns, *way, *(each.title for each in moves))
-    return PageTable((*columns, *(f"function in {name}" for name in both.names)), tuple(rows))
+    columns = (
+        "Head", "divergence (nats)", "95 %", *(("rounding",) if floor is not None else ()),
+        *(("of the way to an unrelated head",) if part is not None else ()),
+        *(each.title for each in moves), *(f"function in {name}" for name in both.names),
+    )  # fmt: skip
+    return PageTable(columns, tuple(rows), _unrelated(summary))
+
+
+def _unrelated(summary: DriftSummary) -> str:
+    """Return the divergence of unrelated heads, the end of the way; empty if it is unknown."""
+    if summary.ceiling is None:
+        return ""
+    median = divergence_text(float(np.nanmedian(summary.ceiling)))
+    return f"An unrelated head is {median} nats apart: the median over all heads."
 
 
 def _depths(metrics: Sequence[MetricPair]) -> Iterator[Figure]:

@@ -7,6 +7,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from headbook.analysis.accumulators import Estimate
+from headbook.analysis.multiple_testing import ALPHA
+from headbook.comparison.change_sizes import change_sizes, number_title
 from headbook.comparison.differences import ComparedColumn, HeadDifferences
 from headbook.comparison.drift import (
     CEILING_LABEL,
@@ -42,11 +44,8 @@ from headbook.report.wording import (
 )
 from headbook.results.formats import MISSING, head_file, head_name, head_page, number
 from headbook.schema import HeadName, SinkView
-from headbook.study.ablation_tables import EFFECT
 
-LEAST = 0.05  # a family-wise p below which a difference is supported
 FIRST = 6  # differences that the page begins with
-TITLES = {EFFECT: "Change without the head"}
 WEAK = "weak"  # of a row without support
 STYLE = "numbers all"
 ABOVE_TABLES = {PATTERN_DRIFT} | METRICS  # of both models at once: said in sentences
@@ -66,7 +65,8 @@ class PairNumbers:
     """All numbers of two heads.
 
     Attributes:
-        first: the differences with support that are largest in standard errors; None without any.
+        first: the differences with support that are largest beside those of other heads; None
+            without any.
         largest: the first of them in words; empty without any.
         supported, total: how many differ with support, of how many.
         rule: when a number counts as different.
@@ -91,22 +91,18 @@ class _Number:
         column: metric, view and label.
         a, b: value of each head.
         difference: second minus first, with its interval.
-        p: family-wise.
+        q: p adjusted for all heads and labels.
         supported: whether the heads count as different.
+        size: the difference in standard deviations among the heads of both models.
     """
 
     column: ComparedColumn
     a: float
     b: float
     difference: Estimate
-    p: float
+    q: float
     supported: bool
-
-    @property
-    def size(self) -> float:
-        """The difference in standard errors, or what is proportional to it."""
-        reach = self.difference.high - self.difference.low
-        return abs(self.difference.value) / reach if reach > 0 else 0.0
+    size: float
 
     @property
     def share(self) -> bool:
@@ -141,7 +137,7 @@ def pair_numbers(paired: PairedStack, pair: HeadPair) -> PairNumbers:
 
 
 def largest_difference(found: HeadDifferences, head: HeadName) -> str:
-    """Return the supported difference of a head that is largest in standard errors, in words.
+    """Return the supported difference of a head that is largest among heads, in words.
 
     Empty without a supported difference.
     """
@@ -152,22 +148,22 @@ def largest_difference(found: HeadDifferences, head: HeadName) -> str:
 def _rule(found: HeadDifferences) -> str:
     """Return when a number counts as different; floors differ from number to number."""
     if np.isnan(found.floors).all():
-        return f"with p < {LEAST} family-wise; consistent across sentences; {ROUNDING_NOTE}"
-    return f"with p < {LEAST} family-wise and an interval beyond the rounding floor"
+        return f"with q < {ALPHA:g}; consistent across sentences; {ROUNDING_NOTE}"
+    return f"with q < {ALPHA:g} and an interval beyond the rounding floor"
 
 
 def _numbers(found: HeadDifferences, layer: int, head: int) -> Iterator[_Number]:
-    parts = (found.a, found.b, found.value, found.low, found.high, found.p, found.supported)
-    a, b, value, low, high, p, sure = (part[layer, head].tolist() for part in parts)
-    behind = found.sentences[layer, head].tolist()
+    parts = (found.a, found.b, found.value, found.low, found.high, found.q, found.supported)
+    a, b, value, low, high, q, sure = (part[layer, head].tolist() for part in parts)
+    behind, sizes = found.sentences[layer, head].tolist(), change_sizes(found)[layer, head]
     for n, column in enumerate(found.columns):
         if column.metric not in ABOVE_TABLES and not np.isnan(value[n]):
             difference = Estimate(value[n], low[n], high[n], behind[n], 0.0)
-            yield _Number(column, a[n], b[n], difference, p[n], sure[n])
+            yield _Number(column, a[n], b[n], difference, q[n], sure[n], float(sizes[n]))
 
 
 def _sections(found: list[_Number], names: tuple[str, str]) -> Iterator[SectionTable]:
-    columns = ("Metric", "Keys", *names, "difference", "p")
+    columns = ("Metric", "Keys", *names, "difference", "q")
     for section in Section:
         own = [each for each in found if each.section == section]
         if not own:
@@ -180,7 +176,7 @@ def _sections(found: list[_Number], names: tuple[str, str]) -> Iterator[SectionT
 
 
 def _row(each: _Number, *, short: bool = False) -> Row:
-    """One difference; ``short``: with its keys in its name, and without its p."""
+    """One difference; ``short``: with its keys in its name, and without its q."""
     share, view = each.share, _view(each.column.view)
     cell = difference_cell(
         each.difference, share=share, behind=count_text(each.difference.sentences, "sentence")
@@ -189,9 +185,9 @@ def _row(each: _Number, *, short: bool = False) -> Row:
     style = "" if each.supported else WEAK
     if short:
         keys = f", {view}" if view else ""
-        return Row(words_cell(_number_title(each.column), MarkedText(keys, "small")), values, style)
+        return Row(words_cell(number_title(each.column), MarkedText(keys, "small")), values, style)
     return Row(
-        _number_title(each.column), (words_cell(view, style="what"), *values, p_text(each.p)), style
+        number_title(each.column), (words_cell(view, style="what"), *values, p_text(each.q)), style
     )
 
 
@@ -199,19 +195,11 @@ def _in_words(each: _Number) -> str:
     """One difference: what of, by how much."""
     cell = difference_cell(each.difference, share=each.share, behind="")
     keys = f", {view}" if (view := _view(each.column.view)) else ""
-    return f"{_number_title(each.column)}{keys}: {cell.text} {cell.interval}".strip()
+    return f"{number_title(each.column)}{keys}: {cell.text} {cell.interval}".strip()
 
 
 def _view(view: str) -> str:
     return VIEWS[SinkView(view)] if view else ""
-
-
-def _number_title(column: ComparedColumn) -> str:
-    metric = all_metrics().get(column.metric)
-    label = unbroken(label_name(column.label))
-    unit = f" ({metric.unit})" if metric and metric.unit else ""
-    title = metric.title if metric else TITLES.get(column.metric, column.metric)
-    return f"{title}{f': {label}' if label else ''}{unit}"
 
 
 def _by_themselves(paired: PairedStack, pair: HeadPair) -> tuple[SectionTable, ...]:
@@ -398,7 +386,7 @@ def _lead(paired: PairedStack, place: int, numbers: PairNumbers) -> Iterator[str
         yield (
             f"Of {count_text(numbers.total, 'number')}, {numbers.supported:,} {verb} "
             f"{numbers.rule}; "
-            f"largest in standard errors: {numbers.largest}."
+            f"largest beside those of other heads: {numbers.largest}."
         )
 
 

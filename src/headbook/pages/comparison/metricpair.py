@@ -50,7 +50,9 @@ from headbook.report.wording import (
     counted_if,
     floor_text,
     p_text,
+    signed_points,
 )
+from headbook.results.formats import number
 from headbook.results.number import PLAIN, SHARE, Number, RowAddress, difference
 from headbook.results.sentence import Link, Marked, Sentence, say
 from headbook.schema import COMPARED_CLASSES, HeadName, ResidualPoint, TokenKey
@@ -85,7 +87,7 @@ class Compared:
         both: the kind of attention.
         found: all differences in it, of heads or of layers.
         metric: the metric.
-        columns: views and labels that both models have numbers for, the one that is shown first.
+        columns: views and labels that both models have numbers for; the first is shown first.
     """
 
     both: StackComparison
@@ -147,9 +149,9 @@ class Compared:
         return a, b, gap
 
     def cells(self, column: ComparedColumn, place: Place) -> tuple[Cell, ...]:
-        """Return both numbers, their difference and its p."""
-        p = float(self.found.p[(*place, self.at(column))])
-        return (*self.numbers(column, place), p_text(p))
+        """Return both numbers, their difference and its q."""
+        q = float(self.found.q[(*place, self.at(column))])
+        return (*self.numbers(column, place), p_text(q))
 
     def amount(self, column: ComparedColumn) -> int:
         """Return how many differences are supported."""
@@ -163,34 +165,55 @@ class Compared:
 
     @property
     def summary(self) -> Sentence:
-        """In how many heads or layers the models differ, and where most."""
-        column = self.leading
+        """In how many heads or layers the number that is shown first differs, and where most."""
+        column, several = self.leading, len(self.columns) > 1
         total = count_text(int((~np.isnan(self.values(column))).sum()), self.what)
         floor = float(self.found.floors[self.at(column)])
+        of_label = f" ({self.words})" if several and self.words else ""
         if not np.nan_to_num(self.values(column)).any():
-            return say("Both models are exactly equal in all {total}.", total=total)
+            text = "Both models are exactly equal in all {total}{of_label}."
+            return say(text, total=total, of_label=of_label)
         if not self.amount(column):
-            known = "" if np.isnan(floor) else f" ({floor_text(floor, share=self.metric.share)})"
-            text = "No clear difference in any of {total}{floor}."
-            return say(text, total=total, floor=known)
+            return say(
+                "No clear difference in any of {total}{of_label}{floor}{ends}.",
+                total=total, of_label=of_label, ends=self._possible(column),
+                floor="" if np.isnan(floor) else f" ({floor_text(floor, share=self.metric.share)})",
+            )  # fmt: skip
         place = self.largest(column)[0]
         a, b, gap = self.numbers(column, place)
         return say(
-            "Of {total}, {n} differ ({rule}); most {where}: {a} in {name}, {b} in {other}, "
-            "{gap:interval}.",
-            total=total, n=self.amount(column),
+            "Of {total}, {n} differ{of_label} ({rule}); largest supported difference in {where}: "
+            "{a} in {name}, {b} in {other}, {gap:interval}.",
+            total=total, n=self.amount(column), of_label=of_label,
             rule=counted_if(floor, share=self.metric.share), where=self.subject(place),
             a=a, name=self.both.names[0], b=b, other=self.both.names[1], gap=gap,
         )  # fmt: skip
 
+    def _possible(self, column: ComparedColumn) -> str:
+        """Return how large differences may be by their intervals; empty without an interval."""
+        low, high = (part[..., self.at(column)] for part in (self.found.low, self.found.high))
+        if np.isnan(low).all():
+            return ""
+        reach = float(np.nanmax(np.fmax(np.abs(low), np.abs(high))))
+        size = signed_points(reach) if self.metric.share else number(reach)
+        unit = " points" if self.metric.share else ""
+        return f"; intervals reach ±{size.removeprefix('+')}{unit}"
+
     @property
     def short(self) -> str:
-        """The summary in few words."""
-        if not np.nan_to_num(self.values(self.leading)).any():
+        """The number of heads or layers that differ in any label, in few words."""
+        at = [self.at(column) for column in self.columns]
+        if not np.nan_to_num(self.found.value[..., at]).any():
             return "exactly equal"
-        amount, total = self.amount(self.leading), int((~np.isnan(self.values(self.leading))).sum())
-        unsure = amount and np.isnan(self.found.floors[self.at(self.leading)])
-        return f"{amount:,} of {total:,} {self.what}s differ{f' ({ROUNDING_NOTE})' * bool(unsure)}"
+        amount = int(self.found.supported[..., at].any(-1).sum())
+        total = int((~np.isnan(self.found.value[..., at])).any(-1).sum())
+        several = len({column.label for column in self.columns}) > 1
+        notes = [
+            *(["in any label"] if several else []),
+            *([ROUNDING_NOTE] if amount and np.isnan(self.found.floors[at]).all() else []),
+        ]
+        note = f" ({'; '.join(notes)})" if notes else ""
+        return f"{amount:,} of {total:,} {self.what}s differ{note}"
 
     @property
     def words(self) -> str:
@@ -290,7 +313,7 @@ def _by_label(each: Compared) -> Table:
         for column, places in known
     )  # fmt: skip
     grey = frozenset(n for n, (column, _) in enumerate(known) if not each.amount(column))
-    columns = ("Label", f"{each.what}s that differ", "most", *each.both.names, "difference", "p")
+    columns = ("Label", f"{each.what}s that differ", "most", *each.both.names, "difference", "q")
     caption = "The largest difference of each label; grey: not supported."
     return Table(columns, rows, caption, grey=grey)
 
@@ -304,7 +327,7 @@ def _places(each: Compared) -> Table:
     sure = each.supported(each.leading)
     rows = tuple((each.subject(place), *each.cells(each.leading, place)) for place in places)
     grey = frozenset(n for n, place in enumerate(places) if not sure[place])
-    columns = (capital(each.what), *each.both.names, "difference", "p")
+    columns = (capital(each.what), *each.both.names, "difference", "q")
     return Table(columns, rows, grey=grey, label=capital(f"{each.what}s"))
 
 
@@ -391,7 +414,7 @@ def _layer_curves(each: Compared) -> Iterator[pd.DataFrame]:
 
 
 def _differences(each: Compared) -> pd.DataFrame:
-    parts = ("value", "low", "high", "p", "supported")
+    parts = ("value", "low", "high", "q", "supported")
     columns = {part: getattr(each.found, part)[:, each.at(each.leading)] for part in parts}
     frame = pd.DataFrame({"layer": range(len(columns["value"]))} | columns)
     return frame.assign(**_choice(each.leading.label))

@@ -289,6 +289,6 @@ def _frame(
     frame = pd.DataFrame({"layer": layers, "head": heads})
     frame["name"] = [head_name(HeadName(stack, *place)) for place in np.argwhere(known).tolist()]
     frame["view"], frame["label"] = choice
-    for part in ("a", "b", "value", "low", "high", "p", "supported"):
+    for part in ("a", "b", "value", "low", "high", "q", "supported"):
         frame[part] = getattr(found, part)[..., column][known]
     return frame
