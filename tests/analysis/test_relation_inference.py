@@ -18,9 +18,9 @@ from headbook.report import relation_tests as inference
 from headbook.report.relation_counts import best_rule, count_relation
 from headbook.report.relation_tests import relation_tests
 from headbook.report.relations import MIN_RULE_AGREEMENT, rules_of
-from headbook.schema import RELATIONS
+from headbook.schema import RELATIONS, IntervalRule
 from headbook.study.sums.word_samples import StrongestWords
-from naive_ratios import Part, _wilson_end, ratio
+from naive_ratios import Part, _wilson_end, ratio, widening
 from naive_relations import (
     Annotated,
     Place,
@@ -131,13 +131,11 @@ def test_preferences_are_those_of_plain_loops(seed: int, *, causal: bool) -> Non
         assert found.others[n] == n_others(report, label)
         words = [len([*s.cases(label)]) for s in report]
         moves = [e * sum(words) for e in influences(report, label, head)]
-        parts = [Part(e + (inside - outside) * w, w, w) for e, w in zip(moves, words, strict=True)]
         there = sum(w > 0 for w in words)
         effective = sum(words) ** 2 / sum(w * w for w in words)
         error = math.sqrt(there / (there - 1) * sum(e * e for e in moves)) / sum(words)
-        above = [p.n + p.d for p in parts]
-        uneven = max(1.0, there * sum(x * x for x in above) / sum(above) ** 2)
-        error *= 1 + 0.6 * (uneven + 2) * math.sqrt(uneven - 1) / math.sqrt(there)
+        parts = [Part((inside - outside) * w, w, w) for w in words if w]
+        error *= widening(parts, effective, error, (-1, 1), IntervalRule.USUAL)
         share = (1 + inside - outside) / 2
         number = share * (1 - share) / (error / 2) ** 2
         reach = float(stats.t.ppf(0.975, effective - 1))

@@ -257,7 +257,7 @@ def test_variants_are_columns_and_maps_of_their_metric(encoder_site: Site) -> No
     table = accuracy.best or accuracy.few
     assert table is not None
     if accuracy.best:
-        assert "relation accuracy at distance ≥ 3, all sentences" in accuracy.best.columns
+        assert "relation accuracy at distance ≥ 3" in accuracy.best.columns
     (overlap,) = pages[ids.NEIGHBOUR_OVERLAP].sections
     assert isinstance(overlap, StateSection)
     lines = {*overlap.plots[0].rows["series"]}

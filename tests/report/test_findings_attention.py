@@ -21,15 +21,14 @@ def written(value: float, low: float, high: float, *, share: bool = False) -> st
     return f"{number(value, share=share)} {interval_text(low, high, share=share)}"
 
 
-def test_a_number_is_that_of_the_second_half_with_its_interval() -> None:
+def test_a_number_is_that_of_all_sentences_with_its_interval() -> None:
     """By a textbook's formula, from the very sentences."""
     fake = Fake([[0.2, 0.5], [0.3, 0.1]], spread=0.1, second=[[0.2, 0.4], [0.9, 0.1]])
     column = HeadKey("dependency_alignment", SinkView.RAW, "either")
     (text,) = finding_texts(language.dependencies, fake_results({column: fake}))
     parts = [
-        Part(0.4 + 0.1 * sign, 1, 1)
+        Part((0.4 if half == HELD_OUT else 0.5) + 0.1 * sign, 1, 1)
         for sign, half in zip(up_and_down(SENTENCES), half_of(SENTENCES), strict=True)
-        if half == HELD_OUT
     ]
     expected = ratio(parts, (0, 1))
     assert text.startswith("L0·H1 ")
@@ -138,7 +137,7 @@ def test_variability_names_both_ends_where_they_are_apart() -> None:
     )
     assert "highest in L1·H0, 70.0" in finding.text
     assert "uniform attention: 20.0" in finding.text
-    assert finding.behind == "50 sentences of a sample of 40"
+    assert finding.behind == "100 sentences of a sample of 40"
     assert not finding_texts(
         attention.variability, fake_results({VARIABILITY: Fake(values, spread=9)})
     )

@@ -65,7 +65,7 @@ def test_dependencies_are_followed_only_above_uniform_attention() -> None:
     [
         ({}, "L0·H1 aligns most with dependencies: +8.0 points ["),
         ({"spread": 1.0}, "No head aligns clearly better with dependencies than a baseline"),
-        ({"second": [[0.0, -0.05]]}, "the best, L0·H1: −5.0 points ["),
+        ({"second": [[0.0, -0.05]]}, "the best, L0·H1: +1.5 points ["),
     ],
 )
 def test_syntax_beyond_distance_is_claimed_only_above_nothing(

@@ -9,7 +9,6 @@ import pytest
 from ablation_results import LOSS, SENTENCES, TOKENS, ablation_results, around
 from block_parts import every
 from chosen_results import NO_ESTIMATES, fake_results
-from headbook.analysis.accumulators import HELD_OUT
 from headbook.report.ablation import HEAVY_NAME, head_changes, layer_ratio
 from headbook.report.facts.importance import (
     clear_layer,
@@ -142,16 +141,16 @@ def test_rarer_and_commoner_verdicts_are_told_apart() -> None:
     assert "no head has a verdict" in main_loss(none, {}).text.text
 
 
-def test_the_largest_head_is_reported_on_the_other_half() -> None:
+def test_the_largest_head_is_reported_on_all_sentences() -> None:
     given = ablation_results(around(0.05, 0.0, 0.01, spread=0.003))
-    reported = given.changes[AblationTarget.LOSS][given.half == HELD_OUT, 0].mean() / TOKENS
+    reported = given.changes[AblationTarget.LOSS][:, 0].mean() / TOKENS
     text = largest(given)
     assert heads_answer(given) == text
     assert heads(text) == ["L0·H0"]
     (number,) = numbers(text)
     assert number.value == pytest.approx(reported)
     assert number.unit.factor == pytest.approx(100 / LOSS)
-    assert (number.row.table, dict(number.row.key)["split"]) == ("tests", "held_out")
+    assert (number.row.table, dict(number.row.key)["metric"]) == ("importance", "ablation_effect")
     small = ablation_results(around(0.0, 0.001, spread=0.003))
     assert not largest(small)
     layers = with_layers(ablation_results(around(0.05, 0.0), STATE), around(0.3, 0.01))

@@ -53,7 +53,7 @@ def test_one_head_is_named_with_its_margin() -> None:
     (number,) = [part for part in parts if isinstance(part, LinkedNumber)]
     assert (number.text, number.table) == ("40 points", "tests")
     row = dict(number.row)
-    assert (row["claim"], row["label"], row["split"]) == ("relation", LABELS[0], "held_out")
+    assert (row["claim"], row["label"], row["split"]) == ("relation", LABELS[0], "all")
     assert (row["layer"], row["head"]) == (0, 1)
 
 

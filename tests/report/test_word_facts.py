@@ -74,7 +74,7 @@ def test_the_head_of_a_kind_is_chosen_on_one_half() -> None:
     chosen = most_attending_head(fake_results({key: Fake(heads, second=heads[::-1])}), "NOUN")
     assert chosen is not None
     assert (chosen.head.layer, chosen.head.head) == (0, 1)
-    assert (chosen.value.value, chosen.held_out.value) == (1.75, 1.5)
+    assert (chosen.value.value, chosen.held_out.value) == (1.5, 1.0)
     few = fake_results({key: Fake(heads)}, sentences=40)  # 20 observations in each half
     assert most_attending_head(few, "NOUN") is None
 

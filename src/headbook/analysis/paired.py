@@ -278,7 +278,7 @@ def _error(residuals: Floats, clusters: Ints) -> Floats:
     squares = (residuals**2).sum(0)
     variance = divide(clusters * squares, np.maximum(clusters - 1, 0))
     skewness = divide(np.abs((residuals**3).sum(0)), squares**1.5)  # of the residuals' sum
-    error: Floats = np.sqrt(variance) * (1 + intervals.SKEWNESS_SHARE * skewness)
+    error: Floats = np.sqrt(variance) * (1 + SKEWNESS_SHARE * skewness)
     return error
 
 
