@@ -386,7 +386,8 @@ class TokenKey(NamedTuple):
 
 # Names of splits and claims in the table ``tests``, by which pages find rows.
 ALL, HELD_OUT_SPLIT = "all", "held_out"  # splits
-HIGHEST, LOWEST = "highest of all heads", "lowest of all heads"
+HIGHEST, LOWEST = "highest of all heads", "lowest of all heads"  # claims
+ON_CHOICE = "on the choice half"  # of the claims above: the head that one half chooses
 RELATION = "relation"  # a head against the best surface rule for a relation
 ABLATION = "ablation"
 LAYER_RATIO = "layer of largest effect"

@@ -57,7 +57,7 @@ def own(encoder_site: Site) -> StackResults:
     return encoder_site.results["self"]
 
 
-def test_findings_questions_and_functions_say_what_is_tied() -> None:
+def test_findings_and_questions_say_which_heads_are_not_told_apart() -> None:
     even = HeadKey(ids.ATTENTION_TO, SinkView.RAW, "previous")
     spread = HeadKey(ids.VARIABILITY, SinkView.RAW, "")
     found = fake_results(
@@ -68,13 +68,14 @@ def test_findings_questions_and_functions_say_what_is_tied() -> None:
     )
     best = chosen_head(found, even)
     assert best is not None
-    assert (best.head.head, best.tied) == (0, " (tied with L0·H1)")
+    assert (best.head.head, best.note) == (0, " (not told apart from L0·H1)")
     (finding,) = variability(found)
-    assert "lowest in L0·H1 (tied with L0·H2), 10.0" in finding.text
+    assert "lowest in L0·H1 (not told apart from L0·H2), 10.0" in finding.text
     assert "highest in L0·H0, 50.0" in finding.text
     of = {"self": found}
     (ranking,) = rankings(of, number_columns(of), ())
-    assert ranking.heads[0].behind == "uniform attention: 10.0\u202f% (tied with L0·H1)"
+    expected = "uniform attention: 10.0\u202f% (not told apart from L0·H1)"
+    assert ranking.heads[0].behind == expected
 
 
 def test_the_place_of_a_head_says_that_it_is_tied() -> None:

@@ -56,9 +56,19 @@ def test_the_kind_is_chosen_on_one_half_and_reported_on_all_sentences() -> None:
     assert round(printed(most_received(found).text).number.value, 6) == 1.4
 
 
-def test_nothing_holds_where_no_interval_clears_uniform_attention() -> None:
+def test_nothing_holds_where_the_other_half_does_not_confirm_the_choice() -> None:
     assert not most_received(results({"NOUN": [1.0, 1.3]}, spread=4)).holds
     assert not most_received(results({"NOUN": [0.9, 0.95]})).holds
+    assert not most_received(results({"NOUN": [1.0, 1.2]})).holds
+    lucky = results({"NOUN": [1.0, 1.9]}, second={"NOUN": [1.0, 1.2]})
+    assert not most_received(lucky).holds
+    assert round(printed(most_received(lucky).text).number.value, 6) == 1.55
+
+
+def test_after_a_miss_nothing_else_is_tested() -> None:
+    """The second kind would pass, but was not chosen."""
+    found = results({"NOUN": [1.9], "VERB": [1.8]}, second={"NOUN": [1.0], "VERB": [1.8]})
+    assert not most_received(found).holds
 
 
 def test_without_words_of_a_kind_there_is_no_number() -> None:
@@ -68,7 +78,7 @@ def test_without_words_of_a_kind_there_is_no_number() -> None:
     assert most_received(results({"NOUN": [1.0, 4.0]}, words=30)).holds
 
 
-def test_the_head_of_a_kind_is_chosen_on_one_half() -> None:
+def test_the_head_of_a_kind_is_that_of_all_sentences() -> None:
     heads = np.array([[1.0, 2.0], [1.5, 1.0]])
     key = HeadKey("pos_received_ratio", SinkView.RENORM, "NOUN")
     chosen = most_attending_head(fake_results({key: Fake(heads, second=heads[::-1])}), "NOUN")

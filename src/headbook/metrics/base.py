@@ -69,6 +69,13 @@ class Need(StrEnum):
     PASSAGES = "texts of several sentences"
 
 
+class Notable(StrEnum):
+    """The end of a metric's values that is notable."""
+
+    HIGH = "high"
+    LOW = "low"  # ranks: 1 is the first of all
+
+
 class Source(StrEnum):
     """Sequences on which a head metric is measured."""
 
@@ -111,6 +118,7 @@ class Metric:
         section, chart: place and kind of chart on pages.
         labels: names of the values of one head; ``("",)`` for a single value.
         headline: the label that pages show first.
+        notable: which end of the values pages name first.
         has_unbounded_shares: whether values are shares that may be below 0 or above 1.
         named: returns the labels for a corpus with tags and relations of its own; None if labels
             do not depend on tags or relations.
@@ -133,6 +141,7 @@ class Metric:
     chart: ChartKind
     labels: tuple[str, ...] = ("",)
     headline: str = ""
+    notable: Notable = Notable.HIGH
     has_unbounded_shares: bool = False
     named: Callable[[schema.AnnotationScheme], tuple[str, ...]] | None = None
     spreads: Mapping[str, schema.IntervalRule] = field(default_factory=dict)

@@ -210,12 +210,10 @@ def _scale(rows: Sequence[Sequence[Number | None]]) -> Steps:
 
 
 CHOICE = (
-    "One half of the sentences chooses the head; its number is that of all sentences. Whether it "
-    "is larger than those of other heads is not tested."
+    "The largest number of any head, and the heads that a test paired by sentence does not tell "
+    "from it."
 )
-ALL_HEADS = (
-    "Rows are layers, columns heads. Framed: the head that one half of the sentences chooses."
-)
+ALL_HEADS = "Rows are layers, columns heads. Framed: the largest number."
 
 
 def _heads(results: StackResults, tags: Sequence[str], most_cells: int) -> Iterator[Block]:
@@ -223,8 +221,15 @@ def _heads(results: StackResults, tags: Sequence[str], most_cells: int) -> Itera
     values = {tag: results.heads(*words.received_key(tag)).value for tag in tags}
     order = sorted(tags, key=lambda tag: -float(np.nanmax(values[tag])))
     best = {tag: words.most_attending_head(results, tag) for tag in order}
-    chosen = [(tag, head.head) for tag, head in best.items() if head]
-    unordered = [(_kind(tag), head, _head_number(results, tag, head)) for tag, head in chosen]
+    unordered = [
+        (
+            _kind(tag),
+            say("{head}{note}", head=chosen.head, note=chosen.note),
+            _head_number(results, tag, chosen.head),
+        )
+        for tag, chosen in best.items()
+        if chosen
+    ]
     rows = tuple(sorted(unordered, key=lambda row: -row[2].value))
     drawn_tags = order[: max(1, most_cells // len(heads_of(results.stack)))]
     grids = tuple(_grid(results, tag, best[tag]) for tag in drawn_tags)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.metrics.base import ChartKind, CircuitMetric, Section
+from headbook.metrics.base import ChartKind, CircuitMetric, Notable, Section
 
 if TYPE_CHECKING:
     from headbook.analysis.arrays import Ints
@@ -51,5 +51,6 @@ METRIC = CircuitMetric(
     section=Section.CIRCUITS,
     chart=ChartKind.LABELS,
     labels=LABELS,
+    notable=Notable.LOW,
     measure=measure,
 )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.metrics.base import ChartKind, CircuitMetric, Section
+from headbook.metrics.base import ChartKind, CircuitMetric, Notable, Section
 
 if TYPE_CHECKING:
     from headbook.analysis.arrays import Floats
@@ -39,5 +39,6 @@ METRIC = CircuitMetric(
     bounds=lambda _: (1, math.inf),
     section=Section.CIRCUITS,
     chart=ChartKind.HEATMAP,
+    notable=Notable.LOW,
     measure=measure,
 )

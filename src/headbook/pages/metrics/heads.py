@@ -93,8 +93,7 @@ class HeadSection:
         fills: fills of the scale from the lowest number to the highest.
         curve: the metric by layer; None without values of layers.
         layers: table of the metric by layer; None without values of layers.
-        best: the head that one half of the sentences chooses for each label, with its number; None
-            without several labels.
+        best: the head that leads for each label, with its number; None without several labels.
         few: labels with few observations, and their number; None without any.
         by_label: heads with their values of many labels; None without several labels.
         variants: heat maps of variants of the metric in files, with the ids of the variants.
@@ -285,7 +284,8 @@ def _highest(numbers: HeadMetricNumbers) -> str:
     even = float(numbers.uniform.value[place[0]])
     beside = "" if math.isnan(even) else f"; {UNIFORM} {numbers.printed(even)}"
     name = head_name(numbers.name(place))
-    return f"most in {name}, {numbers.printed(numbers.at(place).value)}{beside}"
+    most = "lowest" if numbers.lowest else "most"
+    return f"{most} in {name}{numbers.note}, {numbers.printed(numbers.at(place).value)}{beside}"
 
 
 def _layers(numbers: HeadMetricNumbers, variants: Sequence[HeadMetricNumbers]) -> PageTable:
@@ -343,7 +343,7 @@ def _label_title(numbers: HeadMetricNumbers, label: str) -> str:
 
 
 def _chosen(numbers: HeadMetricNumbers) -> Chosen | None:
-    """Return the head that one half chooses; None with few observations on the other half."""
+    """Return the head that leads; None with few observations on one half of the sentences."""
     results, metric, view, label = numbers
     chosen = chosen_head(results, HeadKey(metric.id, view, label))
     if chosen is None or chosen.held_out.events < FEW_WORDS or math.isnan(chosen.held_out.value):
@@ -361,7 +361,7 @@ def _best_table(
         linked = one.head_number(chosen.place, NumberCell.of(chosen.value, metric).text)
         cells = (
             f"{chosen.value.events:,.0f}",
-            words_cell(head_link(chosen.head), chosen.tied),
+            words_cell(head_link(chosen.head), chosen.note),
             NumberCell.of(chosen.value, metric).with_row(linked.table, linked.row),
             NumberCell.of(chosen.uniform, metric).text,
             *(_variant_cell(one, variant, chosen.place) for variant in variants),

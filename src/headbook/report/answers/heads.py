@@ -101,7 +101,7 @@ def ranking_text(ranking: HeadRanking, results: StackResults) -> str:
 
 @dataclass(frozen=True)
 class RankedHead:
-    """The first head of a ranking, chosen on one half of the sentences.
+    """The head that leads a ranking.
 
     Attributes:
         head: head with its address.
@@ -139,7 +139,7 @@ def first_head(results: StackResults, ranking: HeadRanking, view: SinkView) -> R
     uniform_text = percent(uniform) if share else f"{uniform:.3g}"
     behind = "" if math.isnan(uniform) else f"uniform attention: {uniform_text}"
     linked = head_number(text, best.head, key)
-    behind = (behind + best.tied).strip()
+    behind = (behind + best.note).strip()
     return RankedHead(head_link(best.head), linked, ends, behind, supported=bool(is_clear))
 
 

@@ -1,13 +1,14 @@
-"""Answers of the pages of metrics: where a number is largest, without a test."""
+"""Answers of the pages of metrics: where a number is largest."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from headbook.analysis.accumulators import Estimates
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric, LayerwiseMetric, Source
+from headbook.report.facts.leaders import layer_leaders
 from headbook.report.findings.finding import Parts, sample_size, sentence_start
 from headbook.report.findings.head_numbers import (
     HeadMetricNumbers,
@@ -56,36 +57,43 @@ def label_phrase(label: str, metric: str = "") -> str:
 
 
 def head_metric_answer(results: StackResults, metric: HeadMetric) -> Parts:
-    """Return the layer, or the label and head, in which a metric is largest in a stack."""
+    """Return the layer, or the label and head, that leads a metric in a stack."""
     numbers = drawn_numbers(results, metric)
     if numbers is None:
         return NOT_MEASURED
     if len(results.drawable(numbers.metric)) > 1:
         phrase = capital(label_phrase(numbers.label, metric.id))
-        return _relation_answer(numbers, phrase) or _best(numbers, f"{phrase}: most in ")
-    layers = [n for n in results.stack.attention_layers if not np.isnan(numbers.layers.value[n])]
-    extremes = apart(numbers.layers, layers) if metric.has_layer_value else None
-    if extremes is None:
-        alike = metric.has_layer_value and len(layers) > 1
-        return _best(
-            numbers, "No clear difference between layers; most in " if alike else "Most in "
-        )
-    low, high = extremes
-    text = numbers.printed(float(numbers.layers.value[high]))
+        most = _most(numbers).lower()
+        return _relation_answer(numbers, phrase) or _best(numbers, f"{phrase}: {most} in ")
+    ends = [
+        layer_leaders(results, numbers.key, lowest=lowest) if metric.has_layer_value else None
+        for lowest in (numbers.lowest, not numbers.lowest)
+    ]
+    first, last = ends
+    if first is None or not first.leads_alone:
+        return _best(numbers, f"{_most(numbers)} in ")
+    (layer,) = first.first
+    text = numbers.printed(float(numbers.layers.value[layer]))
+    opposite = "most" if numbers.lowest else "least"
+    end = f"; {opposite} in layer {last.first[0]}" if last and last.leads_alone else ""
     return (
-        sentence_start(results, f"Most in layer {high}: "),
-        numbers.layer_number(high, text),
-        f" on average over its heads; least in layer {low}.",
+        sentence_start(results, f"{_most(numbers)} in layer {layer}: "),
+        numbers.layer_number(layer, text),
+        f", all heads together{end}.",
     )
 
 
+def _most(numbers: HeadMetricNumbers) -> str:
+    return "Lowest" if numbers.lowest else "Most"
+
+
 def _best(numbers: HeadMetricNumbers, start: str) -> Parts:
-    """Return the head with the highest value as a sentence with a beginning, and its baseline."""
+    """Return the head that leads as a sentence with a beginning, and its baseline."""
     place = numbers.best()
     text = numbers.printed(numbers.at(place).value)
     start = sentence_start(numbers.results, start)
     linked = numbers.head_number(place, text)
-    return start, numbers.link(place), ", ", linked, *_baseline(numbers, place)
+    return start, numbers.link(place), f"{numbers.note}, ", linked, *_baseline(numbers, place)
 
 
 def _relation_answer(numbers: HeadMetricNumbers, phrase: str) -> Parts:
@@ -128,15 +136,6 @@ def _baseline(numbers: HeadMetricNumbers, place: Place) -> Parts:
     return f"; {words}", linked, "."
 
 
-def apart(numbers: Estimates, layers: Sequence[int]) -> tuple[int, int] | None:
-    """Return the layers of the lowest and the highest number; None if their intervals overlap."""
-    if len(layers) < 2:
-        return None
-    low = min(layers, key=lambda layer: float(numbers.value[layer]))
-    high = max(layers, key=lambda layer: float(numbers.value[layer]))
-    return (low, high) if numbers.low[high] > numbers.high[low] else None
-
-
 def head_metric_scope(results: StackResults, metric: HeadMetric) -> tuple[tuple[str, str], ...]:
     """Return what a head metric was measured on, and what it is compared with."""
     numbers = drawn_numbers(results, metric)
@@ -154,7 +153,7 @@ def head_metric_scope(results: StackResults, metric: HeadMetric) -> tuple[tuple[
     compared = "uniform attention on the same sentences. " if known else "nothing else. "
     return (
         (term, f"{count:,}, {about}; {VIEWS[numbers.view]}."),
-        ("Compared with", f"{compared}Largest of {heads}, not tested."),
+        ("Compared with", f"{compared}{heads} with each other, paired by sentence."),
     )
 
 

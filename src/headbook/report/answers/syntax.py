@@ -88,7 +88,7 @@ def aligned_head(results: StackResults) -> Parts:
     return (
         "By weight, ",
         head_link(best.head),
-        f"{best.tied} aligns most with dependencies, beyond ",
+        f"{best.note} aligns most with dependencies, beyond ",
         metric_link(ids.DEPENDENCY_EXCESS, "what distances explain"),
         "; that is no relation, since its strongest word need not be the right one.",
     )

@@ -1,8 +1,8 @@
 """Rows of the table of tests on heads and layers: functions, quantiles, extremes, trees.
 
-Findings and lists of pages name the head with the highest number of many. Such a head is chosen on
-the selection split, so that its number on the held-out split is not inflated by the choice. The
-table has both numbers.
+Findings and lists of pages name the head with the highest number of many, with a paired test
+against the others. The number of the largest of many is inflated by the choice. So the table also
+has the head that one half of the sentences chooses, with its numbers on both halves.
 """
 
 import math
@@ -19,10 +19,11 @@ from headbook.analysis.accumulators import (
     without_interval,
 )
 from headbook.metrics import ids
+from headbook.report.facts.fact import highest
 from headbook.report.facts.function_tests import function_tests
+from headbook.report.facts.leaders import Leaders, head_leaders
 from headbook.report.findings.attention import untrained_mean
 from headbook.report.findings.finding import (
-    highest,
     layer_run_mean,
     layer_runs,
     run_text,
@@ -30,7 +31,18 @@ from headbook.report.findings.finding import (
 )
 from headbook.report.results import StackResults
 from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
-from headbook.schema import ALL, HELD_OUT_SPLIT, HIGHEST, LOWEST, HeadKey, SinkView, heads_of
+from headbook.results.formats import head_name
+from headbook.schema import (
+    ALL,
+    HELD_OUT_SPLIT,
+    HIGHEST,
+    LOWEST,
+    ON_CHOICE,
+    HeadKey,
+    HeadName,
+    SinkView,
+    heads_of,
+)
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import Ranking
 
@@ -117,17 +129,34 @@ Cell = tuple[int, int]
 
 
 def extreme_heads(results: StackResults) -> Iterator[Row]:
-    """Yield the head with the highest value of every metric, view and label, on both splits.
+    """Yield the head that leads every metric, view and label, and the head that one half chooses.
 
-    For each metric's first label, also yield the head with the lowest value.
+    The first is tested against all others on all sentences, in the view of pages. For each metric's
+    first label, also yield the head with the lowest value.
     """
     for column in _columns(results):
-        is_headline = results.by_id[column.metric].headline == column.label
+        metric = results.by_id[column.metric]
+        of_pages = column.view == results.view(metric, column.label)
+        is_headline = metric.headline == column.label
         for claim in (HIGHEST, LOWEST) if is_headline else (HIGHEST,):
+            leaders = head_leaders(results, column, lowest=claim == LOWEST) if of_pages else None
+            if leaders is not None:
+                yield _leader_row(results, claim, column, leaders)
             cell = highest(results.split(SELECTION, *column), lowest=claim == LOWEST)
-            if cell is not None:
-                for half in (SELECTION, HELD_OUT):
-                    yield _head_row(results, claim, column, cell, half)
+            for half in (SELECTION, HELD_OUT) if cell else ():
+                assert cell is not None
+                yield _head_row(results, f"{claim}, {ON_CHOICE}", column, cell, half)
+
+
+def _leader_row(results: StackResults, claim: str, column: HeadKey, leaders: Leaders) -> Row:
+    """Return the row of the head that leads a metric, beside the best one told from it."""
+    layer, head = leaders.first
+    values, second = results.heads(*column), leaders.second
+    return row(
+        claim, results.stack.name, column, layer=layer, head=head, value=values.at(layer, head),
+        baseline=head_name(HeadName(results.stack.name, *second)) if second else "",
+        baseline_value=float(values.value[second]) if second else math.nan, p=leaders.p,
+    )  # fmt: skip
 
 
 def _columns(results: StackResults) -> Iterator[HeadKey]:

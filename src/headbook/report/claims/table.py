@@ -80,7 +80,8 @@ TESTS: TableSpec[Study] = TableSpec(
     "number of each head's function beside its threshold, and heads and layers that were chosen "
     "on one half of the sentences and reported on the other.",
     {
-        "claim": "what is claimed; of the highest head of many, chosen on the choice half",
+        "claim": "what is claimed; p of the highest head of many is that of its difference to the "
+        "baseline, the best head that a paired test tells from it",
         "stack": f"{LAYER_COLUMNS['stack']}; all where heads of all are taken together",
         "layer": "counted from 0; empty for several layers",
         "head": "counted from 0; empty for several heads",

@@ -9,16 +9,13 @@ printed number without a row cannot be made. Facts are cached: pages and table g
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION, Estimate
-from headbook.metrics import all_metrics
+from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION, Estimate, Estimates
+from headbook.report.facts.leaders import alike_note, head_leaders
 from headbook.report.results import StackResults
-from headbook.report.wording import tie_note, tied_places
-from headbook.results.formats import head_name, number
 from headbook.results.number import Number, RowAddress, Unit
 from headbook.results.sentence import NOTHING, Sentence
 from headbook.schema import ALL, HeadKey, HeadName, Place
@@ -109,21 +106,23 @@ class Fact:
 
 
 class Chosen(NamedTuple):
-    """A head that one half of the sentences chooses.
+    """The head that leads a metric, and whether one half of the sentences confirms the other.
 
     Attributes:
-        head: the head with the highest or lowest number of many, on the half that chooses.
-        value, uniform: its number over all sentences, and that of uniform attention.
-        held_out, held_out_uniform: both numbers on the half that did not choose it.
-        tied: note on heads with the same number on the half that chooses; empty without any.
+        head: the head with the highest or lowest number of all sentences.
+        value, uniform: its number, and that of uniform attention.
+        confirmed: the head with the highest or lowest number on the half that chooses.
+        held_out, held_out_uniform: both numbers of ``confirmed`` on the other half.
+        note: heads that a test does not tell from ``head``, as a note after its name.
     """
 
     head: HeadName
     value: Estimate
     uniform: Estimate
+    confirmed: HeadName
     held_out: Estimate
     held_out_uniform: Estimate
-    tied: str
+    note: str
 
     @property
     def place(self) -> Place:
@@ -141,20 +140,31 @@ def chosen_head(results: StackResults, key: HeadKey, *, lowest: bool = False) ->
     """Return the head with the highest or lowest value; None without enough observations."""
     if not results.has_value(*key):
         return None
-    written = partial(number, share=all_metrics()[key.metric].is_share)
-    values = results.split(SELECTION, *key).trusted
-    heads = [
-        HeadName(results.stack.name, *place)
-        for place in tied_places(values, written, lowest=lowest)
-    ]
-    if not heads:
+    leaders = head_leaders(results, key, lowest=lowest)
+    selected = highest(results.split(SELECTION, *key), lowest=lowest)
+    if leaders is None or selected is None:
         return None
-    head, *tied_heads = heads
+    layer, head = leaders.first
     return Chosen(
-        head,
-        results.heads(*key).at(head.layer, head.head),
-        results.uniform(*key).at(head.layer),
-        results.split(HELD_OUT, *key).at(head.layer, head.head),
-        results.split(HELD_OUT, *key, of="uniform").at(head.layer),
-        tie_note([head_name(tied_head) for tied_head in tied_heads]),
+        HeadName(results.stack.name, layer, head),
+        results.heads(*key).at(layer, head),
+        results.uniform(*key).at(layer),
+        HeadName(results.stack.name, *selected),
+        results.split(HELD_OUT, *key).at(*selected),
+        results.split(HELD_OUT, *key, of="uniform").at(selected[0]),
+        alike_note(results, leaders),
     )
+
+
+def highest(numbers: Estimates, *, lowest: bool = False) -> Place | None:
+    """Return layer and head of the highest value with enough observations, or None.
+
+    Args:
+        lowest: whether to return the lowest value instead.
+    """
+    value = numbers.trusted
+    if np.isnan(value).all():
+        return None
+    position = int(np.nanargmin(value) if lowest else np.nanargmax(value))
+    layer, head = np.unravel_index(position, value.shape)
+    return int(layer), int(head)

@@ -9,12 +9,13 @@ from headbook.metrics import ids
 from headbook.report.ablation import CHANGING_VERDICTS, Rows, rows_by_head
 from headbook.report.facts.fact import Fact
 from headbook.report.facts.groups import is_sink_head
+from headbook.report.facts.leaders import alike_note, head_leaders
 from headbook.report.facts.thresholds import HALF, MIN_OFF_UNIFORM
 from headbook.report.findings.ablation import group_rows, zero_is_dead
 from headbook.report.results import StackResults, heads_by_value
 from headbook.report.sink import sink_tokens
-from headbook.report.wording import count_text, number_word, ordinal, tie_note, tied_places
-from headbook.results.formats import head_name, percent
+from headbook.report.wording import count_text, number_word, ordinal
+from headbook.results.formats import percent
 from headbook.results.number import PLAIN, Number, RowAddress, Unit
 from headbook.results.sentence import NOTHING, Link, Sentence, say
 from headbook.schema import HeadKey, HeadName, Place, Replacement, SinkView, heads_of
@@ -62,13 +63,15 @@ def sink_heads_text(results: StackResults) -> str:
 
 
 def largest_share(results: StackResults, key: HeadKey) -> Sentence:
-    """Return the largest share of any head with the head's name and ties: ``15.0 %, in L1·H1``."""
-    (layer, head), *others = tied_places(results.heads(*key).value, percent)
-    stack = results.stack.name
+    """Return the largest share of any head, its name and those alike: ``15.0 %, in L1·H1``."""
+    leaders = head_leaders(results, key)
+    if leaders is None:
+        return say("not known")
+    layer, head = leaders.first
     return say(
-        "{share}, in {head}{tied}",
-        share=results.number(key, layer, head), head=HeadName(stack, layer, head),
-        tied=tie_note([head_name(HeadName(stack, *place)) for place in others]),
+        "{share}, in {head}{note}",
+        share=results.number(key, layer, head), head=HeadName(results.stack.name, layer, head),
+        note=alike_note(results, leaders),
     )  # fmt: skip
 
 

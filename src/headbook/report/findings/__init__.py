@@ -1,7 +1,8 @@
 """Findings: sentences computed from numbers, each printed only if its interval supports it.
 
-An extreme head or run of layers is selected on one half of the sentences and reported on the other,
-so that its number is not inflated by the selection. Every claim is compared with a baseline:
+A head is named as the first only with the heads that a paired test does not tell from it. One half
+of the sentences selects, and the other one has to confirm it. Every claim is compared with a
+baseline:
 uniform attention, random choice, a tree without attention, or the same architecture with random
 weights.
 """
@@ -17,7 +18,7 @@ from headbook.report.findings.attention import (
     sink_layers,
     variability,
 )
-from headbook.report.findings.finding import Finding, highest
+from headbook.report.findings.finding import Finding
 from headbook.report.findings.language import (
     beyond_distance,
     dependencies,
@@ -34,7 +35,7 @@ from headbook.results.sentence import Link
 if TYPE_CHECKING:
     from headbook.report.relation_tests import RelationTests
 
-__all__ = ["HELD_OUT", "SELECTION", "Finding", "Link", "findings_of", "highest"]
+__all__ = ["HELD_OUT", "SELECTION", "Finding", "Link", "findings_of"]
 
 Rules = tuple[Callable[[StackResults], Iterator[Finding]], ...]
 # Rules on all heads together.

@@ -208,9 +208,9 @@ def variability(results: StackResults) -> Iterator[finding.Finding]:
             finding.metric_link(key.metric, "Attention variability"),
             " (0: position only) is lowest in ",
             head_link(least.head),
-            f"{least.tied}, {written(least.value)}, and highest in ",
+            f"{least.note}, {written(least.value)}, and highest in ",
             head_link(most.head),
-            f"{most.tied}, {written(most.value)}; uniform attention: "
+            f"{most.note}, {written(most.value)}; uniform attention: "
             f"{number(most.uniform.value, share=share)}.",
         ),
         min(least.value.sentences, most.value.sentences),

@@ -104,20 +104,6 @@ def sentence_start_with_link(results: StackResults, link: Link) -> Parts:
     return (f"In {STACKS[results.stack.name]}, ", link._replace(text=text))
 
 
-def highest(numbers: Estimates, *, lowest: bool = False) -> tuple[int, int] | None:
-    """Return layer and head of the highest value with enough observations, or None.
-
-    Args:
-        lowest: whether to return the lowest value instead.
-    """
-    value = numbers.trusted
-    if np.isnan(value).all():
-        return None
-    position = int(np.nanargmin(value) if lowest else np.nanargmax(value))
-    layer, head = np.unravel_index(position, value.shape)
-    return int(layer), int(head)
-
-
 RUN_DIVISOR = 4  # a run has a quarter of the layers that have attention
 
 

@@ -5,15 +5,15 @@ from typing import NamedTuple
 import numpy as np
 
 from headbook.analysis.accumulators import Estimate, Estimates
-from headbook.metrics.base import HeadMetric, Metric
-from headbook.report.findings.finding import highest
+from headbook.metrics.base import HeadMetric, Metric, Notable
+from headbook.report.facts.leaders import alike_note, head_leaders
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import is_share, with_unit
 from headbook.results.formats import MISSING, in_hundred, interval_text, number
 from headbook.results.number import COSINE
 from headbook.results.sentence import Link, head_link
-from headbook.schema import HeadName, SinkView
+from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.tables import RowKey
 
 Place = tuple[int, int]  # layer and head
@@ -82,16 +82,33 @@ class HeadMetricNumbers(NamedTuple):
         return is_share(self.metric)
 
     def best(self) -> Place:
-        """Return the head of the highest number; of those with enough observations if any have.
+        """Return the head that leads; of those with enough observations if any have.
 
         One head must have a number.
         """
-        found = highest(self.heads)
-        if found is not None:
-            return found
-        value = self.heads.value
+        leaders = head_leaders(self.results, self.key, lowest=self.lowest)
+        if leaders is not None:
+            first_layer, first_head = leaders.first
+            return first_layer, first_head
+        value = self.heads.value * (-1 if self.lowest else 1)
         layer, head = np.unravel_index(int(np.nanargmax(value)), value.shape)
         return int(layer), int(head)
+
+    @property
+    def note(self) -> str:
+        """Heads that a test does not tell from the best one, as a note after its name."""
+        leaders = head_leaders(self.results, self.key, lowest=self.lowest)
+        return alike_note(self.results, leaders) if leaders else ""
+
+    @property
+    def key(self) -> HeadKey:
+        """Metric, view and label."""
+        return HeadKey(self.metric.id, self.view, self.label)
+
+    @property
+    def lowest(self) -> bool:
+        """Whether the lowest number is the notable one."""
+        return self.metric.notable is Notable.LOW
 
     def at(self, place: Place) -> Estimate:
         """Return the number of a head."""

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from headbook.analysis.accumulators import HELD_OUT, SELECTION
+from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION
 from headbook.analysis.multiple_testing import ALPHA
 from headbook.metrics import ids
 from headbook.metrics.base import Source
 from headbook.report.facts.fact import Chosen, chosen_head
+from headbook.report.facts.words import LEAST_PREFERENCE
 from headbook.report.findings.finding import (
     Finding,
     Parts,
@@ -46,7 +47,8 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
     view, name = TAG_VIEW, ids.POS_RECEIVED_RATIO
     tag = _favourite(results, name, view)
     best = chosen_head(results, HeadKey(name, view, tag)) if tag else None
-    if best is not None and best.held_out.low > 1 and best.held_out.sentences >= MIN_SENTENCES:
+    held_out = best.held_out if best else NO_ESTIMATE
+    if best and held_out.low >= LEAST_PREFERENCE and held_out.sentences >= MIN_SENTENCES:
         share = results.heads(ids.POS_RECEIVED, view, tag).at(*best.place)
         share_of_sink = share_of_head(results, ids.SINK_SHARE, SinkView.RAW, "", best.place).value
         sink = "" if np.isnan(share_of_sink) else f" (sink: {percent(share_of_sink)})"
@@ -55,7 +57,7 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
             name,
             (
                 head_link(best.head),
-                f"{best.tied} attends most to ",
+                f"{best.note} attends most to ",
                 metric_link(
                     ids.POS_RECEIVED,
                     f"{TAG_NAMES[tag]} ({tag})" if tag in TAG_NAMES else f"words tagged {tag}",
@@ -93,7 +95,7 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
             name,
             (
                 head_link(best.head),
-                f"{best.tied} gives most attention along ",
+                f"{best.note} gives most attention along ",
                 metric_link(name, "dependencies"),
                 f": {estimate_with_unit(best.value, name)} of its attention, uniform attention: "
                 f"{number(best.uniform.value, share=True)}.{_near(results, best, view)}",
@@ -119,26 +121,18 @@ def beyond_distance(results: StackResults) -> Iterator[Finding]:
     """Yield a finding on the head most aligned with dependencies beyond distance."""
     name, view = ids.DEPENDENCY_EXCESS, SinkView.NOSINK
     best = chosen_head(results, HeadKey(name, view, ""))
-    if best is None or np.isnan(best.held_out.low):
-        return
-    link = metric_link(name, "a baseline by distance")
-    parts: Parts
-    if best.held_out.low > 0:
-        parts = (
-            head_link(best.head),
-            f"{best.tied} aligns most with dependencies: {point_estimate(best.value)} over ",
-            link,
-            ".",
+    if best is not None and best.held_out.low > 0:
+        yield finding(
+            results,
+            name,
+            (
+                head_link(best.head),
+                f"{best.note} aligns most with dependencies: {point_estimate(best.value)} over ",
+                metric_link(name, "a baseline by distance"),
+                ".",
+            ),
+            best.value.sentences,
         )
-    else:
-        parts = (
-            sentence_start(results, "No head aligns clearly better with dependencies than "),
-            link,
-            "; the best, ",
-            head_link(best.head),
-            f"{best.tied}: {point_estimate(best.value)}.",
-        )
-    yield finding(results, name, parts, best.value.sentences)
 
 
 class _TreeWords(NamedTuple):
@@ -182,7 +176,7 @@ def _trees(results: StackResults, metric: str) -> Iterator[Finding]:
                 link,
                 " induced from ",
                 head_link(best.head),
-                f"{best.tied} reach {score_text}; {baseline_text}.",
+                f"{best.note} reach {score_text}; {baseline_text}.",
             ),
             best.value.sentences,
         )
@@ -192,7 +186,7 @@ def _trees(results: StackResults, metric: str) -> Iterator[Finding]:
             metric,
             (
                 sentence_start(results, f"No head beats {plain.name} in "), link, "; the best, ",
-                head_link(best.head), f"{best.tied}: {score_text}; {baseline_text}.",
+                head_link(best.head), f"{best.note}: {score_text}; {baseline_text}.",
             ),
             best.value.sentences,
         )  # fmt: skip
@@ -217,7 +211,7 @@ def rare_words(results: StackResults) -> Iterator[Finding]:
 def _rarest(best: Chosen, name: str) -> Parts:
     return (
         head_link(best.head),
-        f"{best.tied} attends most to the ",
+        f"{best.note} attends most to the ",
         metric_link(name, "rarest word"),
         f" of a sentence: the strongest key of {estimate_with_unit(best.value, name)} of words "
         f"(random choice: {number(best.uniform.value, share=True)}).",

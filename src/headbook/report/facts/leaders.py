@@ -1,0 +1,153 @@
+"""Heads and layers that lead a metric: the tested basis of "most", "least" and "lowest".
+
+A test is paired by sentence, on all sentences (`headbook.analysis.leaders`). Numbers without sums
+by sentence or bucket, such as those of weights, are not tested, and pages say so.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headbook.analysis.arrays import Floats, divide
+from headbook.analysis.leaders import leaders_of
+from headbook.report.results import StackResults
+from headbook.report.wording import number_word
+from headbook.results.formats import head_name, word_list
+from headbook.schema import HeadKey, HeadName
+from headbook.study.sums.buckets import HeadBuckets
+
+MAX_NAMED = 3  # heads by name; of more, pages give the number
+
+
+@dataclass(frozen=True)
+class Leaders:
+    """The heads, or layers, of the largest or smallest number.
+
+    Attributes:
+        places: the first one, then those that the test does not tell from it, in their order:
+            layer and head, or the layer alone. Only the first one where nothing was tested.
+        candidates: how many were compared.
+        is_tested: whether there are sums by sentence.
+        second: the best one that is told from the first; None if none is.
+        difference: the first one's number minus that of ``second``.
+        p: family-wise p value of that difference.
+    """
+
+    places: tuple[tuple[int, ...], ...]
+    candidates: int
+    is_tested: bool
+    second: tuple[int, ...] | None = None
+    difference: float = np.nan
+    p: float = np.nan
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The place of the largest or smallest number."""
+        return self.places[0]
+
+    @property
+    def leads_alone(self) -> bool:
+        """Whether the test tells the first one from all others."""
+        return self.is_tested and len(self.places) == 1
+
+    @property
+    def none_differs(self) -> bool:
+        """Whether the test tells the first one from none of several others."""
+        return self.is_tested and len(self.places) == self.candidates > 1
+
+
+def head_leaders(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Leaders | None:
+    """Return the heads that lead a metric; None without a number that is trusted."""
+    made = results.cached(_made_leaders)
+    if (key, lowest) not in made:
+        made[key, lowest] = _head_leaders(results, key, lowest=lowest)
+    return made[key, lowest]
+
+
+def _made_leaders(_: StackResults) -> dict[tuple[HeadKey, bool], Leaders | None]:
+    """Return the leaders that were tested before: pages ask for them several times."""
+    return {}
+
+
+def _head_leaders(results: StackResults, key: HeadKey, *, lowest: bool) -> Leaders | None:
+    values = results.heads(*key)
+    trusted = np.argwhere(~np.isnan(values.trusted))
+    places = [(int(layer), int(head)) for layer, head in trusted]
+    return _leaders(results, key, places, values.value, _sums_of_heads, lowest=lowest)
+
+
+def layer_leaders(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Leaders | None:
+    """Return the layers that lead a metric, all heads of each together; None without a number."""
+    values = results.layers(*key)
+    is_known = ~np.isnan(values.value)
+    places = [(layer,) for layer in results.stack.attention_layers if is_known[layer]]
+    return _leaders(results, key, places, values.value, _sums_of_layers, lowest=lowest)
+
+
+Sums = Callable[[HeadBuckets, int], tuple[Floats, Floats]]
+
+
+def _leaders(
+    results: StackResults,
+    key: HeadKey,
+    places: Sequence[tuple[int, ...]],
+    values: Floats,
+    sums_of: Sums,
+    *,
+    lowest: bool,
+) -> Leaders | None:
+    if not places:
+        return None
+    buckets = _buckets(results, key)
+    if buckets is None or len(places) < 2:
+        first = min(places, key=lambda place: float(values[place]) * (1 if lowest else -1))
+        return Leaders((first,), len(places), is_tested=False)
+    columns = tuple(np.array(axis) for axis in zip(*places, strict=True))
+    sums = sums_of(buckets, buckets.columns.index(key))
+    cells = np.ravel_multi_index(columns, sums[0].shape[1:])
+    n, d = (part.reshape(len(part), -1)[:, cells] for part in sums)
+    order, ranks = leaders_of(n, d, lowest=lowest)
+    leading = tuple(places[place] for place in order)
+    others = np.flatnonzero(ranks.apart)
+    if not len(others):
+        return Leaders(leading, len(places), is_tested=True)
+    value = divide(n.sum(0), d.sum(0))[others]
+    second = int(others[np.argmin(value if lowest else -value)])
+    difference, p = float(ranks.difference[second]), float(ranks.p[second])
+    return Leaders(leading, len(places), True, places[second], difference, p)
+
+
+def _buckets(results: StackResults, key: HeadKey) -> HeadBuckets | None:
+    """Return the sums by bucket that hold a metric; None if it has none, or of another model."""
+    if results.baseline:
+        return None
+    by_stack: Mapping[str, Sequence[HeadBuckets]] = results.study.corpus_sums.buckets
+    of_stack = by_stack.get(results.stack.name, ())
+    return next((buckets for buckets in of_stack if key in buckets.columns), None)
+
+
+def _sums_of_heads(buckets: HeadBuckets, column: int) -> tuple[Floats, Floats]:
+    n = buckets.n[..., column]
+    return n, np.broadcast_to(buckets.d[..., column], n.shape)
+
+
+def _sums_of_layers(buckets: HeadBuckets, column: int) -> tuple[Floats, Floats]:
+    n, d = _sums_of_heads(buckets, column)
+    return n.sum(2), d.sum(2)
+
+
+def alike_note(results: StackResults, leaders: Leaders) -> str:
+    """Return the heads that a test does not tell from the first one, as a note after its name.
+
+    Empty if it leads alone: `` (not told apart from L0·H1 and L2·H3)``, else `` (not tested against
+    the others)``.
+    """
+    if not leaders.is_tested:
+        return " (not tested against the others)" if leaders.candidates > 1 else ""
+    others = [head_name(HeadName(results.stack.name, *place)) for place in leaders.places[1:]]
+    if not others:
+        return ""
+    if len(others) > MAX_NAMED:
+        others = [f"{number_word(len(others))} other heads"]
+    return f" (not told apart from {word_list(others)})"
