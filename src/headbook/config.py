@@ -105,7 +105,8 @@ class Config:
     )
     limit: int | None = input_option(
         None,
-        "Number of sentences to take from the beginning of the input; later ones are not read.",
+        "Number of sentences to take from the beginning of the input; later ones are not read. "
+        "Intervals are then about text like this beginning; --sample takes from all of the input.",
         common=True,
     )
     sample: int | None = input_option(

@@ -104,7 +104,7 @@ def test_the_rarest_word_is_looked_at_only_above_chance() -> None:
     (text,) = finding_texts(
         language.rare_words, fake_results({RARE: Fake([[0.1, 0.3]], uniform=0.08)})
     )
-    assert text.startswith("L0·H1 attends most to the rarest word of a sentence: ")
+    assert text.startswith("In L0·H1, the rarest word of the sentence is the strongest key of 30.0")
     assert text.endswith("(random choice: 8.0\u202f%).")
     for fake in (Fake([[0.1, 0.3]], uniform=0.3), Fake([[0.3]], uniform=0.1, spread=3)):
         assert not finding_texts(language.rare_words, fake_results({RARE: fake}))

@@ -84,7 +84,8 @@ CHECKPOINT_METRICS = (
         ids.ATTENTION_TO, "punctuation", "Attention to punctuation", "attends to punctuation", HALF,
     ),
     CheckpointMetric(
-        ids.RARE_WORD_FOCUS, "", "Attention to the rarest word", "attends to the rarest word"
+        ids.RARE_WORD_FOCUS, "", "Rarest word as strongest key",
+        "has the rarest word as strongest key",
     ),
     *(
         CheckpointMetric(

@@ -59,8 +59,8 @@ def chance(scope: "ViewMask") -> Ratio:
 
 
 METRIC = AttentionMetric(
-    title="Attention to the rarest word",
-    question="Do heads attend to the rarest word?",
+    title="Rarest word as strongest key",
+    question="How often is the rarest word the strongest key?",
     formula=r"\frac{1}{N}\sum_w [\operatorname{argmax}_v A_{wv} = \mathrm{rarest}]",
     reference="Voita et al. (2019), section 5.3, arXiv:1905.09418; frequencies by Speer (2022), "
     "wordfreq, doi:10.5281/zenodo.7199437",

@@ -201,7 +201,7 @@ def _all_below(results: StackResults, metric: str) -> bool:
 
 
 def rare_words(results: StackResults) -> Iterator[Finding]:
-    """Yield a finding on the head that attends most to the rarest word."""
+    """Yield a finding on the head whose strongest key is the rarest word most often."""
     name, view = ids.RARE_WORD_FOCUS, SinkView.NOSINK
     best = chosen_head(results, HeadKey(name, view, ""))
     if best is not None and best.is_above_uniform:
@@ -210,11 +210,12 @@ def rare_words(results: StackResults) -> Iterator[Finding]:
 
 def _rarest(best: Chosen, name: str) -> Parts:
     return (
+        "In ",
         head_link(best.head),
-        f"{best.note} attends most to the ",
+        f"{best.note}, the ",
         metric_link(name, "rarest word"),
-        f" of a sentence: the strongest key of {estimate_with_unit(best.value, name)} of words "
-        f"(random choice: {number(best.uniform.value, share=True)}).",
+        f" of the sentence is the strongest key of {estimate_with_unit(best.value, name)} of words"
+        f" (random choice: {number(best.uniform.value, share=True)}).",
     )
 
 
