@@ -9,7 +9,12 @@ import pytest
 from ablation_results import LOSS, SENTENCES, TOKENS, ablation_results, around
 from block_parts import every
 from chosen_results import NO_ESTIMATES, fake_results
-from headbook.report.ablation import HEAVY_NAME, head_changes, layer_ratio
+from headbook.report.ablation import (
+    HEAVY_NAME,
+    head_changes,
+    layer_ratio,
+    representative_verdicts,
+)
 from headbook.report.facts.importance import (
     clear_layer,
     estimates_note,
@@ -33,7 +38,8 @@ from headbook.results.number import Number
 from headbook.results.sentence import Link, Sentence
 from headbook.schema import AblationTarget
 from headbook.study.ablation import effect_tests
-from headbook.study.ablation.results import AblationResults, HeadSet, HeadSetKind
+from headbook.study.ablation.effect_tests import AblationVerdict
+from headbook.study.ablation.results import AblationReason, AblationResults, HeadSet, HeadSetKind
 from headbook.study.ablation_tables import HEAD_GROUPS, PRUNING
 from headbook.study.study import Study
 
@@ -139,6 +145,19 @@ def test_rarer_and_commoner_verdicts_are_told_apart() -> None:
     none = replace(ablation_results(changes), sets=(), members=np.zeros((0, 4), bool),
                    changes={AblationTarget.LOSS: np.zeros((SENTENCES, 0))})  # fmt: skip
     assert "no head has a verdict" in main_loss(none, {}).text.text
+
+
+def test_heads_of_large_estimates_say_nothing_of_the_others() -> None:
+    """Where not all heads were replaced, those drawn at random are counted."""
+    given = ablation_results(around(0.05, 0.06, 0.0, 0.0, 0.05, 0.0, spread=0.003))
+    assert representative_verdicts(given)[0].count(AblationVerdict.CHANGES) == 3
+    chosen = [AblationReason.SELECTED] * 2 + [AblationReason.AUDIT] * 3
+    some = replace(given, chosen=np.array([*chosen, AblationReason.NOT_ABLATED]))
+    verdicts_of_drawn, _ = representative_verdicts(some)
+    assert sorted(verdicts_of_drawn) == sorted([NONE_CHANGE, NONE_CHANGE, AblationVerdict.CHANGES])
+    assert "1 of 3 heads drawn at random" in verdicts(some).text
+    without = replace(some, chosen=np.where(some.chosen == AblationReason.AUDIT, 1, some.chosen))
+    assert representative_verdicts(without)[1] == " with the largest estimates"
 
 
 def test_the_largest_head_is_reported_on_all_sentences() -> None:

@@ -191,6 +191,23 @@ def verdict_counts(verdicts: Iterable[str]) -> str:
     return f"{', '.join(clauses[:-1])} and {clauses[-1]}"
 
 
+def representative_verdicts(ablation: AblationResults) -> tuple[list[str], str]:
+    """Return the verdicts by which shares of all heads are stated, and how heads were drawn.
+
+    Heads with the largest estimates say nothing of the others. So where not all heads were
+    replaced, only those drawn at random count, if there are any.
+    """
+    target = effect_tests.ranked_target(ablation)
+    effects = effect_tests.head_effects(ablation, target, Replacement.MEAN)
+    effects = effects[effects["verdict"] != ""]
+    if (ablation.chosen != AblationReason.NOT_ABLATED).all():
+        return [*effects["verdict"]], ""
+    drawn = effects[effects["reason"] == AblationReason.AUDIT]
+    if len(drawn):
+        return [*drawn["verdict"]], " drawn at random"
+    return [*effects["verdict"]], " with the largest estimates"
+
+
 def choice_text(ablation: AblationResults, reasons: Iterable[int]) -> str:
     """Return how heads that were replaced alone had been chosen, in words; empty if all were.
 

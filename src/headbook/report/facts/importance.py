@@ -24,6 +24,7 @@ from headbook.report.ablation import (
     largest_change,
     layer_ratio,
     loss_target,
+    representative_verdicts,
 )
 from headbook.report.facts.fact import Fact
 from headbook.report.facts.layers import layer_sentence
@@ -164,7 +165,8 @@ def verdict_counter(ablation: AblationResults) -> Counter[str]:
 
 def verdicts(ablation: AblationResults) -> Sentence:
     """Return which verdicts single heads have; the others' verdict is named if they share one."""
-    counts = verdict_counter(ablation)
+    known, drawn = representative_verdicts(ablation)
+    counts = Counter(known)
     tested, changed = counts.total(), sum(counts[verdict] for verdict in CHANGING_VERDICTS)
     sentences = count_text(len(ablation.content_hash), "sentence")
     removable, undecided = (
@@ -175,7 +177,7 @@ def verdicts(ablation: AblationResults) -> Sentence:
     if undecided == tested:
         text = "Not known: {sentences} decide for none of the heads that were replaced."
         return say(text, sentences=sentences)
-    amount = Link(f"{changed or removable:,} of {count_text(tested, 'head')}", "#heads")
+    amount = Link(f"{changed or removable:,} of {count_text(tested, 'head')}{drawn}", "#heads")
     if not changed and removable == tested:
         return say("Little without any one head: {amount} can go alone.", amount=amount)
     if not changed:

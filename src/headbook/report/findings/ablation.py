@@ -1,6 +1,6 @@
 """Findings on ablation: sentences that are printed only if the numbers support them."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,12 @@ from headbook.report.ablation import (
     HEAVY_NAME,
     REPLACEMENTS,
     change_text,
-    choice_text,
     effect_unit,
     largest_change,
     loss_target,
     main_target,
     margin_text,
+    representative_verdicts,
     unit_factor,
     verdict_counts,
     verdict_target_text,
@@ -26,7 +26,7 @@ from headbook.report.findings.finding import Finding, Part, Parts
 from headbook.report.wording import STACKS, count_text, number_word
 from headbook.results.formats import number, percent
 from headbook.results.sentence import Link, head_link
-from headbook.schema import AblationTarget, HeadName, Replacement
+from headbook.schema import AblationTarget, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import AblationVerdict, head_names
 from headbook.study.ablation.results import EFFECT_ORDER, AblationResults
@@ -60,35 +60,16 @@ def _finding(ablation: AblationResults, *parts: Part, held_out: bool = False) ->
     return Finding(parts, sentences)
 
 
-def replaced(
-    ablation: AblationResults, heads: Container[HeadName] | None = None
-) -> tuple[int, str, str]:
-    """Return how many heads were replaced alone, how they were chosen, and their verdicts.
-
-    Args:
-        ablation: results of all heads.
-        heads: heads to count; None for all heads.
-    """
-    target = effect_tests.ranked_target(ablation)
-    effects = effect_tests.head_effects(ablation, target, Replacement.MEAN)
-    effects = effects[effects["verdict"] != ""]
-    if heads is not None:
-        effects = effects[[head in heads for head in head_names(effects)]]
-    how = choice_text(ablation, effects["reason"])
-    return len(effects), how and f" ({how})", verdict_counts(effects["verdict"])
-
-
 def _counts(ablation: AblationResults) -> Iterator[Finding]:
-    heads, how, verdicts_of = replaced(ablation)
-    if not heads:
-        return
-    yield _finding(
-        ablation,
-        f"Of {count_text(heads, 'head')} ",
-        Link("replaced one at a time", f"{PAGE}#heads"),
-        f"{how}, {verdicts_of}: a sentence counts as changed from {margin_text(ablation)} on, "
-        f"measured by {verdict_target_text(ablation)}.",
-    )
+    verdicts, drawn = representative_verdicts(ablation)
+    if verdicts:
+        yield _finding(
+            ablation,
+            f"Of {count_text(len(verdicts), 'head')}{drawn} ",
+            Link("replaced one at a time", f"{PAGE}#heads"),
+            f", {verdict_counts(verdicts)}: a sentence counts as changed from "
+            f"{margin_text(ablation)} on, measured by {verdict_target_text(ablation)}.",
+        )
 
 
 def _largest(ablation: AblationResults) -> Iterator[Finding]:
