@@ -28,12 +28,12 @@ def plain_p(n: Floats, d: Floats, place: int) -> list[float]:
 
     def t_of(contributions: Floats) -> float:
         mean = contributions.mean()
-        return float(abs(mean) / np.sqrt(((contributions - mean) ** 2).mean() / (count - 1)))
+        return float(mean / np.sqrt(((contributions - mean) ** 2).mean() / (count - 1)))
 
     observed, draws = {}, {}
     for i in others:
-        residual = moves[place] - moves[i]
-        observed[i] = t_of(residual + (value[place] - value[i]) / count)
+        residual = (moves[place] - moves[i]) * np.sign(value[place] - value[i])
+        observed[i] = t_of(residual + abs(value[place] - value[i]) / count)
         draws[i] = [t_of(np.repeat(residual, c.astype(int))) for c in bootstrap_counts(count)]
     p, largest_yet = [1.0] * n.shape[1], 0.0
     remaining = sorted(others, key=lambda i: -observed[i])
@@ -43,7 +43,7 @@ def plain_p(n: Floats, d: Floats, place: int) -> list[float]:
             max(draws[i][draw] for i in remaining) >= observed[first] * (1 - 1e-9)
             for draw in range(DRAWS)
         )
-        largest_yet = max(largest_yet, (1 + reaching) / (1 + DRAWS))
+        largest_yet = max(largest_yet, min(2 * (1 + reaching) / (1 + DRAWS), 1.0))
         p[first] = largest_yet
         remaining = remaining[1:]
     return p
@@ -90,4 +90,4 @@ def test_one_family_in_twenty_has_a_leader_where_none_differs() -> None:
 
 def test_without_variation_there_is_the_least_p_or_none() -> None:
     p = step_down_t_p(np.array([0.5, 0.0]), np.zeros((CLUSTERS, 2)))
-    assert p.tolist() == [1 / (1 + DRAWS), 1.0]
+    assert p.tolist() == [2 / (1 + DRAWS), 1.0]

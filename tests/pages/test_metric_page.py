@@ -86,15 +86,14 @@ def answer(results: StackResults, metric: HeadMetric) -> str:
     return plain_text(head_metric_answer(results, metric)).replace("\u202f", " ")
 
 
-def test_the_answer_names_layers_only_if_their_intervals_are_apart() -> None:
+def test_the_answer_names_layers_only_if_a_paired_test_tells_some_apart() -> None:
     clear = distances(np.array([[1.0, 1.2], [4.0, 4.2], [2.0, 2.0]]))
     assert answer(clear, DISTANCE) == (
-        "Most in layer 1: 4.10 tokens on average over its heads; least in layer 0."
+        "Most in layer 1: 4.10 tokens, all heads together; least in layer 0."
     )
-    alike = distances(np.array([[1.0, 4.0], [2.0, 3.3]]), spread=3.0)
+    alike = distances(np.array([[1.0, 4.0], [2.0, 3.0]]), spread=3.0)
     assert answer(alike, DISTANCE) == (
-        "No clear difference between layers; most in L0·H1, 4.00 tokens; less than uniform "
-        "attention: 5.00 tokens."
+        "Most in L0·H1, 4.00 tokens; less than uniform attention: 5.00 tokens."
     )
     one = distances(np.array([[1.0, 4.0]]))
     assert answer(one, DISTANCE) == (
@@ -105,7 +104,7 @@ def test_the_answer_names_layers_only_if_their_intervals_are_apart() -> None:
     assert head_metric_scope(none, DISTANCE) == ()
     scope = dict(head_metric_scope(clear, DISTANCE))
     assert scope["Sentences"] == "100, all of them; all keys."
-    assert "Largest of 6 heads, not tested." in scope["Compared with"]
+    assert "6 heads with each other" in scope["Compared with"]
 
 
 def test_of_several_labels_the_one_that_is_drawn_answers() -> None:
@@ -234,7 +233,7 @@ def test_the_highest_head_of_a_label_is_framed_and_said(encoder_site: Site) -> N
     ]
     assert len(framed) == 1
     layer, head = framed[0][0].removeprefix("layer "), framed[0][1]
-    assert f"most in L{layer}·H{head}," in section.highest
+    assert re.search(rf"most in L{layer}·H{head}( \(alike: [^)]*\))?,", section.highest)
     phrases = {label: phrase for label, _, phrase in section.labels}
     assert section.highest.startswith(phrases[section.choice[1]])
     assert section.best is not None
@@ -403,4 +402,4 @@ def test_labels_of_few_observations_have_no_best_head(encoder_site: Site) -> Non
     assert few
     assert section.few is not None
     assert section.few.columns == ("label", "observations")
-    assert "not tested" in dict(page.scope)["Compared with"]
+    assert "with each other" in dict(page.scope)["Compared with"]

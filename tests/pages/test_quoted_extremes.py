@@ -68,13 +68,13 @@ def test_findings_and_questions_say_which_heads_are_not_told_apart() -> None:
     )
     best = chosen_head(found, even)
     assert best is not None
-    assert (best.head.head, best.note) == (0, " (not told apart from L0·H1)")
+    assert (best.head.head, best.note) == (0, " (alike: L0·H1)")
     (finding,) = variability(found)
-    assert "lowest in L0·H1 (not told apart from L0·H2), 10.0" in finding.text
+    assert "lowest in L0·H1 (alike: L0·H2), 10.0" in finding.text
     assert "highest in L0·H0, 50.0" in finding.text
     of = {"self": found}
     (ranking,) = rankings(of, number_columns(of), ())
-    expected = "uniform attention: 10.0\u202f% (not told apart from L0·H1)"
+    expected = "uniform attention: 10.0\u202f% (alike: L0·H1)"
     assert ranking.heads[0].behind == expected
 
 

@@ -117,4 +117,4 @@ def test_relation_rows_are_tested_against_a_named_rule(any_site: Site) -> None:
     table = any_site.study.tests.query("claim == 'relation'")
     assert table["p"].dropna().between(0, 1).all()
     assert (table["baseline"] != "").all()
-    assert {*table["split"]} <= {"choice", "held_out"}
+    assert {*table["split"]} <= {"all", "choice", "held_out"}

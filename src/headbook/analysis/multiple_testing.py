@@ -157,7 +157,9 @@ def _column_blocks(centred: Floats) -> Iterator[tuple[int, Floats]]:
 def step_down_t_p(sums: Floats, centred: Floats) -> Floats:
     """Return the family-wise p value of each sum being different from 0, two-sided.
 
-    The largest absolute t of each draw among the cells that remain is compared with the largest
+    Each cell's t is taken in the direction that was observed, and the tail beyond it counts twice
+    (equal-tailed): skewed cells have drawn t far in the other direction, which say nothing of this
+    one. The largest t of each draw among the cells that remain is compared with the largest
     observed one; then without that cell, and so on (step-down; Romano & Wolf 2005,
     doi:10.1198/016214504000000539).
 
@@ -176,11 +178,11 @@ def step_down_t_p(sums: Floats, centred: Floats) -> Floats:
     error = np.sqrt(square[varies] / max(n - 1, 1))
     observed[varies] = np.abs(sums[varies] / n) / error
     drawn = np.zeros((DRAWS, len(sums)))
-    drawn[:, varies] = np.abs(_drawn_t(bootstrap_counts(n), centred[:, varies]))
+    drawn[:, varies] = np.sign(sums[varies]) * _drawn_t(bootstrap_counts(n), centred[:, varies])
     order = np.argsort(-observed, kind="stable")
     largest = np.maximum.accumulate(drawn[:, order[::-1]], axis=1)[:, ::-1]
-    reaching = (largest * (1 + TOLERANCE) >= observed[order]).sum(0)
-    steps = np.maximum.accumulate((1 + reaching) / (1 + DRAWS))
+    reaching = (largest >= observed[order] * (1 - TOLERANCE)).sum(0)
+    steps = np.minimum(2 * np.maximum.accumulate(1 + reaching) / (1 + DRAWS), 1)
     p = np.empty(len(sums))
     p[order] = np.where(differs[order], steps, 1.0)
     return p

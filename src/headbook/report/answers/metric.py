@@ -8,7 +8,7 @@ import numpy as np
 from headbook.analysis.accumulators import Estimates
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric, LayerwiseMetric, Source
-from headbook.report.facts.leaders import layer_leaders
+from headbook.report.facts.leaders import alike_note, layer_leaders
 from headbook.report.findings.finding import Parts, sample_size, sentence_start
 from headbook.report.findings.head_numbers import (
     HeadMetricNumbers,
@@ -70,14 +70,14 @@ def head_metric_answer(results: StackResults, metric: HeadMetric) -> Parts:
         for lowest in (numbers.lowest, not numbers.lowest)
     ]
     first, last = ends
-    if first is None or not first.leads_alone:
+    if first is None or not first.is_tested or first.none_differs:
         return _best(numbers, f"{_most(numbers)} in ")
     (layer,) = first.first
     text = numbers.printed(float(numbers.layers.value[layer]))
     opposite = "most" if numbers.lowest else "least"
     end = f"; {opposite} in layer {last.first[0]}" if last and last.leads_alone else ""
     return (
-        sentence_start(results, f"{_most(numbers)} in layer {layer}: "),
+        sentence_start(results, f"{_most(numbers)} in layer {layer}{alike_note(results, first)}: "),
         numbers.layer_number(layer, text),
         f", all heads together{end}.",
     )

@@ -138,16 +138,20 @@ def _sums_of_layers(buckets: HeadBuckets, column: int) -> tuple[Floats, Floats]:
 
 
 def alike_note(results: StackResults, leaders: Leaders) -> str:
-    """Return the heads that a test does not tell from the first one, as a note after its name.
+    """Return the places that a test does not tell from the first one, as a note after its name.
 
-    Empty if it leads alone: `` (not told apart from L0·H1 and L2·H3)``, else `` (not tested against
-    the others)``.
+    Empty if it leads alone: `` (alike: L0·H1 and L2·H3)``, `` (alike: layer 2)``, `` (alike: nine
+    others)``; `` (not tested)`` without sums by sentence.
     """
     if not leaders.is_tested:
-        return " (not tested against the others)" if leaders.candidates > 1 else ""
-    others = [head_name(HeadName(results.stack.name, *place)) for place in leaders.places[1:]]
+        return " (not tested)" if leaders.candidates > 1 else ""
+    others = leaders.places[1:]
     if not others:
         return ""
     if len(others) > MAX_NAMED:
-        others = [f"{number_word(len(others))} other heads"]
-    return f" (not told apart from {word_list(others)})"
+        return f" (alike: {number_word(len(others))} others)"
+    if len(leaders.first) == 1:
+        layers = word_list([str(layer) for (layer,) in others])
+        return f" (alike: layer{'s' * (len(others) > 1)} {layers})"
+    stack = results.stack.name
+    return f" (alike: {word_list([head_name(HeadName(stack, *place)) for place in others])})"
