@@ -29,8 +29,8 @@ from headbook.report.answers.metric import (
     head_metric_scope,
     token_metric_answer,
 )
-from headbook.report.facts.fact import chosen_head
 from headbook.report.findings.head_numbers import HeadMetricNumbers, cell_number, drawn_numbers
+from headbook.report.leaders import chosen_head
 from headbook.report.results import StackResults
 from headbook.results.formats import metric_page, percent
 from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey

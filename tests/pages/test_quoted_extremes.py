@@ -12,8 +12,8 @@ from headbook.pages.comparison.parts import DriftMeasure, moved_lead
 from headbook.pages.head_parts.standing import strips
 from headbook.pages.heads import rankings
 from headbook.pages.parts.head_list import number_columns
-from headbook.report.facts.fact import chosen_head
 from headbook.report.findings.attention import variability
+from headbook.report.leaders import chosen_head
 from headbook.report.results import StackResults
 from headbook.report.wording import tie_note, tied_places
 from headbook.results.formats import percent

@@ -116,7 +116,7 @@ def test_without_sink_heads_the_largest_share_is_named_with_its_row() -> None:
         "stack": "self", "layer": 0, "head": 1, "metric": "sink_share", "view": "raw", "label": "",
     }  # fmt: skip
     tied = sink_answer(sinks(share=[[0.2, 0.2, 0.1, 0.1]])).text.text
-    assert "tied with L0·H1" in tied
+    assert "alike: L0·H1" in tied
 
 
 def test_the_answer_names_the_sink_of_the_model() -> None:

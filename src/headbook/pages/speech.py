@@ -32,7 +32,7 @@ from headbook.pages.parts.blocks import (
 )
 from headbook.pages.parts.page import gap_text
 from headbook.report.facts import words
-from headbook.report.facts.fact import Chosen
+from headbook.report.leaders import Chosen
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import FEW_WORDS, count_text
 from headbook.results.formats import MISSING, metric_page

@@ -230,8 +230,7 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
     yield (
         "Sentences",
         f"{len(sample.half):,}, with their trees: {len(sample.half) - reporting:,} choose head "
-        "and rule, "
-        f"{reporting:,} report.",
+        f"and rule, {reporting:,} confirm; numbers are of all.",
     )
     yield (
         "Compared with",

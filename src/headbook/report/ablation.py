@@ -84,17 +84,18 @@ def change_unit(ablation: AblationResults) -> Unit:
 def largest_change(ablation: AblationResults, target: str) -> tuple[HeadName, Number] | None:
     """Return the head whose replacement changes most, with its change; None without a clear one.
 
-    One half of the sentences chooses the head; the other half has to confirm that the change is
-    above the margin. The change is that of all sentences.
+    The head and its change are those of all sentences. The head that one half of the sentences
+    chooses has to have a change above the margin on the other half.
     """
     chosen = effect_tests.largest_effect(ablation, target)
     if chosen is None:
         return None
-    head, _, (_, low, _) = chosen
+    _, _, (_, low, _) = chosen
     if not low > effect_tests.equivalence_margin(ablation, target):
         return None
     effects = effect_tests.head_effects(ablation, target, Replacement.MEAN)
-    (row,) = effects[[name == head for name in effect_tests.head_names(effects)]].to_dict("records")
+    row = max(effects.to_dict("records"), key=lambda each: float(each["value"]))
+    head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))
     key = (
         *head._asdict().items(), ("metric", EFFECT), ("replacement", str(Replacement.MEAN)),
         ("target", str(target)),

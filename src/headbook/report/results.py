@@ -33,6 +33,9 @@ TAG_METRICS = frozenset({ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN
 
 
 TAG_VIEW = SinkView.RENORM  # the view of attention by part of speech
+# A multiple of uniform attention at the lower end of its interval: random networks reach 1.28 times
+# by chance of their weights, few of them with an interval above this.
+LEAST_PREFERENCE = 1.25
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,7 @@ def whole_percent(value: float) -> str:
         return f"<{THIN}1{THIN}%"
     if 0.995 <= value < 1:
         return f">{THIN}99{THIN}%"
-    return f"{100 * value:.0f}{THIN}%"
+    return f"{100 * value + 0.0:.0f}{THIN}%".replace("-", "−")
 
 
 def in_hundred(value: float) -> str:

@@ -29,13 +29,13 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.report.answers.metric import label_phrase
-from headbook.report.facts.fact import Chosen, chosen_head
 from headbook.report.findings.head_numbers import (
     HeadMetricNumbers,
     Place,
     cell_number,
     drawn_numbers,
 )
+from headbook.report.leaders import Chosen, chosen_head
 from headbook.report.results import StackResults
 from headbook.report.trees import TREES
 from headbook.report.wording import (

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headbook.metrics import ids
-from headbook.report.facts.fact import chosen_head
 from headbook.report.facts.functions import WHERE_OF_FAMILY, FunctionFamily
 from headbook.report.facts.head_facts import HeadFacts
+from headbook.report.leaders import chosen_head
 from headbook.report.linked_rows import LinkedNumber, head_number, relation_number
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import best_head_of_relation, relation_words

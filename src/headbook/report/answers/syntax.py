@@ -7,8 +7,8 @@ import numpy as np
 
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
-from headbook.report.facts.fact import chosen_head
 from headbook.report.findings.finding import Parts, metric_link
+from headbook.report.leaders import chosen_head
 from headbook.report.linked_rows import relation_number
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
@@ -159,8 +159,8 @@ def worked_example(results: StackResults, tests: RelationTests, n: int) -> str:
         f"{arrow_words(tests.labels[n])}, {head}: right for {round(accuracy.value * words)} of "
         f"{count_text(words, 'word')} = {percent(accuracy.value)}. "
         f"{rule_phrase(tests.rule[n])} is right for {round(rule * words)}: {percent(rule)}. "
-        f"Difference {points_text(margin.value)} points{ends}{p}, on the half that did not choose "
-        f"head and rule, over {tests.family:,} pairs of a head and a relation with its direction."
+        f"Difference {points_text(margin.value)} points{ends}{p} on the half that did not choose, "
+        f"over {tests.family:,} pairs of a head and a relation with its direction."
     )
 
 

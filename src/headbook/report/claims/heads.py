@@ -19,9 +19,7 @@ from headbook.analysis.accumulators import (
     without_interval,
 )
 from headbook.metrics import ids
-from headbook.report.facts.fact import highest
 from headbook.report.facts.function_tests import function_tests
-from headbook.report.facts.leaders import Leaders, head_leaders
 from headbook.report.findings.attention import untrained_mean
 from headbook.report.findings.finding import (
     layer_run_mean,
@@ -29,6 +27,7 @@ from headbook.report.findings.finding import (
     run_text,
     uniform_run_mean,
 )
+from headbook.report.leaders import Leaders, head_leaders, highest
 from headbook.report.results import StackResults
 from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
 from headbook.results.formats import head_name

@@ -78,7 +78,7 @@ TESTS: TableSpec[Study] = TableSpec(
     "tests",
     "What pages claim, with baseline, difference and p: relations, effects of heads, the "
     "number of each head's function beside its threshold, and heads and layers that were chosen "
-    "on one half of the sentences and reported on the other.",
+    "on one half of the sentences, with their numbers on the other.",
     {
         "claim": "what is claimed; p of the highest head of many is that of its difference to the "
         "baseline, the best head that a paired test tells from it",

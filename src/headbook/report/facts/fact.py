@@ -9,16 +9,12 @@ printed number without a row cannot be made. Facts are cached: pages and table g
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION, Estimate, Estimates
-from headbook.report.facts.leaders import alike_note, head_leaders
-from headbook.report.results import StackResults
+from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.results.number import Number, RowAddress, Unit
 from headbook.results.sentence import NOTHING, Sentence
-from headbook.schema import ALL, HeadKey, HeadName, Place
+from headbook.schema import ALL, HeadName
 
 
 @dataclass(frozen=True)
@@ -103,68 +99,3 @@ class Fact:
     evidence: tuple[Tested, ...] = ()
     heads: tuple[HeadName, ...] = ()
     holds: bool = True
-
-
-class Chosen(NamedTuple):
-    """The head that leads a metric, and whether one half of the sentences confirms the other.
-
-    Attributes:
-        head: the head with the highest or lowest number of all sentences.
-        value, uniform: its number, and that of uniform attention.
-        confirmed: the head with the highest or lowest number on the half that chooses.
-        held_out, held_out_uniform: both numbers of ``confirmed`` on the other half.
-        note: heads that a test does not tell from ``head``, as a note after its name.
-    """
-
-    head: HeadName
-    value: Estimate
-    uniform: Estimate
-    confirmed: HeadName
-    held_out: Estimate
-    held_out_uniform: Estimate
-    note: str
-
-    @property
-    def place(self) -> Place:
-        """Layer and number of the head."""
-        return self.head.layer, self.head.head
-
-    @property
-    def is_above_uniform(self) -> bool:
-        """Whether the held-out interval lies above uniform attention, which may be constant."""
-        uniform = self.held_out_uniform
-        return bool(self.held_out.low > np.fmax(uniform.value, uniform.high))
-
-
-def chosen_head(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Chosen | None:
-    """Return the head with the highest or lowest value; None without enough observations."""
-    if not results.has_value(*key):
-        return None
-    leaders = head_leaders(results, key, lowest=lowest)
-    selected = highest(results.split(SELECTION, *key), lowest=lowest)
-    if leaders is None or selected is None:
-        return None
-    layer, head = leaders.first
-    return Chosen(
-        HeadName(results.stack.name, layer, head),
-        results.heads(*key).at(layer, head),
-        results.uniform(*key).at(layer),
-        HeadName(results.stack.name, *selected),
-        results.split(HELD_OUT, *key).at(*selected),
-        results.split(HELD_OUT, *key, of="uniform").at(selected[0]),
-        alike_note(results, leaders),
-    )
-
-
-def highest(numbers: Estimates, *, lowest: bool = False) -> Place | None:
-    """Return layer and head of the highest value with enough observations, or None.
-
-    Args:
-        lowest: whether to return the lowest value instead.
-    """
-    value = numbers.trusted
-    if np.isnan(value).all():
-        return None
-    position = int(np.nanargmin(value) if lowest else np.nanargmax(value))
-    layer, head = np.unravel_index(position, value.shape)
-    return int(layer), int(head)

@@ -2,8 +2,7 @@
 
 Each fact follows from numbers by rule. A layer answers only if one half of the sentences chooses
 it and the other half confirms it; its number rests on all sentences, as the numbers of the chart
-do. Heads that answer were chosen on one half of the sentences and are reported on the other;
-verdicts hold for all heads together.
+do. Verdicts hold for all heads together.
 """
 
 from collections import Counter

@@ -7,9 +7,10 @@ import numpy as np
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
-from headbook.report.facts.fact import Chosen, Fact, Tested, chosen_head
+from headbook.report.facts.fact import Fact, Tested
+from headbook.report.leaders import Chosen, chosen_head
 from headbook.report.relations import TAG_NAMES
-from headbook.report.results import TAG_VIEW, StackResults
+from headbook.report.results import LEAST_PREFERENCE, TAG_VIEW, StackResults
 from headbook.report.wording import FEW_WORDS, capital
 from headbook.results.number import TIMES, Number
 from headbook.results.sentence import say
@@ -17,9 +18,6 @@ from headbook.schema import CONTENT, FUNCTION, HeadKey, Side, SinkView
 
 # Renormalised, every word would give as much, so that attention given is of another view.
 GIVEN_VIEW = SinkView.NOSINK
-# A multiple of uniform attention at the lower end of its interval: random networks reach 1.28 times
-# by chance of their weights, few of them with an interval above this.
-LEAST_PREFERENCE = 1.25
 GIVEN_BY_TAG = "attention given by words of a part of speech"  # claim
 
 

@@ -82,7 +82,7 @@ def _largest(ablation: AblationResults) -> Iterator[Finding]:
             f"Largest change of the {verdict_target_text(ablation)}: {change.as_text('interval')} "
             "without ",
             head_link(head),
-            ", which one half of the sentences chooses and the other confirms.",
+            " (highest value, not tested against the others).",
         )
 
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric, Source
-from headbook.report.facts.fact import chosen_head
 from headbook.report.findings import finding
+from headbook.report.leaders import chosen_head
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_words
 from headbook.report.wording import count_text, is_share, number_word

@@ -6,7 +6,7 @@ import numpy as np
 
 from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.metrics.base import HeadMetric, Metric, Notable
-from headbook.report.facts.leaders import alike_note, head_leaders
+from headbook.report.leaders import alike_note, head_leaders
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import is_share, with_unit

@@ -9,8 +9,6 @@ from headbook.analysis.accumulators import HELD_OUT, NO_ESTIMATE, SELECTION
 from headbook.analysis.multiple_testing import ALPHA
 from headbook.metrics import ids
 from headbook.metrics.base import Source
-from headbook.report.facts.fact import Chosen, chosen_head
-from headbook.report.facts.words import LEAST_PREFERENCE
 from headbook.report.findings.finding import (
     Finding,
     Parts,
@@ -19,8 +17,9 @@ from headbook.report.findings.finding import (
     metric_link,
     sentence_start,
 )
+from headbook.report.leaders import Chosen, chosen_head
 from headbook.report.relations import TAG_NAMES, ends_of
-from headbook.report.results import TAG_VIEW, StackResults, share_of_head
+from headbook.report.results import LEAST_PREFERENCE, TAG_VIEW, StackResults, share_of_head
 from headbook.report.trees import TREES, heads_above_plain_trees, plain_trees
 from headbook.report.wording import (
     FEW_WORDS,

@@ -6,15 +6,17 @@ by sentence or bucket, such as those of weights, are not tested, and pages say s
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
 from headbook.analysis.arrays import Floats, divide
 from headbook.analysis.leaders import leaders_of
 from headbook.report.results import StackResults
 from headbook.report.wording import number_word
 from headbook.results.formats import head_name, word_list
-from headbook.schema import HeadKey, HeadName
+from headbook.schema import HeadKey, HeadName, Place
 from headbook.study.sums.buckets import HeadBuckets
 
 MAX_NAMED = 3  # heads by name; of more, pages give the number
@@ -155,3 +157,68 @@ def alike_note(results: StackResults, leaders: Leaders) -> str:
         return f" (alike: layer{'s' * (len(others) > 1)} {layers})"
     stack = results.stack.name
     return f" (alike: {word_list([head_name(HeadName(stack, *place)) for place in others])})"
+
+
+class Chosen(NamedTuple):
+    """The head that leads a metric, and whether one half of the sentences confirms the other.
+
+    Attributes:
+        head: the head with the highest or lowest number of all sentences.
+        value, uniform: its number, and that of uniform attention.
+        confirmed: the head with the highest or lowest number on the half that chooses.
+        held_out, held_out_uniform: both numbers of ``confirmed`` on the other half.
+        note: heads that a test does not tell from ``head``, as a note after its name.
+    """
+
+    head: HeadName
+    value: Estimate
+    uniform: Estimate
+    confirmed: HeadName
+    held_out: Estimate
+    held_out_uniform: Estimate
+    note: str
+
+    @property
+    def place(self) -> Place:
+        """Layer and number of the head."""
+        return self.head.layer, self.head.head
+
+    @property
+    def is_above_uniform(self) -> bool:
+        """Whether the held-out interval lies above uniform attention, which may be constant."""
+        uniform = self.held_out_uniform
+        return bool(self.held_out.low > np.fmax(uniform.value, uniform.high))
+
+
+def chosen_head(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Chosen | None:
+    """Return the head with the highest or lowest value; None without enough observations."""
+    if not results.has_value(*key):
+        return None
+    leaders = head_leaders(results, key, lowest=lowest)
+    selected = highest(results.split(SELECTION, *key), lowest=lowest)
+    if leaders is None or selected is None:
+        return None
+    layer, head = leaders.first
+    return Chosen(
+        HeadName(results.stack.name, layer, head),
+        results.heads(*key).at(layer, head),
+        results.uniform(*key).at(layer),
+        HeadName(results.stack.name, *selected),
+        results.split(HELD_OUT, *key).at(*selected),
+        results.split(HELD_OUT, *key, of="uniform").at(selected[0]),
+        alike_note(results, leaders),
+    )
+
+
+def highest(numbers: Estimates, *, lowest: bool = False) -> Place | None:
+    """Return layer and head of the highest value with enough observations, or None.
+
+    Args:
+        lowest: whether to return the lowest value instead.
+    """
+    value = numbers.trusted
+    if np.isnan(value).all():
+        return None
+    position = int(np.nanargmin(value) if lowest else np.nanargmax(value))
+    layer, head = np.unravel_index(position, value.shape)
+    return int(layer), int(head)
