@@ -43,8 +43,8 @@ def test_an_outline_lists_what_a_page_has(site: Path) -> None:
 def test_a_number_a_heading_and_a_link_are_told(site: Path, other: Path) -> None:
     page = other / PAGE
     html = page.read_text(encoding="utf-8")
-    number = linked(outlines.outline(site)[PAGE])[0]
-    assert f">{number}</a>" in html
+    # Marks of charts are links, too, with their text elsewhere.
+    number = next(n for n in linked(outlines.outline(site)[PAGE]) if f">{n}</a>" in html)
     changed = (
         html.replace(f">{number}</a>", ">12.34</a>", 1)
         .replace("<h1>", "<h1>Mean ", 1)
