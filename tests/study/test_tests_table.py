@@ -12,6 +12,8 @@ from headbook.analysis.arrays import Floats
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics
 from headbook.report.claims.table import TESTS
+from headbook.report.results import stack_results
+from headbook.schema import SinkView
 from headbook.study.study import Study
 from headbook.study.tables import TABLES_OF_REPORT
 from headbook.study.token_tables import WORDS
@@ -42,7 +44,7 @@ def test_a_chosen_head_is_the_best_of_one_half_with_its_value_on_the_other(study
         np.stack([sums_of(table.heads.split(half), name) for half in (SELECTION, HELD_OUT)])
         for name in ("n", "d", "effective")
     )
-    rows = study.tests.query("claim == 'highest of all heads'")
+    rows = study.tests.query("claim == 'highest of all heads, on the choice half'")
     columns = {tuple(map(str, column)): k for k, column in enumerate(table.columns)}
     asked = 0
     for row in rows.to_dict("records"):
@@ -59,6 +61,25 @@ def test_a_chosen_head_is_the_best_of_one_half_with_its_value_on_the_other(study
         asked += 1
     assert asked > 300
     assert len(rows) == 2 * len(rows[rows["split"] == "held_out"])
+
+
+@pytest.mark.parametrize(("claim", "sign"), [("highest", 1), ("lowest", -1)])
+def test_no_highest_head_contradicts_the_table_of_heads(
+    study: Study, claim: str, sign: int
+) -> None:
+    """And the baseline is lower, or higher, than it, if a test tells any head from it."""
+    rows = study.tests.query(f"claim == '{claim} of all heads'")
+    results = stack_results(study)["self"]
+    for row in rows.to_dict("records"):
+        values = results.heads(row["metric"], SinkView(row["view"]), row["label"])
+        place = int(row["layer"]), int(row["head"])
+        assert row["value"] == pytest.approx(values.value[place])
+        assert row["value"] == pytest.approx(sign * np.nanmax(sign * values.trusted))
+        assert bool(row["baseline"]) == (row["p"] < 0.05)
+        if row["baseline"]:
+            assert sign * row["difference"] > 0
+    assert {*rows["split"]} == {"all"}
+    assert len(rows) > 10
 
 
 def sums_of(ratios: RatioSums, name: str) -> Floats:
