@@ -148,7 +148,7 @@ def test_the_head_of_a_kind_is_the_largest_and_has_a_number_of_the_other_half(
         key = ("pos_received_ratio", SinkView.RENORM, tag)
         first, other = (results.split(n, *key) for n in (0, 1))
         largest, chosen_by_half = (
-            np.unravel_index(int(np.nanargmax(np.where(of.effective >= 10, of.value, -1))), (2, 2))
+            divmod(int(np.nanargmax(np.where(of.effective >= 10, of.value, -1))), tiny.HEADS)
             for of in (results.heads(*key), first)
         )
         chosen = words.most_attending_head(results, tag)
