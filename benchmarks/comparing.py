@@ -15,6 +15,7 @@ largest t, the rule before. `medians`: how often intervals of the difference of 
 
 import argparse
 import json
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -166,21 +167,24 @@ def tested(a: ClusterSums, b: ClusterSums) -> Tested:
     return p
 
 
+def rejections(
+    where: str, drawn: Iterable[tuple[ClusterSums, ClusterSums]], cells: slice
+) -> dict[str, float]:
+    """Return the share of pairs of models in which any of some cells is said to differ, by rule."""
+    found = [[(p[cells] < ALPHA).any() for p in tested(a, b)] for a, b in drawn]
+    shares = zip(RULES, np.mean(found, 0), strict=True)
+    return {f"{where}, {name}": float(share) for name, share in shares}
+
+
 def errors(families: int) -> dict[str, float]:
     """Shares of families of cells that do not differ in which any is said to."""
     rng, shares = np.random.default_rng(0), dict[str, float]()
     for kind in NOISES:
         for clusters in SIZES:
             for cells in (SMALL, CELLS):
-                found = [
-                    [
-                        (p < ALPHA).any()
-                        for p in tested(*worlds(rng, kind, clusters, np.zeros(cells)))
-                    ]
-                    for _ in range(families)
-                ]
-                for name, share in zip(RULES, np.mean(found, 0), strict=True):
-                    shares[f"{kind}, {clusters} sentences, {cells} cells, {name}"] = float(share)
+                where, none = f"{kind}, {clusters} sentences, {cells} cells", np.zeros(cells)
+                drawn = (worlds(rng, kind, clusters, none) for _ in range(families))
+                shares |= rejections(where, drawn, slice(None))
     return shares
 
 
@@ -218,12 +222,8 @@ def lone(families: int) -> dict[str, float]:
     change[LONE] = 1
     for kind in NOISES:
         for clusters in SIZES:
-            found = [
-                [p[LONE] < ALPHA for p in tested(*worlds(rng, kind, clusters, change))]
-                for _ in range(families)
-            ]
-            for name, share in zip(RULES, np.mean(found, 0), strict=True):
-                shares[f"{kind}, {clusters} sentences, {name}"] = float(share)
+            drawn = (worlds(rng, kind, clusters, change) for _ in range(families))
+            shares |= rejections(f"{kind}, {clusters} sentences", drawn, slice(LONE, LONE + 1))
     return shares
 
 

@@ -11,6 +11,7 @@ from block_parts import every
 from chosen_results import NO_ESTIMATES, fake_results
 from headbook.report.ablation import (
     HEAVY_NAME,
+    head_change,
     head_changes,
     layer_ratio,
     representative_verdicts,
@@ -19,7 +20,6 @@ from headbook.report.facts.importance import (
     clear_layer,
     estimates_note,
     harmful,
-    head_change,
     heads_answer,
     largest,
     main_loss,

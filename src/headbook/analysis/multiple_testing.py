@@ -22,6 +22,7 @@ the head's statistic: family-wise over all heads and labels (Westfall & Young 19
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +35,17 @@ ROUNDING = 1e-12  # share of the mean square below which a variance is rounding
 TOLERANCE = 1e-9  # relative; statistics that differ by less are equal
 
 
+@lru_cache(maxsize=2)
 def bootstrap_counts(clusters: int) -> Floats:
-    """Return how often each bootstrap sample contains each cluster.
+    """Return how often each bootstrap sample contains each cluster; the array is read-only.
 
     *Shape:* ``(draw, cluster)``.
     """
     uniform = np.full(clusters, 1 / clusters)
-    return np.random.default_rng(clusters).multinomial(clusters, uniform, DRAWS).astype(np.float64)
+    counts = np.random.default_rng(clusters).multinomial(clusters, uniform, DRAWS)
+    draw_counts: Floats = counts.astype(np.float64)
+    draw_counts.setflags(write=False)  # every caller gets the same array
+    return draw_counts
 
 
 def bootstrap_t(

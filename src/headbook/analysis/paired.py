@@ -9,9 +9,9 @@ difference R_B - R_A has for each cluster the linearised residual
 
 with numerator n and denominator d of the cluster. Its mean over clusters is 0, and the variance of
 the difference is C / (C - 1) * sum e^2 / C^2 over the C clusters that take part in either model.
-Intervals are Student's t with the effective number of clusters. A share of
-the skewness of the residuals widens them. The coverage of
-intervals and the error rates of tests were measured (`benchmarks/comparing.py`).
+Intervals are Student's t with the effective number of clusters. A share of the skewness of the
+residuals widens them. The coverage of intervals and the error rates of tests were measured
+(`benchmarks/comparing.py`).
 
 Each difference has a p of its own: the larger one of that of its interval and of an equal-tailed
 bootstrap-t p, from the residuals of clusters that are drawn with replacement. Each of the two alone

@@ -304,15 +304,12 @@ def _frame_values(results: StackResults, column: CheckpointColumn) -> FrameValue
 
 
 def _bucket_ratios(results: StackResults, column: HeadKey) -> BucketRatios | None:
-    for buckets in results.study.corpus_sums.buckets.get(results.stack.name, ()):
-        if column in buckets.columns:
-            index = buckets.columns.index(column)
-            n, d = (
-                np.ascontiguousarray(array[..., index], np.float32)
-                for array in (buckets.n, buckets.d)
-            )
-            return BucketRatios(buckets.keys, n, d)
-    return None
+    buckets = results.buckets(column)
+    if buckets is None:
+        return None
+    index = buckets.columns.index(column)
+    n, d = (np.ascontiguousarray(array[..., index], np.float32) for array in (buckets.n, buckets.d))
+    return BucketRatios(buckets.keys, n, d)
 
 
 def _loss(study: Study) -> tuple[str, Estimate]:

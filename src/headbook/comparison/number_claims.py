@@ -22,7 +22,7 @@ from headbook.comparison.study_pair import StackPair
 from headbook.report.answers.overview.claim_parts import OF_STACK, OverviewClaim, short_link
 from headbook.report.facts.functions import HeadFunction
 from headbook.report.findings.finding import Parts
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.linked_rows import head_number
 from headbook.report.wording import count_text, p_text
 from headbook.results.formats import number
 from headbook.schema import HeadName
@@ -90,13 +90,11 @@ def _change(numbers: ComparedNumbers, change: HeadNumberChange) -> Parts:
     """Return a head with a number of it in both models."""
     differences, column = numbers.differences, numbers.differences.columns[change.column]
     index = (*change.place, change.column)
-    layer, head = change.place
-    row = (
-        ("stack", numbers.pair.name), ("layer", layer), ("head", head),
-        ("metric", column.metric), ("view", column.view), ("label", column.label),
-    )  # fmt: skip
+    head = HeadName(numbers.pair.name, *change.place)
     a, b = (
-        LinkedNumber(value_text(column, float(part[index])), "differences", row)
+        head_number(value_text(column, float(part[index])), head, column)._replace(
+            table="differences"
+        )
         for part in (differences.a, differences.b)
     )
     title = number_title(column)

@@ -33,6 +33,7 @@ from headbook.report.ablation import (
     SINK,
     choice_text,
     effect_unit,
+    head_change,
     head_changes,
     margin_text,
     short_verdict,
@@ -245,7 +246,7 @@ def _head_map(
     }
 
     def number(head: HeadName) -> Number:
-        return facts.head_change(ablation, rows[head], exact=rows[head]["method"] == EXACT)
+        return head_change(ablation, rows[head], exact=rows[head]["method"] == EXACT)
 
     def fill(head: HeadName, _: Number) -> str:
         row, verdict = rows[head], rows[head]["verdict"]
@@ -298,7 +299,7 @@ def _heads_table(ablation: AblationResults, changes: pd.DataFrame) -> Table:
         head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))
         exact = row["method"] == EXACT
         verdict = short_verdict(row["verdict"]) if exact else "estimated"
-        change = facts.head_change(ablation, row, exact=exact)
+        change = head_change(ablation, row, exact=exact)
         lines.append((head, row["function"], change.bare, verdict))
     columns = ("Head", "Function", f"Change, {effect_unit(ablation)}", "Verdict")
     return Table(columns, tuple(lines), "Largest change first, with 95 % intervals.")

@@ -81,30 +81,6 @@ def change_unit(ablation: AblationResults) -> Unit:
     return Unit(f" {effect_unit(ablation)}", factor=unit_factor(ablation))
 
 
-def largest_change(ablation: AblationResults, target: str) -> tuple[HeadName, Number] | None:
-    """Return the head whose replacement changes most, with its change; None without a clear one.
-
-    The head and its change are those of all sentences. The head that one half of the sentences
-    chooses has to have a change above the margin on the other half.
-    """
-    chosen = effect_tests.largest_effect(ablation, target)
-    if chosen is None:
-        return None
-    _, _, (_, low, _) = chosen
-    if not low > effect_tests.equivalence_margin(ablation, target):
-        return None
-    effects = effect_tests.head_effects(ablation, target, Replacement.MEAN)
-    row = max(effects.to_dict("records"), key=lambda each: float(each["value"]))
-    head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))
-    key = (
-        *head._asdict().items(), ("metric", EFFECT), ("replacement", str(Replacement.MEAN)),
-        ("target", str(target)),
-    )  # fmt: skip
-    low, high = float(row["low"]), float(row["high"])
-    address = RowAddress("importance", key)
-    return head, Number(float(row["value"]), change_unit(ablation), address, low, high)
-
-
 def change_text(ablation: AblationResults, value: float, low: float, high: float) -> str:
     """Return a change in the unit of pages, with its interval."""
     factor = unit_factor(ablation)
@@ -251,6 +227,41 @@ def head_changes(ablation: AblationResults, target: str = "") -> pd.DataFrame:
     verdicts = effect_tests.head_effects(ablation, ranked, Replacement.MEAN)["verdict"]
     frame.loc[verdicts.index, "verdict"] = verdicts
     return frame
+
+
+def head_change(ablation: AblationResults, row: Mapping[Any, Any], *, exact: bool) -> Number:
+    """Return the change of one head, from a row of `head_changes`.
+
+    Args:
+        exact: whether the head was replaced; else the change is estimated.
+    """
+    key = (
+        ("stack", row["stack"]), ("layer", int(row["layer"])), ("head", int(row["head"])),
+        ("metric", EFFECT if exact else ATTRIBUTION), ("replacement", str(Replacement.MEAN)),
+        ("target", str(effect_tests.ranked_target(ablation))),
+    )  # fmt: skip
+    unit = change_unit(ablation)
+    value, low, high = (float(row[part]) / unit.factor for part in ("value", "low", "high"))
+    return Number(value, unit, RowAddress("importance", key), low, high, sign="" if exact else "≈")
+
+
+def largest_change(ablation: AblationResults) -> tuple[HeadName, Number] | None:
+    """Return the head whose replacement changes most, with its change; None without a clear one.
+
+    The head and its change are those of all sentences. The head that one half of the sentences
+    chooses has to have a change above the margin on the other half.
+    """
+    target = main_target(ablation)
+    chosen = effect_tests.largest_effect(ablation, target)
+    if chosen is None:
+        return None
+    _, _, (_, low, _) = chosen
+    if not low > effect_tests.equivalence_margin(ablation, target):
+        return None
+    rows = [row for row in head_changes(ablation).to_dict("records") if row["method"] == EXACT]
+    row = max(rows, key=lambda each: float(each["value"]))
+    head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))
+    return head, head_change(ablation, row, exact=True)
 
 
 REPLACEMENT_NAMES = {

@@ -4,20 +4,19 @@ A test is paired by sentence, on all sentences (`headbook.analysis.leaders`). Nu
 by sentence or bucket, such as those of weights, are not tested, and pages say so.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
-from headbook.analysis.arrays import Floats, divide
+from headbook.analysis.arrays import Floats
 from headbook.analysis.leaders import leaders_of
 from headbook.report.results import StackResults
 from headbook.report.wording import number_word
 from headbook.results.formats import head_name, word_list
 from headbook.schema import HeadKey, HeadName, Place
-from headbook.study.sums.buckets import HeadBuckets
 
 MAX_NAMED = 3  # heads by name; of more, pages give the number
 
@@ -32,15 +31,13 @@ class Leaders:
         candidates: how many were compared.
         is_tested: whether there are sums by sentence.
         second: the best one that is told from the first; None if none is.
-        difference: the first one's number minus that of ``second``.
-        p: family-wise p value of that difference.
+        p: family-wise p value of the difference of both; NaN without a second one.
     """
 
     places: tuple[tuple[int, ...], ...]
     candidates: int
     is_tested: bool
     second: tuple[int, ...] | None = None
-    difference: float = np.nan
     p: float = np.nan
 
     @property
@@ -76,67 +73,48 @@ def _head_leaders(results: StackResults, key: HeadKey, *, lowest: bool) -> Leade
     values = results.heads(*key)
     trusted = np.argwhere(~np.isnan(values.trusted))
     places = [(int(layer), int(head)) for layer, head in trusted]
-    return _leaders(results, key, places, values.value, _sums_of_heads, lowest=lowest)
+    return _leaders(places, values.value, _bucket_sums(results, key), lowest=lowest)
 
 
 def layer_leaders(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Leaders | None:
     """Return the layers that lead a metric, all heads of each together; None without a number."""
-    values = results.layers(*key)
-    is_known = ~np.isnan(values.value)
-    places = [(layer,) for layer in results.stack.attention_layers if is_known[layer]]
-    return _leaders(results, key, places, values.value, _sums_of_layers, lowest=lowest)
+    values, sums = results.layers(*key).value, _bucket_sums(results, key)
+    places = [(layer,) for layer in results.stack.attention_layers if not np.isnan(values[layer])]
+    of_layers = sums and (sums[0].sum(2), sums[1].sum(2))
+    return _leaders(places, values, of_layers, lowest=lowest)
 
 
-Sums = Callable[[HeadBuckets, int], tuple[Floats, Floats]]
+Sums = tuple[Floats, Floats]  # numerators and denominators by bucket: (bucket, *places)
+
+
+def _bucket_sums(results: StackResults, key: HeadKey) -> Sums | None:
+    """Return the sums of each head by bucket. *Shape:* ``(bucket, layer, head)`` each."""
+    buckets = results.buckets(key)
+    if buckets is None:
+        return None
+    column = buckets.columns.index(key)
+    n = buckets.n[..., column]
+    return n, np.broadcast_to(buckets.d[..., column], n.shape)
 
 
 def _leaders(
-    results: StackResults,
-    key: HeadKey,
-    places: Sequence[tuple[int, ...]],
-    values: Floats,
-    sums_of: Sums,
-    *,
-    lowest: bool,
+    places: Sequence[tuple[int, ...]], values: Floats, sums: Sums | None, *, lowest: bool
 ) -> Leaders | None:
     if not places:
         return None
-    buckets = _buckets(results, key)
-    if buckets is None or len(places) < 2:
+    if sums is None or len(places) < 2:
         first = min(places, key=lambda place: float(values[place]) * (1 if lowest else -1))
         return Leaders((first,), len(places), is_tested=False)
     columns = tuple(np.array(axis) for axis in zip(*places, strict=True))
-    sums = sums_of(buckets, buckets.columns.index(key))
-    cells = np.ravel_multi_index(columns, sums[0].shape[1:])
+    cells = np.ravel_multi_index(columns, values.shape)
     n, d = (part.reshape(len(part), -1)[:, cells] for part in sums)
     order, ranks = leaders_of(n, d, lowest=lowest)
     leading = tuple(places[place] for place in order)
     others = np.flatnonzero(ranks.apart)
     if not len(others):
         return Leaders(leading, len(places), is_tested=True)
-    value = divide(n.sum(0), d.sum(0))[others]
-    second = int(others[np.argmin(value if lowest else -value)])
-    difference, p = float(ranks.difference[second]), float(ranks.p[second])
-    return Leaders(leading, len(places), True, places[second], difference, p)
-
-
-def _buckets(results: StackResults, key: HeadKey) -> HeadBuckets | None:
-    """Return the sums by bucket that hold a metric; None if it has none, or of another model."""
-    if results.baseline:
-        return None
-    by_stack: Mapping[str, Sequence[HeadBuckets]] = results.study.corpus_sums.buckets
-    of_stack = by_stack.get(results.stack.name, ())
-    return next((buckets for buckets in of_stack if key in buckets.columns), None)
-
-
-def _sums_of_heads(buckets: HeadBuckets, column: int) -> tuple[Floats, Floats]:
-    n = buckets.n[..., column]
-    return n, np.broadcast_to(buckets.d[..., column], n.shape)
-
-
-def _sums_of_layers(buckets: HeadBuckets, column: int) -> tuple[Floats, Floats]:
-    n, d = _sums_of_heads(buckets, column)
-    return n.sum(2), d.sum(2)
+    second = int(others[np.abs(ranks.difference[others]).argmin()])
+    return Leaders(leading, len(places), True, places[second], float(ranks.p[second]))
 
 
 def alike_note(results: StackResults, leaders: Leaders) -> str:

@@ -27,6 +27,7 @@ from headbook.schema import (
 )
 from headbook.study.corpus_sums import HeadTable
 from headbook.study.study import Study
+from headbook.study.sums.buckets import HeadBuckets
 
 # Metrics whose labels are parts of speech.
 TAG_METRICS = frozenset({ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN})
@@ -222,6 +223,15 @@ class StackResults(CachedByFunction):
         if self._split.get((number, of), ("", {}))[0] != metric:  # metrics are asked for in turn
             self._split[number, of] = metric, self._of_metric(of, metric, number)
         return self._split[number, of][1][key]
+
+    def buckets(self, *keys: HeadKey) -> HeadBuckets | None:
+        """Return the sums by bucket that hold all of these numbers; None without any.
+
+        Other models that the study was compared with have none.
+        """
+        of_stack = self.study.corpus_sums.buckets.get(self.stack.name, ())
+        of_keys = (buckets for buckets in of_stack if {*keys} <= {*buckets.columns})
+        return None if self.baseline else next(of_keys, None)
 
     def has_value(self, metric: str, view: SinkView, label: str = "") -> bool:
         """Check whether any head has a value of a metric in a view."""

@@ -1,8 +1,7 @@
 """Wording of numbers, heads, files and texts, and of extreme values with their ties.
 
 Values are tied if they are equal, or if pages print them alike: a reader who compares the printed
-numbers cannot tell such values apart. If a head is selected on one half of the sentences and
-reported on the other, values of the selecting half decide ties.
+numbers cannot tell such values apart.
 """
 
 import math

@@ -14,9 +14,8 @@ word everywhere, so a rule that names no word takes the next one, at the end of 
 previous one. Head and rule are chosen on one half of the sentences and compared on the other,
 family-wise over heads, relations and directions. A relation is claimed if the head beats the rule
 and, in the relation, attends to the right answer's part of speech more often than other words of
-the same part of speech do. `relation_accuracy_far` leaves near words out. Uniform
-attention: a random choice among all other visible words. Numbers do not compare across annotation
-schemes.
+the same part of speech do. `relation_accuracy_far` leaves near words out. Uniform attention: a
+random choice among all other visible words. Numbers do not compare across annotation schemes.
 """
 
 from typing import TYPE_CHECKING

@@ -13,11 +13,12 @@ from headbook.report.ablation import (
     HEAVY_NAME,
     REPLACEMENTS,
     effect_unit,
+    head_change,
     unit_factor,
     verdict_text,
 )
 from headbook.report.facts.functions import FAMILY_NAMES, FunctionFamily
-from headbook.report.facts.importance import change, head_change, random_rank
+from headbook.report.facts.importance import change, random_rank
 from headbook.report.wording import STACKS, capital, count_text
 from headbook.results.formats import MISSING, head_name, number
 from headbook.results.number import RowAddress

@@ -154,13 +154,16 @@ def worked_example(results: StackResults, tests: RelationTests, n: int) -> str:
     head = head_name(best_head_of_relation(tests, n, results.stack.name))
     known = not np.isnan(margin.low)
     ends = f" [{points_text(margin.low)}, {points_text(margin.high)}]" if known else ""
-    p = "" if np.isnan(tests.p[n]) else f", {p_family_wise_text(float(tests.p[n]))}"
+    p = (
+        f"; on the half that did not choose {p_family_wise_text(float(tests.p[n]))} over "
+        f"{tests.family:,} pairs of a head and a relation with its direction"
+    )
+    p = "" if np.isnan(tests.p[n]) else p
     return (
         f"{arrow_words(tests.labels[n])}, {head}: right for {round(accuracy.value * words)} of "
         f"{count_text(words, 'word')} = {percent(accuracy.value)}. "
         f"{rule_phrase(tests.rule[n])} is right for {round(rule * words)}: {percent(rule)}. "
-        f"Difference {points_text(margin.value)} points{ends}{p} on the half that did not choose, "
-        f"over {tests.family:,} pairs of a head and a relation with its direction."
+        f"Difference {points_text(margin.value)} points{ends}{p}."
     )
 
 

@@ -34,9 +34,8 @@ from headbook.results.number import PLAIN, SHARE, Number, RowAddress
 from headbook.results.sentence import NOTHING, Link, Sentence, listed, say
 from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests
-from headbook.study.ablation.effect_tests import ATTRIBUTION, AblationVerdict
+from headbook.study.ablation.effect_tests import AblationVerdict
 from headbook.study.ablation.results import EFFECT_ORDER, AblationReason, AblationResults
-from headbook.study.ablation_tables import EFFECT
 
 MAX_RANDOM_P = 0.05  # two-sided p of a rank among random sets from which on it is clear
 MAX_NAMED_HEADS = 5  # in one sentence
@@ -86,22 +85,6 @@ def change(ablation: AblationResults, row: Mapping[Any, Any], table: str) -> Num
     return Number(float(row["value"]), change_unit(ablation), RowAddress(table, key), low, high)
 
 
-def head_change(ablation: AblationResults, row: Mapping[Any, Any], *, exact: bool) -> Number:
-    """Return the change of one head, from a row of `headbook.report.ablation.head_changes`.
-
-    Args:
-        exact: whether the head was replaced; else the change is estimated.
-    """
-    key = (
-        ("stack", row["stack"]), ("layer", int(row["layer"])), ("head", int(row["head"])),
-        ("metric", EFFECT if exact else ATTRIBUTION), ("replacement", str(Replacement.MEAN)),
-        ("target", str(effect_tests.ranked_target(ablation))),
-    )  # fmt: skip
-    unit = change_unit(ablation)
-    value, low, high = (float(row[part]) / unit.factor for part in ("value", "low", "high"))
-    return Number(value, unit, RowAddress("importance", key), low, high, sign="" if exact else "≈")
-
-
 def clear_layer(ablation: AblationResults) -> tuple[str, LayerRatio] | None:
     """Return the stack and the ratio of its decisive layer; None without a clear one.
 
@@ -144,7 +127,7 @@ def heads_answer(ablation: AblationResults) -> Sentence:
 
 def largest(ablation: AblationResults) -> Sentence:
     """Return the head whose replacement changes most; nothing without a clear one."""
-    chosen = largest_change(ablation, effect_tests.ranked_target(ablation))
+    chosen = largest_change(ablation)
     if chosen is None:
         return NOTHING
     head, change_of_head = chosen

@@ -14,7 +14,6 @@ from headbook.report.ablation import (
     effect_unit,
     largest_change,
     loss_target,
-    main_target,
     margin_text,
     representative_verdicts,
     unit_factor,
@@ -74,7 +73,7 @@ def _counts(ablation: AblationResults) -> Iterator[Finding]:
 
 def _largest(ablation: AblationResults) -> Iterator[Finding]:
     """Yield the head of largest effect on the selection half, if the held-out half confirms it."""
-    chosen = largest_change(ablation, main_target(ablation))
+    chosen = largest_change(ablation)
     if chosen is not None:
         head, change = chosen
         yield _finding(

@@ -315,14 +315,7 @@ def pooled(results: StackResults, columns: Sequence[HeadKey], heads: Collection[
             parts of speech.
         heads: layer and number of each head.
     """
-    buckets = next(
-        (
-            each
-            for each in results.study.corpus_sums.buckets.get(results.stack.name, ())
-            if {*columns} <= {*each.columns}
-        ),
-        None,
-    )
+    buckets = results.buckets(*columns)
     if buckets is None or not heads:
         return NO_ESTIMATE
     layers, numbers = np.array(sorted(heads)).T
