@@ -131,7 +131,7 @@ def alike_note(results: StackResults, leaders: Leaders) -> str:
     if len(others) > MAX_NAMED:
         return f" (alike: {number_word(len(others))} others)"
     if len(leaders.first) == 1:
-        layers = word_list([str(layer) for (layer,) in others])
+        layers = word_list([str(layer) for (layer,) in sorted(others)])
         return f" (alike: layer{'s' * (len(others) > 1)} {layers})"
     stack = results.stack.name
     return f" (alike: {word_list([head_name(HeadName(stack, *place)) for place in others])})"
