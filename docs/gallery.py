@@ -110,8 +110,7 @@ scaled down. Built by `make gallery`, which also writes this page.
 def subjects(site: Path) -> dict[str, str]:
     """Return the head and sentence to show: addresses of their pages, and name of the head."""
     heads = pd.read_csv(site / "data" / "heads.csv")
-    ranked = heads[(heads["metric"] == CHOSEN_BY) & (heads["label"] == "")]
-    best = ranked.nlargest(1, "value").to_dict("records")[0]
+    best = heads[heads["metric"] == CHOSEN_BY].nlargest(1, "value").to_dict("records")[0]
     head = HeadName(best["stack"], best["layer"], best["head"])
     sentences = sorted((site / "sentences").glob("[0-9]*.html"))
     sentence = sentences[:3][-1].relative_to(site).as_posix()
