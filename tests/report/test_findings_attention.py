@@ -47,28 +47,24 @@ def test_layers_that_look_far_are_set_against_those_that_look_near() -> None:
     (text,) = finding_texts(attention.distance_trend, of)
     assert text.startswith("Layer 2 attends farthest: 8.00 tokens [")
     assert "on average; layer 1: 1.00 tokens [" in text
-    assert text.endswith(", uniform attention: 5.00 tokens.")
+    assert text.endswith("; uniform attention: 5.00 tokens.")
 
 
-def test_runs_of_layers_are_a_quarter_of_all() -> None:
-    of = fake_results({DISTANCE: Fake([[n] for n in (2, 1, 1, 3, 5, 6, 7, 4)])})
+def test_layers_that_a_test_does_not_tell_from_the_first_are_named_with_it() -> None:
+    """Layer 2 is farther than layer 0 in one half of the sentences, nearer in the other."""
+    other = [[8, 8], [1, 1], [3.1, 3.1], [2, 2]]
+    of = fake_results({DISTANCE: Fake(ONE_FAR, second=other)})
     (text,) = finding_texts(attention.distance_trend, of)
-    assert text.startswith("Layers 5–6 attend farthest: 6.50 tokens [")
-    assert "; layers 1–2: 1.00 tokens [" in text
+    assert text.startswith("Layer 2 (alike: layer 0) attends farthest: 5.5")
 
 
-def test_layers_whose_intervals_overlap_are_not_set_against_each_other() -> None:
-    assert not finding_texts(
-        attention.distance_trend, fake_results({DISTANCE: Fake(ONE_FAR, spread=50)})
-    )
-    assert not finding_texts(attention.distance_trend, fake_results({DISTANCE: Fake([[3.0]])}))
-
-
-def test_a_run_that_is_farthest_by_luck_is_not() -> None:
-    other = [[3, 3], [3, 3], [3, 3], [3, 3]]
-    assert not finding_texts(
-        attention.distance_trend, fake_results({DISTANCE: Fake(ONE_FAR, second=other)})
-    )
+def test_layers_that_no_test_tells_apart_are_not_set_against_each_other() -> None:
+    turned = [[8, 8], [1, 1], [3, 3], [2, 2]]
+    nobody = Fake([[8, 8], [1, 1]], second=[[1, 1], [8, 8]])
+    for fake in (nobody, Fake([[3.0]])):
+        assert not finding_texts(attention.distance_trend, fake_results({DISTANCE: fake}))
+    of = fake_results({DISTANCE: Fake(ONE_FAR, second=turned, spread=50)})
+    assert finding_texts(attention.distance_trend, of)  # the spread is that of all layers alike
 
 
 @pytest.mark.parametrize(
@@ -102,7 +98,7 @@ def test_without_an_untrained_twin_nothing_is_said_of_it() -> None:
 
 @pytest.mark.parametrize(
     ("carried", "says"),
-    [(0.06, " They contribute 6.0"), (0.95, " They contribute 95.0"), (0.8, "")],
+    [(0.06, " The sink contributes 6.0"), (0.95, " The sink contributes 95.0"), (0.8, "")],
 )
 def test_the_sink_is_said_to_carry_another_share_only_if_intervals_are_apart(
     carried: float, says: str
@@ -114,8 +110,8 @@ def test_the_sink_is_said_to_carry_another_share_only_if_intervals_are_apart(
     (text,) = finding_texts(attention.sink_layers, fake_results(numbers))
     assert text.startswith("Layer 2 attends most to special tokens: 80.0")
     assert "of its attention; layer 0: 10.0" in text
-    assert ", uniform attention: 15.0\u202f%." in text
-    assert (says in text) if says else ("contribute" not in text)
+    assert "; uniform attention: 15.0\u202f%." in text
+    assert (says in text) if says else ("contributes" not in text)
 
 
 def test_a_sink_that_gets_no_more_than_uniform_attention_gives_is_none() -> None:

@@ -70,6 +70,8 @@ def _made_leaders(_: StackResults) -> dict[tuple[HeadKey, bool], Leaders | None]
 
 
 def _head_leaders(results: StackResults, key: HeadKey, *, lowest: bool) -> Leaders | None:
+    if not results.has_value(*key):
+        return None
     values = results.heads(*key)
     trusted = np.argwhere(~np.isnan(values.trusted))
     places = [(int(layer), int(head)) for layer, head in trusted]
@@ -78,6 +80,8 @@ def _head_leaders(results: StackResults, key: HeadKey, *, lowest: bool) -> Leade
 
 def layer_leaders(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Leaders | None:
     """Return the layers that lead a metric, all heads of each together; None without a number."""
+    if not results.has_value(*key):
+        return None
     values, sums = results.layers(*key).value, _bucket_sums(results, key)
     places = [(layer,) for layer in results.stack.attention_layers if not np.isnan(values[layer])]
     of_layers = sums and (sums[0].sum(2), sums[1].sum(2))

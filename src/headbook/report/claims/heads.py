@@ -7,6 +7,7 @@ has the head that one half of the sentences chooses, with its numbers on both ha
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,8 @@ from headbook.analysis.accumulators import (
 )
 from headbook.metrics import ids
 from headbook.report.facts.function_tests import function_tests
-from headbook.report.findings.attention import untrained_mean
-from headbook.report.findings.finding import (
-    layer_run_mean,
-    layer_runs,
-    run_text,
-    uniform_run_mean,
-)
-from headbook.report.leaders import Leaders, head_leaders, highest
+from headbook.report.findings.attention import untrained_layer
+from headbook.report.leaders import Leaders, head_leaders, highest, layer_leaders
 from headbook.report.results import StackResults
 from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
 from headbook.results.formats import head_name
@@ -124,6 +119,7 @@ def median_rows(results: StackResults) -> Iterator[Row]:
 
 
 BEST_TREE = "highest of its layer"  # claim
+HIGHEST_LAYER, LOWEST_LAYER = "highest of all layers", "lowest of all layers"  # claims
 Cell = tuple[int, int]
 
 
@@ -183,28 +179,33 @@ def _head_row(results: StackResults, claim: str, column: HeadKey, cell: Cell, ha
     )  # fmt: skip
 
 
-def layer_run_rows(results: StackResults) -> Iterator[Row]:
-    """Yield the runs of layers with extreme attention to the sink and attention distance."""
+def extreme_layers(results: StackResults) -> Iterator[Row]:
+    """Yield the layers that lead attention to the sink and attention distance, either way."""
     metrics = (
         (ids.SINK_SHARE, SinkView.RAW, ids.SINK_NORM_SHARE),
         (ids.ATTENTION_DISTANCE, results.stack.default_view, ""),
     )
     for metric, view, companion in metrics:
-        runs = layer_runs(results, metric, view) if results.has_value(metric, view) else None
-        for extreme, run in zip(("lowest", "highest"), runs or (), strict=False):
-            claim, column = f"{extreme} of all layers: {run_text(run)}", (metric, view, "")
-            stack, layer = results.stack.name, run[0] if len(run) == 1 else None
-            for split, held_out in ((ALL, False), (HELD_OUT_SPLIT, True)):
-                even = uniform_run_mean(results, run, metric, view, held_out=held_out)
+        column, stack = HeadKey(metric, view, ""), results.stack.name
+        for claim, lowest in ((LOWEST_LAYER, True), (HIGHEST_LAYER, False)):
+            leaders = layer_leaders(results, column, lowest=lowest)
+            if leaders is None or leaders.candidates < 2:
+                continue
+            (layer,) = leaders.first
+            half = partial(results.split, HELD_OUT, *column)
+            numbers = {
+                ALL: (results.layers(*column), results.uniform(*column), leaders.p),
+                HELD_OUT_SPLIT: (half(of="layers"), half(of="uniform"), math.nan),
+            }
+            for split, (values, uniform, p) in numbers.items():
                 yield row(
-                    claim, stack, column, layer=layer, split=split,
-                    value=layer_run_mean(results, run, metric, view, held_out=held_out),
-                    baseline=UNIFORM, baseline_value=even.value,
+                    claim, stack, column, layer=layer, split=split, value=values.at(layer),
+                    baseline=UNIFORM, baseline_value=uniform.at(layer).value, p=p,
                 )  # fmt: skip
             if companion and results.has_value(companion, view):
-                yield row(claim, stack, (companion, view, ""), layer=layer,
-                          value=layer_run_mean(results, run, companion, view))  # fmt: skip
-            random = untrained_mean(results, run, results.by_id[metric], view)
+                value = results.layers(companion, view).at(layer)
+                yield row(claim, stack, (companion, view, ""), layer=layer, value=value)
+            random = untrained_layer(results, layer, results.by_id[metric], view)
             if random is not None:
                 yield row(f"{claim}, untrained", stack, column, layer=layer, value=random)
 

@@ -15,8 +15,8 @@ from headbook.report.claims.ablation import NO_HEAD, ablation_tests, tasks_of_mo
 from headbook.report.claims.heads import (
     Row,
     extreme_heads,
+    extreme_layers,
     functions,
-    layer_run_rows,
     median_rows,
     quantiles,
     trees_of_layers,
@@ -34,7 +34,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     relations_by_layer,
     rules_of_relations,
     functions,
-    layer_run_rows,
+    extreme_layers,
     trees_of_layers,
     extreme_heads,
     median_rows,

@@ -1,16 +1,16 @@
 """Findings on attention itself: distance, sink, positions, repetition, and random weights."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Estimate, Estimates
+from headbook.analysis.accumulators import HELD_OUT, Estimate, Estimates
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric, Source
 from headbook.report.findings import finding
-from headbook.report.leaders import chosen_head
+from headbook.report.leaders import Leaders, alike_note, chosen_head, layer_leaders
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_words
 from headbook.report.wording import count_text, is_share, number_word
@@ -21,19 +21,16 @@ from headbook.schema import Baseline, HeadKey, SinkView
 MAX_NAMED_METRICS = 4  # in one sentence
 
 
-def untrained_mean(
-    results: StackResults, run: Sequence[int], metric: HeadMetric, view: SinkView
+def untrained_layer(
+    results: StackResults, layer: int, metric: HeadMetric, view: SinkView
 ) -> Estimate | None:
-    """Return the mean of a metric over a run of layers with random weights; None without any.
+    """Return a metric of a layer with random weights; None without any.
 
     With several seeds: the mean over seeds, with the smallest and the largest value as ends. With
-    one seed: its mean and interval.
+    one seed: its value and interval.
     """
     baseline_runs = results.baselines.get(Baseline.UNTRAINED, ())
-    estimates = [
-        finding.run_mean(baseline_run.layers(metric.id, view), run)
-        for baseline_run in baseline_runs
-    ]
+    estimates = [run.layers(metric.id, view).at(layer) for run in baseline_runs]
     if len(estimates) < 2:
         return estimates[0] if estimates else None
     values = [estimate.value for estimate in estimates]
@@ -102,37 +99,42 @@ def _named(results: StackResults, metric: HeadMetric) -> Iterator[str | Link]:
 
 def distance_trend(results: StackResults) -> Iterator[finding.Finding]:
     """Yield the layers with the longest and shortest distances, compared with random weights."""
-    name, view = ids.ATTENTION_DISTANCE, results.stack.default_view
-    runs = finding.layer_runs(results, name, view) if results.has_value(name, view) else None
-    if runs is None:
+    key = HeadKey(ids.ATTENTION_DISTANCE, results.stack.default_view, "")
+    far, near = (layer_leaders(results, key, lowest=lowest) for lowest in (False, True))
+    if far is None or near is None or not _are_apart(far, near):
         return
-    low, high = (finding.layer_run_mean(results, run, name, view, held_out=True) for run in runs)
-    if not high.low > low.high:
-        return
-    near, far = (finding.layer_run_mean(results, run, name, view) for run in runs)
-    uniform = number(finding.uniform_run_mean(results, runs.high, name, view).value)
-    verb = "attends" if len(runs.high) == 1 else "attend"
+    layers = results.layers(*key)
+    longest, shortest = (layers.at(*leaders.first) for leaders in (far, near))
+    uniform = number(results.uniform(*key).at(*far.first).value)
     yield finding.finding(
         results,
-        name,
+        key.metric,
         (
-            finding.sentence_start(results, f"{finding.run_text(runs.high).capitalize()} {verb} "),
-            finding.metric_link(name, "farthest"),
-            f": {finding.estimate_with_unit(far, name)} on average; {finding.run_text(runs.low)}: "
-            f"{finding.estimate_with_unit(near, name)}, "
+            finding.sentence_start(results, f"Layer {_layer_text(results, far)} attends "),
+            finding.metric_link(key.metric, "farthest"),
+            f": {finding.estimate_with_unit(longest, key.metric)} on average; layer "
+            f"{_layer_text(results, near)}: {finding.estimate_with_unit(shortest, key.metric)}; "
             f"uniform attention: {uniform} tokens.",
-            *_untrained_trend(results, runs.low, runs.high),
+            *_untrained_trend(results, near.first[0], far.first[0]),
         ),
-        min(near.sentences, far.sentences),
+        min(longest.sentences, shortest.sentences),
     )
 
 
-def _untrained_trend(
-    results: StackResults, low: tuple[int, ...], high: tuple[int, ...]
-) -> Iterator[str]:
-    """Yield a sentence on the distances of these layers with random weights."""
+def _are_apart(most: Leaders, least: Leaders) -> bool:
+    """Return whether a test tells the lowest layer from the highest one."""
+    return most.is_tested and least.first not in most.places
+
+
+def _layer_text(results: StackResults, leaders: Leaders) -> str:
+    """Return the number of a layer that leads, with those that a test does not tell from it."""
+    return f"{leaders.first[0]}{alike_note(results, leaders)}"
+
+
+def _untrained_trend(results: StackResults, low: int, high: int) -> Iterator[str]:
+    """Yield a sentence on the distances of two layers with random weights."""
     metric, view = finding.head_metric(ids.ATTENTION_DISTANCE), results.stack.default_view
-    near, far = (untrained_mean(results, run, metric, view) for run in (low, high))
+    near, far = (untrained_layer(results, layer, metric, view) for layer in (low, high))
     if near is None or far is None:
         return
     distances = f"{with_ends(far, metric)} and {with_ends(near, metric)} tokens, {seeds(results)}"
@@ -144,53 +146,47 @@ def _untrained_trend(
 
 def sink_layers(results: StackResults) -> Iterator[finding.Finding]:
     """Yield the layers that attend most to the sink, and how much of their output comes from it."""
-    name, view = ids.SINK_SHARE, SinkView.RAW
-    runs = finding.layer_runs(results, name, view) if results.has_value(name, view) else None
-    if runs is None:
+    key = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
+    leaders, last = (layer_leaders(results, key, lowest=lowest) for lowest in (False, True))
+    if leaders is None or last is None or leaders.none_differs or not leaders.is_tested:
         return
-    held_out = finding.layer_run_mean(results, runs.high, name, view, held_out=True)
-    even = finding.uniform_run_mean(results, runs.high, name, view, held_out=True)
-    if not held_out.low > even.value:
+    (layer,) = leaders.first
+    held_out = results.split(HELD_OUT, *key, of="layers").at(layer)
+    if not held_out.low > results.split(HELD_OUT, *key, of="uniform").at(layer).value:
         return
-    least, most = (finding.layer_run_mean(results, run, name, view) for run in runs)
-    uniform = finding.uniform_run_mean(results, runs.high, name, view)
+    most, least = (results.layers(*key).at(*place.first) for place in (leaders, last))
     least_note = (
-        f"; {finding.run_text(runs.low)}: {finding.estimate_with_unit(least, name)}"
-        if least.high < most.low
+        f"; layer {_layer_text(results, last)}: {finding.estimate_with_unit(least, key.metric)}"
+        if _are_apart(leaders, last)
         else ""
     )
-    verb, possessive = ("attends", "its") if len(runs.high) == 1 else ("attend", "their")
     yield finding.finding(
         results,
-        name,
+        key.metric,
         (
             finding.sentence_start(
-                results, f"{finding.run_text(runs.high).capitalize()} {verb} most to "
+                results, f"Layer {_layer_text(results, leaders)} attends most to "
             ),
-            finding.metric_link(name, sink_words(results)),
-            f": {finding.estimate_with_unit(most, name)} of {possessive} attention{least_note}, "
-            f"uniform attention: {number(uniform.value, share=True)}.",
-            *_contributed(results, runs.high, most),
+            finding.metric_link(key.metric, sink_words(results)),
+            f": {finding.estimate_with_unit(most, key.metric)} of its attention{least_note}; "
+            f"uniform attention: {number(results.uniform(*key).at(layer).value, share=True)}.",
+            *_contributed(results, layer, most),
         ),
         most.sentences,
     )
 
 
-def _contributed(results: StackResults, run: tuple[int, ...], attention: Estimate) -> finding.Parts:
+def _contributed(results: StackResults, layer: int, attention: Estimate) -> finding.Parts:
     """Return a sentence on the sink's share of the output, if it differs from its attention."""
     name = ids.SINK_NORM_SHARE
     if not results.has_value(name, SinkView.RAW):
         return ()
-    norm_share = finding.layer_run_mean(results, run, name, SinkView.RAW)
+    norm_share = results.layers(name, SinkView.RAW).at(layer)
     if norm_share.low <= attention.high and norm_share.high >= attention.low:
         return ()
-    of_layers = "that layer's" if len(run) == 1 else "these layers'"
     link = finding.metric_link(name, "value-weighted norm ‖αvW_O‖")
-    return (
-        f" They contribute {finding.estimate_with_unit(norm_share, name)} of {of_layers} ",
-        link,
-        ".",
-    )
+    written = finding.estimate_with_unit(norm_share, name)
+    return (f" The sink contributes {written} of that layer's ", link, ".")
 
 
 def variability(results: StackResults) -> Iterator[finding.Finding]:

@@ -25,7 +25,6 @@ from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics, ids
 from headbook.report.ablation import LAYER, SINK, LayerRatio, layer_ratio, main_target
 from headbook.report.facts.functions import FunctionFamily, functions_of
-from headbook.report.findings.finding import run_mean
 from headbook.report.results import StackResults
 from headbook.schema import FUNCTION, Baseline, HeadKey, Place, Replacement, SinkView
 from headbook.study.ablation.results import AblationResults, HeadSet, HeadSetKind
@@ -65,6 +64,19 @@ class SinkRun(NamedTuple):
     def contributes_little(self) -> bool:
         """Whether the sink's share of the norm is surely less than half of its attention."""
         return self.norm.high < self.attention.low / 2
+
+
+def run_mean(numbers: Estimates, run: Sequence[int]) -> Estimate:
+    """Return the mean of a number over layers.
+
+    The interval of the mean is the mean of the layers' intervals, which is wide enough however
+    layers are correlated, since no mean varies more than its parts do on average.
+    """
+    value, low, high = (
+        float(part[[*run]].mean()) for part in (numbers.value, numbers.low, numbers.high)
+    )
+    sentences, events = numbers.sentences[[*run]].min(), numbers.events[[*run]].sum()
+    return Estimate(value, low, high, int(sentences), float(events))
 
 
 def sink_run(results: StackResults) -> SinkRun | None:
