@@ -338,28 +338,31 @@ def syntax_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
 
 
 def ranks(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
-    """Yield whether ranks of a head among all heads are right."""
+    """Yield whether the rank of a head among all heads is within the range that is printed."""
     heads = data["heads"]
     layer, head = map(int, re.findall(r"\d+", next(main.every("h1")).text()))
     lists = (ul for ul in main.every("ul") if ul.attributes.get("class") == "strips")
     for strip in (li for ul in lists for li in ul.every("li")):
         place = re.search(
-            r"(?:(\d+)\w\w )?(highest|lowest) of ([\d,]+)(?: \(tied with [^)]*\))?(.*?)(?: \[| ·)",
+            r"(among the |\d+)?(?:\w\w to )?(\d+)?(?:\w\w)? ?(highest|lowest) of ([\d,]+)"
+            r"(?: \(not tested\))?(.*?)(?: \[| ·)",
             strip.text(),
         )
         metric = next(a.attributes["href"] for a in strip.every("a")).split("/")[-1].split(".")[0]
         assert place
-        rank, end, of, printed = place.groups()
-        found = set()
+        start, last, end, of, printed = place.groups()
+        first = int(start) if start and start.isdigit() else 1
+        printed_ranks = {*range(first, int(last or first) + 1)}
+        known = False
         for _, rows in heads[heads["metric"] == metric].groupby(["view", "label"]):
             values = rows.set_index(["layer", "head"])["value"].dropna()
             own = values.get((layer, head), float("nan"))
             digits, scale = printed.strip(" %"), 0.01 if "%" in printed else 1.0
             if rounds_to(np.array([own]), digits, scale).all():
                 beyond = values > own if end == "highest" else values < own
-                beyond &= ~rounds_to(values.to_numpy(), digits, scale)  # printed alike: tied
-                found.add((int(beyond.sum()) + 1, len(values)))
-        yield strip.text(), (int(rank or 1), spelt(of)) in found, True
+                rank = int(beyond.sum()) + 1
+                known |= rank in printed_ranks and len(values) == spelt(of)
+        yield strip.text(), known, True
 
 
 def percentiles(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:

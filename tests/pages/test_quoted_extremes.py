@@ -78,22 +78,38 @@ def test_findings_and_questions_say_which_heads_are_not_told_apart() -> None:
     assert ranking.heads[0].behind == expected
 
 
-def test_the_place_of_a_head_says_that_it_is_tied() -> None:
-    values = [[0.3, 0.3, 0.25, 0.2, 0.15, 0.1, 0.1002, 0.05]]
-    found = fake_results({HeadKey(ids.SINK_SHARE, SinkView.RAW, ""): Fake(values)})
+def test_the_rank_of_a_head_is_a_range_where_a_test_does_not_tell_heads_apart() -> None:
+    """The second half of the sentences turns the order of heads 5 and 6, and that of 2 and 3."""
+    values = [[0.3, 0.3, 0.25, 0.2, 0.15, 0.1, 0.11, 0.05]]
+    second = [[0.3, 0.3, 0.205, 0.247, 0.15, 0.11, 0.102, 0.05]]
+    key = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
+    found = fake_results({key: Fake(values, second=second)})
     places = [
         [strip.place for strip in strips(found, HeadName("self", 0, head))] for head in range(8)
     ]
     assert places == [
-        ["highest of 8 (tied with one other)"],
-        ["highest of 8 (tied with one other)"],
-        ["3rd highest of 8"],
+        ["among the 2 highest of 8"],
+        ["among the 2 highest of 8"],
+        ["3rd to 4th highest of 8"],
         [],
         [],
-        ["2nd lowest of 8 (tied with one other)"],
-        ["2nd lowest of 8 (tied with one other)"],
+        ["2nd to 3rd lowest of 8"],
+        ["2nd to 3rd lowest of 8"],
         ["lowest of 8"],
     ]
+
+
+def test_the_metrics_of_which_a_head_is_first_come_first() -> None:
+    others = [0.5, 0.4, 0.3, 0.6]
+    shares = {ids.SINK_SHARE: [0.2, 0.1], ids.VARIABILITY: [0.1, 0.7], ids.CONFIDENCE: [0.7, 0.8]}
+    found = fake_results(
+        {
+            HeadKey(metric, SinkView.RAW, ""): Fake([[*first, *others]])
+            for metric, first in shares.items()
+        }
+    )
+    places = [strip.place for strip in strips(found, HeadName("self", 0, 0))]
+    assert places == ["lowest of 6", "2nd highest of 6", "2nd lowest of 6"]
 
 
 def test_a_comparison_says_which_largest_changes_are_tied() -> None:

@@ -42,6 +42,14 @@ def test_a_head_that_one_half_alone_puts_above_uniform_attention_is_not_named() 
     assert not finding_texts(language.dependencies, fake_results({column: lucky}))
 
 
+def test_a_head_is_not_above_uniform_attention_that_is_printed_alike() -> None:
+    """Heads of an untrained model have 1.0002 %, with hardly any variance, and uniform 1 %."""
+    column = HeadKey("dependency_alignment", SinkView.RAW, "either")
+    for value, is_named in ((0.010002, False), (0.0121, True)):
+        even = Fake([[value, 0.01]], uniform=0.01, spread=1e-7)
+        assert bool(finding_texts(language.dependencies, fake_results({column: even}))) == is_named
+
+
 def test_layers_that_look_far_are_set_against_those_that_look_near() -> None:
     of = fake_results({DISTANCE: Fake(ONE_FAR, uniform=5)})
     (text,) = finding_texts(attention.distance_trend, of)

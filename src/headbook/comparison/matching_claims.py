@@ -77,8 +77,9 @@ def pair_claim(comparison: Comparison, pair: StackPair) -> Iterator[OverviewClai
         ),
         frozenset({one}),
         (
-            "Each is the other’s most similar head. Similarity of attention between words, sink "
-            "masked: 0 (no word in common) to 1 (equal); heads of random weights stay below "
+            "Each is the other’s most similar head; the highest similarity of all pairs, not "
+            "tested against the others. Similarity of attention between words, sink masked: 0 (no "
+            "word in common) to 1 (equal); heads of random weights stay below "
             f"{number(matching.threshold)} in {percent(NULL_QUANTILE)} of cases. "
             f"{count_text(found.sentences, 'sentence')}. ",
             Link("All pairs", "matched.html"),

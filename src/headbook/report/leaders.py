@@ -12,12 +12,13 @@ import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
 from headbook.analysis.arrays import Floats
-from headbook.analysis.leaders import leaders_of
+from headbook.analysis.leaders import leaders_of, ranks_of
 from headbook.report.results import StackResults
-from headbook.report.wording import number_word
-from headbook.results.formats import head_name, word_list
+from headbook.report.wording import is_share, number_word
+from headbook.results.formats import head_name, number, word_list
 from headbook.schema import HeadKey, HeadName, Place
 
+NOT_TESTED = " (not tested)"  # note after the name of the first one
 MAX_NAMED = 3  # heads by name; of more, pages give the number
 
 
@@ -109,16 +110,47 @@ def _leaders(
     if sums is None or len(places) < 2:
         first = min(places, key=lambda place: float(values[place]) * (1 if lowest else -1))
         return Leaders((first,), len(places), is_tested=False)
-    columns = tuple(np.array(axis) for axis in zip(*places, strict=True))
-    cells = np.ravel_multi_index(columns, values.shape)
-    n, d = (part.reshape(len(part), -1)[:, cells] for part in sums)
-    order, ranks = leaders_of(n, d, lowest=lowest)
+    order, ranks = leaders_of(*_of_places(places, values, sums), lowest=lowest)
     leading = tuple(places[place] for place in order)
     others = np.flatnonzero(ranks.apart)
     if not len(others):
         return Leaders(leading, len(places), is_tested=True)
     second = int(others[np.abs(ranks.difference[others]).argmin()])
     return Leaders(leading, len(places), True, places[second], float(ranks.p[second]))
+
+
+def _of_places(places: Sequence[tuple[int, ...]], values: Floats, sums: Sums) -> Sums:
+    """Return the numerators and denominators of places. *Shape:* ``(bucket, place)`` each."""
+    columns = tuple(np.array(axis) for axis in zip(*places, strict=True))
+    cells = np.ravel_multi_index(columns, values.shape)
+    n, d = (part.reshape(len(part), -1)[:, cells] for part in sums)
+    return n, d
+
+
+class RankRange(NamedTuple):
+    """The ranks that a head may have by a metric, as far as a paired test tells heads apart.
+
+    Attributes:
+        above, below: how many heads the test tells from it, with more and with less.
+        candidates: how many heads were compared, itself included.
+    """
+
+    above: int
+    below: int
+    candidates: int
+
+
+def rank_range(results: StackResults, key: HeadKey, place: Place) -> RankRange | None:
+    """Return the ranks that a head may have; None if the number of heads cannot be compared."""
+    sums, values = _bucket_sums(results, key), results.heads(*key)
+    trusted = np.argwhere(~np.isnan(values.trusted))
+    places = [(int(layer), int(head)) for layer, head in trusted]
+    if sums is None or place not in places:
+        return None
+    n, d = _of_places(places, values.value, sums)
+    ranks = ranks_of(n, d, places.index(place))
+    above, below = (int((ranks.apart & (sign * ranks.difference > 0)).sum()) for sign in (-1, 1))
+    return RankRange(above, below, len(places))
 
 
 def alike_note(results: StackResults, leaders: Leaders) -> str:
@@ -128,7 +160,7 @@ def alike_note(results: StackResults, leaders: Leaders) -> str:
     others)``; `` (not tested)`` without sums by sentence.
     """
     if not leaders.is_tested:
-        return " (not tested)" if leaders.candidates > 1 else ""
+        return NOT_TESTED
     others = leaders.places[1:]
     if not others:
         return ""
@@ -149,6 +181,8 @@ class Chosen(NamedTuple):
         value, uniform: its number, and that of uniform attention.
         confirmed: the head with the highest or lowest number on the half that chooses.
         held_out, held_out_uniform: both numbers of ``confirmed`` on the other half.
+        is_above_uniform: whether the interval of ``held_out`` lies above uniform attention, which
+            may be constant, and is printed otherwise.
         note: heads that a test does not tell from ``head``, as a note after its name.
     """
 
@@ -158,18 +192,13 @@ class Chosen(NamedTuple):
     confirmed: HeadName
     held_out: Estimate
     held_out_uniform: Estimate
+    is_above_uniform: bool
     note: str
 
     @property
     def place(self) -> Place:
         """Layer and number of the head."""
         return self.head.layer, self.head.head
-
-    @property
-    def is_above_uniform(self) -> bool:
-        """Whether the held-out interval lies above uniform attention, which may be constant."""
-        uniform = self.held_out_uniform
-        return bool(self.held_out.low > np.fmax(uniform.value, uniform.high))
 
 
 def chosen_head(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Chosen | None:
@@ -181,14 +210,21 @@ def chosen_head(results: StackResults, key: HeadKey, *, lowest: bool = False) ->
     if leaders is None or selected is None:
         return None
     layer, head = leaders.first
+    held_out = results.split(HELD_OUT, *key).at(*selected)
+    uniform = results.split(HELD_OUT, *key, of="uniform").at(selected[0])
+    limit = float(np.fmax(uniform.value, uniform.high))
+    low, baseline = (
+        number(value, share=is_share(results.by_id[key.metric])) for value in (held_out.low, limit)
+    )
     return Chosen(
         HeadName(results.stack.name, layer, head),
         results.heads(*key).at(layer, head),
         results.uniform(*key).at(layer),
         HeadName(results.stack.name, *selected),
-        results.split(HELD_OUT, *key).at(*selected),
-        results.split(HELD_OUT, *key, of="uniform").at(selected[0]),
-        alike_note(results, leaders),
+        held_out,
+        uniform,
+        is_above_uniform=bool(held_out.low > limit) and low != baseline,
+        note=alike_note(results, leaders),
     )
 
 

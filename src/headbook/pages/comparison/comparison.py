@@ -220,7 +220,7 @@ def _layers(layers: Sequence[int], medians: Floats) -> str:
         texts = [f"{n} ({divergence_text(float(medians[n]))} nats)" for n in sorted(layers)]
         joined = " and ".join(part for part in (", ".join(texts[:-1]), texts[-1]) if part)
         named = f"layer{'s' if len(texts) > 1 else ''} {joined}"
-    return f"The median divergence of heads is highest in {named}; {beside}."
+    return f"The median divergence of heads is highest in {named}; {beside} (not tested)."
 
 
 def _heads(both: StackComparison, summary: DriftSummary) -> Iterator[str | Link]:

@@ -11,11 +11,12 @@ from headbook.charts import Drawing
 from headbook.charts.heads import RangeStrip
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric
+from headbook.report.leaders import NOT_TESTED, rank_range
 from headbook.report.results import StackResults
 from headbook.report.trees import is_ranked
 from headbook.report.wording import VIEWS, estimate, is_share, label_name, number_word, ordinal
 from headbook.results.formats import metric_page, number
-from headbook.schema import HeadName, SinkView
+from headbook.schema import HeadKey, HeadName, SinkView
 
 MOST_STRIPS = 6
 MAX_RANK = 3  # from either end, up to which a head stands out
@@ -201,7 +202,7 @@ def _extreme(asked: _Asked, own: float) -> tuple[float, float]:
 def _strip(results: StackResults, head: HeadName, asked: _Asked) -> Strip:
     metric, title = asked.metric, asked.title
     own = results.heads(metric.id, asked.view, asked.label).at(head.layer, head.head)
-    place = _place(asked, own.value)
+    place = _place(results, head, asked, own.value)
     picture = Drawing(f"strip-{metric.id}", f"{title}: {place}", asked.strip.drawn(own.value))
     return Strip(
         title=title,
@@ -214,14 +215,23 @@ def _strip(results: StackResults, head: HeadName, asked: _Asked) -> Strip:
     )
 
 
-def _place(asked: _Asked, own: float) -> str:
-    """Return the rank of a head in words: ``highest of 72``, ``2nd lowest of 72``.
+def _place(results: StackResults, head: HeadName, asked: _Asked, own: float) -> str:
+    """Return the rank of a head in words: ``2nd lowest of 72``, ``among the 4 highest of 72``.
 
-    Heads whose values are equal or printed alike are tied, and share the rank.
+    Heads that a paired test does not tell from it may have its rank. Where nothing was tested,
+    heads whose values are equal or printed alike share the rank.
     """
+    key = HeadKey(asked.metric.id, asked.view, asked.label)
+    tested = rank_range(results, key, (head.layer, head.head))
     above, below, equal = asked.rank(own)
-    rank, end = (above + 1, "highest") if above <= below else (below + 1, "lowest")
-    place = f"{ordinal(rank) + ' ' if rank > 1 else ''}{end} of {above + below + equal:,}"
-    others = equal - 1
-    note = f" (tied with {number_word(others)} other{'s' * (others > 1)})" if others else ""
-    return place + note
+    if tested is not None:
+        above, below = tested.above, tested.below
+        equal = tested.candidates - above - below
+    first, end = (above + 1, "highest") if above <= below else (below + 1, "lowest")
+    last, total = first + equal - 1, above + below + equal
+    note = "" if tested else NOT_TESTED
+    if first == last:
+        return f"{ordinal(first) + ' ' if first > 1 else ''}{end} of {total:,}{note}"
+    if first == 1:
+        return f"among the {last:,} {end} of {total:,}{note}"
+    return f"{ordinal(first)} to {ordinal(last)} {end} of {total:,}{note}"

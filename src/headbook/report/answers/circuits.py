@@ -215,7 +215,8 @@ def agreement_answer(results: StackResults) -> Parts:
     if not apart:
         return (
             f"For {number_word(len(pairs))} of {len(pairs):,} induction {heads}, the lower "
-            "head of highest K-composition is also the one whose removal costs most.",
+            "head of highest K-composition is also the one whose removal costs most (largest "
+            "values, not tested against the others).",
         )
     loss, weights = min(apart, key=lambda each: each[0].change.value)
     return (
@@ -230,7 +231,7 @@ def agreement_answer(results: StackResults) -> Parts:
         head_link(weights.lower),
         " (",
         weights.number(change_text(weights.change.value)),
-        ").",
+        "). Both are largest values, not tested against the others.",
     )  # fmt: skip
 
 

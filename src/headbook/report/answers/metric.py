@@ -108,7 +108,7 @@ def _relation_answer(numbers: HeadMetricNumbers, phrase: str) -> Parts:
         float(numbers.value[n]) for numbers in (tests.scores.accuracy, tests.scores.at_rule)
     )
     return (
-        sentence_start(results, f"{phrase}: most in "),
+        sentence_start(results, f"{phrase}: "),
         numbers.link((layer, head)),
         ", ",
         relation_number(results, tests, n, percent(accuracy)),

@@ -180,34 +180,44 @@ def _head_row(results: StackResults, claim: str, column: HeadKey, cell: Cell, ha
 
 
 def extreme_layers(results: StackResults) -> Iterator[Row]:
-    """Yield the layers that lead attention to the sink and attention distance, either way."""
-    metrics = (
-        (ids.SINK_SHARE, SinkView.RAW, ids.SINK_NORM_SHARE),
-        (ids.ATTENTION_DISTANCE, results.stack.default_view, ""),
-    )
-    for metric, view, companion in metrics:
-        column, stack = HeadKey(metric, view, ""), results.stack.name
-        for claim, lowest in ((LOWEST_LAYER, True), (HIGHEST_LAYER, False)):
+    """Yield the layers that lead every metric, in the view and label of its page.
+
+    Of attention to the sink and attention distance, also yield the number of the layer beside
+    uniform attention and random weights.
+    """
+    for metric in results.metrics:
+        drawn = results.drawn(metric) if metric.has_layer_value else None
+        for claim, lowest in ((LOWEST_LAYER, True), (HIGHEST_LAYER, False)) if drawn else ():
+            assert drawn is not None
+            column = HeadKey(metric.id, *drawn)
             leaders = layer_leaders(results, column, lowest=lowest)
             if leaders is None or leaders.candidates < 2:
                 continue
-            (layer,) = leaders.first
-            half = partial(results.split, HELD_OUT, *column)
-            numbers = {
-                ALL: (results.layers(*column), results.uniform(*column), leaders.p),
-                HELD_OUT_SPLIT: (half(of="layers"), half(of="uniform"), math.nan),
-            }
-            for split, (values, uniform, p) in numbers.items():
-                yield row(
-                    claim, stack, column, layer=layer, split=split, value=values.at(layer),
-                    baseline=UNIFORM, baseline_value=uniform.at(layer).value, p=p,
-                )  # fmt: skip
-            if companion and results.has_value(companion, view):
-                value = results.layers(companion, view).at(layer)
-                yield row(claim, stack, (companion, view, ""), layer=layer, value=value)
-            random = untrained_layer(results, layer, results.by_id[metric], view)
-            if random is not None:
-                yield row(f"{claim}, untrained", stack, column, layer=layer, value=random)
+            values, (layer,), second = results.layers(*column), leaders.first, leaders.second
+            yield row(
+                claim, results.stack.name, column, layer=layer, value=values.at(layer), p=leaders.p,
+                baseline=f"layer {second[0]}" if second else "",
+                baseline_value=float(values.value[second]) if second else math.nan,
+            )  # fmt: skip
+            if metric.id in {ids.SINK_SHARE, ids.ATTENTION_DISTANCE}:
+                yield from _beside_controls(results, claim, column, layer)
+
+
+def _beside_controls(
+    results: StackResults, claim: str, column: HeadKey, layer: int
+) -> Iterator[Row]:
+    """Yield a layer's held-out number and that of controls."""
+    stack, half = results.stack.name, partial(results.split, HELD_OUT, *column)
+    yield row(
+        claim, stack, column, layer=layer, split=HELD_OUT_SPLIT, value=half(of="layers").at(layer),
+        baseline=UNIFORM, baseline_value=half(of="uniform").at(layer).value,
+    )  # fmt: skip
+    companion = HeadKey(ids.SINK_NORM_SHARE, column.view, "")
+    if column.metric == ids.SINK_SHARE and results.has_value(*companion):
+        yield row(claim, stack, companion, layer=layer, value=results.layers(*companion).at(layer))
+    random = untrained_layer(results, layer, results.by_id[column.metric], column.view)
+    if random is not None:
+        yield row(f"{claim}, untrained", stack, column, layer=layer, value=random)
 
 
 def trees_of_layers(results: StackResults) -> Iterator[Row]:

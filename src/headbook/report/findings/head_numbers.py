@@ -6,7 +6,7 @@ import numpy as np
 
 from headbook.analysis.accumulators import Estimate, Estimates
 from headbook.metrics.base import HeadMetric, Metric, Notable
-from headbook.report.leaders import alike_note, head_leaders
+from headbook.report.leaders import NOT_TESTED, alike_note, head_leaders
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import is_share, with_unit
@@ -98,7 +98,7 @@ class HeadMetricNumbers(NamedTuple):
     def note(self) -> str:
         """Heads that a test does not tell from the best one, as a note after its name."""
         leaders = head_leaders(self.results, self.key, lowest=self.lowest)
-        return alike_note(self.results, leaders) if leaders else ""
+        return alike_note(self.results, leaders) if leaders else NOT_TESTED
 
     @property
     def key(self) -> HeadKey:

@@ -265,7 +265,8 @@ def patching_answer(task: AblationResults) -> Parts:
         head_link(HeadName(row["stack"], int(row["layer"]), int(row["head"]))),
         " restores most: ",
         patching_number(row),
-        f" {interval_text(row['low'], row['high'], share=True)} of the difference of logits.",
+        f" {interval_text(row['low'], row['high'], share=True)} of the difference of logits "
+        "(largest value, not tested against the others).",
     )
 
 
