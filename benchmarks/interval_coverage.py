@@ -363,7 +363,7 @@ def columns(
         first = SimilarityThresholds(context, context.step(batch.items[0] for batch in batches))
         for batch in batches:
             run_pass(model, architecture, batch, [first])
-        second, tables = HeadOutputSums(context, first.thresholds()), Tables()
+        second, tables = HeadOutputSums(context, first.limits()), Tables()
         for batch in batches:
             tables.take(
                 run_pass(model, architecture, batch, [second]).corpus_sums.head_outputs, "heads"

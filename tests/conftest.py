@@ -63,3 +63,4 @@ def _studies_of_tests_that_change_code(request: pytest.FixtureRequest) -> Iterat
 def of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Intervals of two sentences, too: those of the few that tests have are compared."""
     monkeypatch.setattr(intervals, "MIN_EFFECTIVE", 1)
+    monkeypatch.setattr(intervals, "MIN_COMPARED", 1)

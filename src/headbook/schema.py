@@ -45,6 +45,11 @@ MILLION = 1_000_000  # attention on a learned sink is stored in whole millionths
 DOUBLED, UNKNOWN, UNREADABLE = "doubled", "unknown", "unreadable"
 MAX_DISTANCE = 32  # tokens; larger distances are counted together
 DISTANCES = ("all", *map(str, range(1, MAX_DISTANCE)), f"{MAX_DISTANCE}+")
+# Distances of pairs of tokens within one sentence of a passage, and of two sentences.
+CONTEXT_DISTANCES = (
+    "all",
+    *(f"{side}:{d}" for side in ("within", "across") for d in DISTANCES[1:]),
+)
 # Classes of tokens over which token metrics are averaged.
 CLASSES = ("all", "content", "function", "initial", "continuation", "special", *UPOS)
 COMPARED_CLASSES = ("all", "content", "function", "special")  # classes in comparisons of models
@@ -160,11 +165,16 @@ class IntervalRule(IntEnum):
     CLASSES = 2
     """An average over a class of tokens, many of which may be in a few unusual sentences."""
     FEW = 3
-    """A few sentences decide the value in any sample: no interval reaches its nominal coverage."""
+    """A few sentences decide the value in any sample: no interval reaches its nominal coverage.
+
+    As for `COMPARED`, there is no value with fewer than `analysis.intervals.MIN_COMPARED` texts.
+    """
     CONTINUOUS = 4
     """Each sentence changes the value a little; a value without variation has no interval."""
     CONSTANT = 5
     """A value that is equal for all sentences by construction, without an interval."""
+    COMPARED = 6
+    """A comparison of two kinds of pairs within a text; texts without both take no part."""
 
 
 class Baseline(StrEnum):

@@ -48,10 +48,13 @@ def ratio(
     )
     few = len(parts) < 2 or effective < needed or 5 * effective < len(parts)
     few = few or spread in {IntervalRule.FEW, IntervalRule.CONSTANT}
-    low, high = NOTHING if few else interval(parts, effective, limits, spread)
+    compares = spread in {IntervalRule.FEW, IntervalRule.COMPARED}
+    lacking = compares and len(parts) < intervals.MIN_COMPARED
+    low, high = NOTHING if few or lacking else interval(parts, effective, limits, spread)
     if not math.isnan(low):
         low, high = max(low, limits[0]), min(high, limits[1])
-    return Estimate(sum(p.n for p in parts) / d, low, high, len(parts), events, effective)
+    value = math.nan if lacking else sum(p.n for p in parts) / d
+    return Estimate(value, low, high, len(parts), events, effective)
 
 
 def interval(

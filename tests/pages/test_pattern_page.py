@@ -224,12 +224,19 @@ def test_nothing_is_printed_of_missing_numbers() -> None:
     assert not has_patterns({"self": unknown})
 
 
+@pytest.mark.usefixtures("of_any_number")
 def test_passages_add_a_question_and_a_table(make: Make) -> None:
     page = patterns_page(stack_results(make("bert", pack=40, importance="off")))
     assert asked(page) == ["stripes", "diagonal", "parts", "alike", "own-sentence"]
     rows = {row[0]: row[1:] for table in every(Table, page) for row in table.rows}
     assert {"dips of similarity", "attention to . ! ?"} <= {*rows}
     assert not any("--pack" in text for text in page.absent)
+
+
+def test_few_passages_give_no_odds_and_the_reason(make: Make) -> None:
+    page = patterns_page(stack_results(make("bert", pack=40, importance="off")))
+    assert "own-sentence" not in asked(page)
+    assert any("several sentences; at least 20 are needed" in text for text in page.absent)
 
 
 def viewed(model: Path, *lines: str) -> Iterator[tuple[int, int, Viewed]]:

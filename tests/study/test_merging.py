@@ -127,7 +127,8 @@ def lacking(name: str, table: pd.DataFrame) -> "pd.Series[bool]":
     metric = table.get("metric", pd.Series("", table.index))
     across = metric.isin(ACROSS) & (name == "compared")
     chosen = table.get("label", metric).isin([*TOP_PAIR_SHARES, "top_2_percent"])
-    return chosen | metric.isin(CIRCUITS) | across
+    own_mean = metric.eq("high_pair_distance")
+    return chosen | own_mean | metric.isin(CIRCUITS) | across
 
 
 def of_own_means(name: str, table: pd.DataFrame) -> "pd.Series[bool]":

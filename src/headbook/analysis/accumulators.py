@@ -126,6 +126,10 @@ class RatioSums:
         total = self.total
         return divide(total["n"], total["d"])
 
+    def known(self, rules: ArrayLike) -> Floats:
+        """Return `value`; NaN for comparisons of pairs in too few sentences."""
+        return np.where(intervals.has_value(self.n_sentences, rules), self.value, np.nan)
+
     @property
     def n_sentences(self) -> Ints:
         """Number of sentences that take part."""
@@ -368,4 +372,4 @@ class Estimates(NamedTuple):
         """Return values with intervals inside the metric's bounds."""
         low, high = ratios.interval(limits, rules)
         counts = ratios.n_sentences, ratios.n_observations, ratios.n_effective
-        return cls(ratios.value, low, high, *counts)
+        return cls(ratios.known(rules), low, high, *counts)

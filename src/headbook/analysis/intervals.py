@@ -37,6 +37,7 @@ from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.schema import IntervalRule
 
 MIN_EFFECTIVE = 10  # effective sentences of an interval; twice as many for classes of tokens
+MIN_COMPARED = 20  # texts of a value that compares kinds of pairs within each text
 MAX_SENTENCES_PER_EFFECTIVE = 5  # a larger ratio means that a few sentences decide the value
 MIN_PRESENT = 5  # sentences with a numerator above 0; with fewer, each one is an observation
 SKEWNESS_SHARE = 0.3  # by which a lognormal skewness of 1 widens an interval
@@ -129,6 +130,17 @@ def _rounding(limits: Limits) -> Floats:
     return np.where(np.isfinite(lower) & np.isfinite(upper), SHARE_ROUNDING, ROUNDING)
 
 
+def has_value(count: Floats | Ints, rules: ArrayLike) -> NDArray[np.bool_]:
+    """Return whether there is a value, by cell: comparisons within texts need `MIN_COMPARED`.
+
+    Args:
+        count: number of sentences that take part.
+    """
+    compares = np.isin(rules, (IntervalRule.FEW, IntervalRule.COMPARED))
+    enough: NDArray[np.bool_] = ~compares | np.greater_equal(count, MIN_COMPARED)
+    return enough
+
+
 def has_interval(
     n_effective: Floats, count: Floats | Ints, rules: ArrayLike = IntervalRule.USUAL
 ) -> NDArray[np.bool_]:
@@ -141,7 +153,7 @@ def has_interval(
     needed = np.where(np.equal(rules, IntervalRule.CLASSES), 2 * MIN_EFFECTIVE, MIN_EFFECTIVE)
     enough_sentences = (n_effective >= needed) & np.greater(count, 1)
     even_weights = n_effective * MAX_SENTENCES_PER_EFFECTIVE >= count
-    allowed = ~np.isin(rules, (IntervalRule.FEW, IntervalRule.CONSTANT))
+    allowed = ~np.isin(rules, (IntervalRule.FEW, IntervalRule.CONSTANT)) & has_value(count, rules)
     has: NDArray[np.bool_] = enough_sentences & even_weights & allowed
     return has
 

@@ -1,35 +1,37 @@
 """Outputs of the heads of one layer, and their cosine similarities between tokens.
 
 A head's output for a token is the mean of the values, weighted by attention, before the output
-projection. Outputs for two tokens are compared by their cosine. Special tokens and queries that do
-not count are left out.
+projection. Outputs for two tokens are compared by their cosine. Special tokens, queries that do not
+count, and tokens that repeat the one before are left out.
 """
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.attention.token_pairs import (
+from headbook.attention.pair_cells import (
+    MAX_PAIR_DISTANCE,
     SIMILARITY_DECIMALS,
+    PairCells,
+    PairLimits,
+)
+from headbook.attention.token_pairs import (
     TokenPairs,
     after_stops,
     attended_stops,
     cosines,
     depth_minima,
     evenly_spaced_ends,
-    odds,
     segmentation_counts,
     similarity_across_gaps,
     sums_by_distance_label,
-    thresholds,
     true_ends,
     vector_norms,
 )
 from headbook.attention.views import LayerAttention
-from headbook.schema import SEGMENTATION_RULES, SIMILARITY_LABELS, TOP_PAIR_SHARES
+from headbook.schema import SEGMENTATION_RULES
 
 MIN_RELATIVE_LENGTH = 1e-5  # a centred output shorter than this share of the mean is rounding
 
@@ -41,18 +43,15 @@ class HeadOutputs(TokenPairs):
         layer: attention of the layer; rows need not sum to 1, since cosines ignore lengths.
     """
 
-    def __init__(
-        self, layer: LayerAttention, thresholds: NDArray[np.float64] | None = None
-    ) -> None:
-        """Store the attention of a layer and its thresholds.
+    def __init__(self, layer: LayerAttention, limits: PairLimits | None = None) -> None:
+        """Store the attention of a layer and its limits.
 
         Args:
-            thresholds: smallest similarity of each head's top shares, ``(share, head)``, in the
-                order of `TOP_PAIR_SHARES`. By default computed from this batch.
+            limits: limits of pairs of the whole sample. By default computed from this batch.
         """
         super().__init__(layer.frame)
         self.layer = layer
-        self._thresholds = thresholds
+        self._limits = limits
 
     @cached_property
     def outputs(self) -> torch.Tensor | None:
@@ -75,9 +74,9 @@ class HeadOutputs(TokenPairs):
 
     @cached_property
     def has_output(self) -> torch.Tensor:
-        """Boolean mask of outputs above 0. *Shape:* ``(sentence, head, token)``."""
+        """Tokens of pairs, those with an output above 0. *Shape:* ``(sentence, head, token)``."""
         assert self.outputs is not None
-        return self.counted & (vector_norms(self.outputs) > 0)
+        return self.taking_part & (vector_norms(self.outputs) > 0)
 
     @cached_property
     def centred_outputs(self) -> torch.Tensor:
@@ -124,87 +123,68 @@ class HeadOutputs(TokenPairs):
 
         *Shape:* ``(sentence, head, n, n)``.
         """
-        return self.pairs_of(self.counted & (vector_norms(self.layer.weights) > 0))
+        return self.pairs_of(self.taking_part & (vector_norms(self.layer.weights) > 0))
 
     @cached_property
-    def high(self) -> tuple[torch.Tensor, ...]:
-        """1 for pairs of high similarity, earlier token first, else 0; by `SIMILARITY_LABELS`.
-
-        *Shape:* ``(sentence, head, n, n)`` each.
-        """
+    def cells(self) -> PairCells:
+        """Pairs of tokens counted by distance, token type and sentence."""
         assert self.similarity is not None
-        rounded = self.similarity.round(decimals=SIMILARITY_DECIMALS)
-        top_thresholds = self._thresholds if self._thresholds is not None else self.own_thresholds
-        masks = []
-        for label in SIMILARITY_LABELS:
-            if label in TOP_PAIR_SHARES:
-                of_heads = top_thresholds[[*TOP_PAIR_SHARES].index(label)]
-                threshold = torch.from_numpy(of_heads).to(rounded)[:, None, None]
-                masks.append((rounded >= threshold) * self.pairs)
-            else:
-                masks.append((rounded >= float(label)) * self.pairs)
-        return tuple(masks)
+        limits = self._limits if self._limits is not None else self.own_limits
+        texts = self.frame.queries
+        similarity, counted, ids, part = (
+            array.contiguous().cpu().numpy()
+            for array in (self.similarity, self.has_output, texts.ids, texts.part)
+        )
+        return PairCells.of(similarity, counted, ids, part, limits)
 
     @property
-    def own_thresholds(self) -> NDArray[np.float64]:
-        """Smallest similarity of the top shares of this batch. *Shape:* ``(share, head)``."""
-        return thresholds(self.collected())
+    def own_limits(self) -> PairLimits:
+        """Limits of the pairs of this batch."""
+        return PairLimits.of(*self.collected(), self.distance_sums)
 
-    def collected(self, step: int = 1) -> NDArray[np.float32]:
-        """Return the rounded similarities of every ``step``-th pair of a sentence; NaN without.
+    def collected(self, step: int = 1) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Return the rounded similarities of every ``step``-th pair of a sentence.
 
         Returns:
-            *Shape:* ``(head, pair)``.
+            Similarities, NaN without, *Shape:* ``(head, pair)``; and whether both tokens are equal,
+            *Shape:* ``(pair,)``.
         """
         assert self.similarity is not None
         places = torch.arange(self.pairs.shape[-1], device=self.pairs.device)
         number = places * (places - 1) // 2 + places[:, None]  # independent of the padding
         anywhere = self.pairs.any(1) & (number % step == 0)
-        rounded = self.similarity.round(decimals=SIMILARITY_DECIMALS)
-        known = rounded.masked_fill(self.pairs == 0, torch.nan)
-        similarities: NDArray[np.float32] = known.transpose(0, 1)[:, anywhere].float().cpu().numpy()
-        return similarities
+        chosen = self.similarity.transpose(0, 1)[:, anywhere].double().cpu()
+        missing = (self.pairs == 0).transpose(0, 1)[:, anywhere].cpu()
+        known = chosen.round(decimals=SIMILARITY_DECIMALS).masked_fill(missing, torch.nan)
+        return known.float().numpy(), self.same_token[anywhere].cpu().numpy()
+
+    @property
+    def distance_sums(self) -> NDArray[np.float64]:
+        """Sum of distances, and number, of pairs of different tokens. *Shape:* ``(2, head)``."""
+        assert self.similarity is not None
+        pairs = self.pairs * ~self.same_token.unsqueeze(1)
+        places = torch.arange(pairs.shape[-1], device=pairs.device)
+        distance = (places[None, :] - places[:, None]).clamp(0, MAX_PAIR_DISTANCE)
+        sums = torch.stack([(pairs * distance).sum((0, 2, 3)), pairs.sum((0, 2, 3))])
+        return sums.expand(-1, self.similarity.shape[1]).double().cpu().numpy()
+
+    def tensor(self, array: NDArray[np.float64]) -> torch.Tensor:
+        """Return an array as a tensor like the attention."""
+        return torch.from_numpy(array.astype(np.float64)).to(self.layer.attention)
+
+    def tensors(
+        self, sums: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return numerators, denominators and observations as tensors like the attention."""
+        return self.tensor(sums[0]), self.tensor(sums[1]), self.tensor(sums[2])
 
     def pooled(self, values: torch.Tensor) -> torch.Tensor:
         """Return the sums of values of pairs, by the labels `DISTANCES`.
 
-        *Shape:* ``(..., label)``.
+        *Shape:* ``(sentence, head, label)``.
         """
-        return sums_by_distance_label(values)
-
-    def sums_over_similar(self, values: torch.Tensor | None = None) -> torch.Tensor:
-        """Return sums of values over pairs of high similarity, or numbers of these pairs.
-
-        Args:
-            values: values of pairs; None to count. *Shape:* ``(n, n)``, or that of `pairs`.
-
-        Returns:
-            *Shape:* ``(sentence, head, label)``; labels `SIMILARITY_LABELS`.
-        """
-        tables = [high if values is None else high * values for high in self.high]
-        return torch.stack([table.sum((-1, -2)) for table in tables], -1)
-
-    def mean_over_pairs(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the mean of values over the pairs of each sentence; 0 without pairs.
-
-        *Shape:* ``(sentence, head, 1)``.
-        """
-        pairs = self.pairs.sum((-1, -2))
-        return ((self.pairs * values).sum((-1, -2)) / pairs.clamp(1)).unsqueeze(-1)
-
-    def odds(self, same: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return Mantel and Haenszel's sums for the odds of high similarity, by distance.
-
-        Args:
-            same: 1 for pairs of a kind, such as equal tokens, else 0. *Shape:* ``(sentence, 1, n,
-                n)``.
-
-        Returns:
-            Both of *Shape:* ``(sentence, head, label)``; their ratio is the odds ratio.
-        """
-        terms = [odds(high, self.pairs, same) for high in self.high]
-        above, below = (torch.stack(sums, -1) for sums in zip(*terms, strict=True))
-        return above, below
+        n_heads = self.layer.attention.shape[1]
+        return sums_by_distance_label(values).expand(-1, n_heads, -1)
 
     def proposed(self, *, together: bool = False) -> dict[str, torch.Tensor]:
         """Return proposed ends of sentences, by the rules of `headbook.attention.token_pairs`.
@@ -219,7 +199,7 @@ class HeadOutputs(TokenPairs):
         gaps = similarity_across_gaps(places, self.centred * self.pairs_away, self.pairs_away)
         received = self.layer.weights.sum(-2)
         if together:
-            gaps, received = gaps.mean(1, keepdim=True), received.mean(1, keepdim=True)
+            gaps, received = gaps.nanmean(1, keepdim=True), received.mean(1, keepdim=True)
         stops = after_stops(places, texts.stop)
         even_ends = evenly_spaced_ends(places, true_ends(places, texts.part))
         ends_of_rules = (
@@ -243,7 +223,7 @@ class HeadOutputs(TokenPairs):
         return torch.zeros_like(proposed).scatter(-1, order, proposed)
 
     def segmented(self, *, together: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return sums for F1, Pk and WindowDiff of each rule in passages of several sentences.
+        """Return sums for the measures of each rule in passages of several sentences.
 
         Returns:
             Numerators, denominators and numbers of true ends. *Shape:* ``(sentence, head, label)``
@@ -259,16 +239,6 @@ class HeadOutputs(TokenPairs):
             for tables in zip(*counts, strict=True)
         )
         return above, below, (true.sum(1)[:, None, None] * self.joined).expand_as(above)
-
-    def ends(self, labels: Sequence[int]) -> torch.Tensor:
-        """Count the pairs of high similarity of each token.
-
-        *Shape:* ``(sentence, head, n, label)``.
-
-        Args:
-            labels: indices into `SIMILARITY_LABELS`.
-        """
-        return torch.stack([self.high[i].sum(-1) + self.high[i].sum(-2) for i in labels], -1)
 
     def nothing(self, n_labels: int) -> torch.Tensor:
         """Return sums of 0, for layers without values. *Shape:* ``(sentence, 1, label)``."""

@@ -3,23 +3,24 @@
 A sentence end has the index of the token before it among the tokens of the passage that count.
 Proposed ends are rated by the measures of text segmentation. Pk moves a window over the text and
 counts how often proposed and true ends disagree on whether both window ends are in one segment.
-WindowDiff counts windows with different numbers of ends. F1 compares ends.
+WindowDiff counts windows with different numbers of ends. F1 compares ends, which agree within 0, 1
+or 2 tokens; each end agrees with one other end at most.
 """
 
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn.functional import max_pool1d, pad
 
 from headbook.attention.masks import BatchMask
-from headbook.schema import MAX_DISTANCE, TOP_PAIR_SHARES
+from headbook.attention.pair_cells import SIMILARITY_DECIMALS
+from headbook.schema import MAX_DISTANCE
 
 WINDOW_TOKENS = 10  # compared on each side of a gap
 MINIMUM_RADIUS = 5  # gaps on each side of a minimum that must not be lower
-SIMILARITY_DECIMALS = 6  # of compared similarities
+END_TOLERANCES = (0, 1, 2)  # tokens between a proposed and a true end that agree
+MIN_PAIRS = 0.5  # below 1, since sums over corners of a table are rounded
 MIN_DEPTH = 0.5  # standard deviations of a minimum below the mean of a passage's gaps
 
 
@@ -94,7 +95,7 @@ def similarity_across_gaps(
             head, n, n)``.
 
     Returns:
-        By the place before the gap, 0 without pairs. *Shape:* ``(sentence, head, place)``.
+        By the place before the gap, NaN without pairs. *Shape:* ``(sentence, head, place)``.
     """
     n = similarity.shape[-1]
     middle = torch.arange(1, n + 1, device=similarity.device)
@@ -105,19 +106,21 @@ def similarity_across_gaps(
         corners = pad(in_order, (1, 0, 1, 0)).cumsum(-1).cumsum(-2)
         above = corners[..., middle, last] - corners[..., first, last]
         sums.append(above - corners[..., middle, middle] + corners[..., first, middle])
-    return sums[0] / sums[1].clamp(1)
+    return sums[0] / sums[1].masked_fill(sums[1] < MIN_PAIRS, torch.nan)
 
 
 def depth_minima(places: TokenOrder, scores: torch.Tensor) -> torch.Tensor:
     """Return the gaps that are minima of their neighbours and well below the passage's mean.
 
     Args:
-        scores: similarity across each gap. *Shape:* ``(sentence, head, place)``.
+        scores: similarity across each gap, NaN for a gap in a run of one token. *Shape:*
+            ``(sentence, head, place)``.
 
     Returns:
         Boolean mask. *Shape:* ``(sentence, head, place)``.
     """
-    is_gap = places.ends(places.valid[:, 1:]).unsqueeze(1)
+    is_gap = places.ends(places.valid[:, 1:]).unsqueeze(1) & ~scores.isnan()
+    scores = scores.nan_to_num()
     scores = scores.round(decimals=SIMILARITY_DECIMALS)  # equal scores differ by rounding only
     n = is_gap.sum(-1, keepdim=True).clamp(1)
     mean = (scores * is_gap).sum(-1, keepdim=True) / n
@@ -130,7 +133,7 @@ def depth_minima(places: TokenOrder, scores: torch.Tensor) -> torch.Tensor:
 def segmentation_counts(
     places: TokenOrder, proposed: torch.Tensor, true: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the numerators and denominators of F1, Pk and WindowDiff.
+    """Return the numerators and denominators of F1 within 0, 1 and 2 tokens, Pk and WindowDiff.
 
     Pk and WindowDiff as in NLTK: windows of half a mean true segment, moved token by token.
 
@@ -139,7 +142,7 @@ def segmentation_counts(
         true: true ends. *Shape:* ``(sentence, place)``, boolean.
 
     Returns:
-        Numerators and denominators; *Shape:* ``(sentence, head, 3)`` each.
+        Numerators and denominators; *Shape:* ``(sentence, head, 5)`` each.
     """
     tokens, gold = places.valid.sum(1), true.unsqueeze(1)
     segments = true.sum(1) + 1
@@ -154,12 +157,42 @@ def segmentation_counts(
         return counts.gather(-1, last.expand(-1, ends.shape[1], -1)) - counts[..., :n]
 
     n_proposed, n_true = ends_within(proposed), ends_within(gold)
-    hits = 2 * (proposed & gold).sum(-1)
+    hits = [2 * matched_ends(proposed, true, within) for within in END_TOLERANCES]
     pk_errors = (((n_proposed > 0) != (n_true > 0)) & windows).sum(-1)
     window_errors = ((n_proposed != n_true) & windows).sum(-1)
-    total = windows.sum(-1).expand_as(hits)
-    above = torch.stack([hits, pk_errors, window_errors], -1)
-    return above, torch.stack([proposed.sum(-1) + gold.sum(-1), total, total], -1)
+    total, ends = windows.sum(-1).expand_as(pk_errors), proposed.sum(-1) + gold.sum(-1)
+    above = torch.stack([*hits, pk_errors, window_errors], -1)
+    return above, torch.stack([*[ends] * len(hits), total, total], -1)
+
+
+def matched_ends(proposed: torch.Tensor, true: torch.Tensor, within: int) -> torch.Tensor:
+    """Return the largest number of pairs of proposed and true ends at most ``within`` places apart.
+
+    True ends take the first free end in their reach, from left to right. No other choice gives more
+    pairs, since reaches begin and end in the order of the true ends.
+
+    Args:
+        proposed: proposed ends. *Shape:* ``(sentence, head, place)``, boolean.
+        true: true ends. *Shape:* ``(sentence, place)``, boolean.
+
+    Returns:
+        *Shape:* ``(sentence, head)``.
+    """
+    if within == 0:
+        return (proposed & true.unsqueeze(1)).sum(-1)
+    free = pad(proposed, (within, within))
+    order = true.to(torch.uint8).sort(dim=1, descending=True, stable=True).indices
+    found = proposed.new_zeros(proposed.shape[:2], dtype=torch.long)
+    for number in range(int(true.sum(1).max())):
+        place = order[:, number, None]  # of the end in the padded row: `within` places further
+        waiting = true.gather(1, place)
+        for step in range(2 * within + 1):
+            at = (place + step).unsqueeze(1).expand(-1, free.shape[1], 1)
+            taken = free.gather(-1, at).squeeze(-1) & waiting
+            free.scatter_(-1, at, free.gather(-1, at) & ~taken.unsqueeze(-1))
+            waiting = waiting & ~taken
+            found += taken
+    return found
 
 
 def vector_norms(vectors: torch.Tensor) -> torch.Tensor:
@@ -210,55 +243,11 @@ def sums_by_distance_label(values: torch.Tensor) -> torch.Tensor:
     return torch.cat([sums.sum(-1, keepdim=True), near, far], -1)
 
 
-def odds(
-    high: torch.Tensor, pairs: torch.Tensor, same: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return Mantel and Haenszel's two sums over distances; their ratio is an odds ratio.
-
-    Args:
-        high: 1 for pairs of high similarity, else 0. *Shape:* ``(..., n, n)``.
-        pairs: 1 for all pairs, the earlier token first, else 0. *Shape:* ``(..., n, n)``.
-        same: 1 for pairs of a kind, such as equal tokens. *Shape:* ``(..., n, n)``.
-
-    Returns:
-        *Shape:* ``(...)`` each.
-    """
-    every, all_same = by_distance(pairs), by_distance(pairs * same)
-    high_every, high_same = by_distance(high), by_distance(high * same)
-    low_same, high_other = all_same - high_same, high_every - high_same
-    low_other = every - all_same - high_other
-    every = every.clamp(1)
-    above, below = high_same * low_other / every, high_other * low_same / every
-    return above.sum(-1), below.sum(-1)
-
-
-def thresholds(similarities: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the similarity threshold of each top share of pairs, for each head.
-
-    A threshold lies halfway between the lowest similarity of the share and the next lower one.
-
-    Args:
-        similarities: similarities of pairs; NaN without. *Shape:* ``(head, pair)``.
-
-    Returns:
-        *Shape:* ``(share, head)``; NaN without pairs.
-    """
-    rounded = similarities.astype(np.float64).round(SIMILARITY_DECIMALS)
-    ordered = np.sort(rounded, -1)  # NaN is sorted last
-    n_known = (~np.isnan(ordered)).sum(-1)
-    limits = np.full((len(TOP_PAIR_SHARES), len(ordered)), np.nan)
-    for number, share in enumerate(TOP_PAIR_SHARES.values()):
-        has_pairs = n_known > 0
-        index = n_known - np.ceil(n_known * share).astype(np.int64)
-        heads = np.arange(len(ordered))[has_pairs]
-        lowest = ordered[heads, index[has_pairs]]
-        next_lower = ordered[heads, np.maximum(index[has_pairs] - 1, 0)]
-        limits[number, has_pairs] = (lowest + next_lower) / 2
-    return limits
-
-
 class TokenPairs:
     """Pairs of the tokens that count as queries, in every sentence of a batch.
+
+    Of a run of one and the same token only the first takes part: 78 ``=`` in a row would be more
+    pairs than the rest of their text has.
 
     Attributes:
         frame: mask of the batch.
@@ -272,6 +261,13 @@ class TokenPairs:
         """Tokens that count. *Shape:* ``(sentence, 1, token)``, boolean."""
         return self.frame.counted_queries.unsqueeze(1)
 
+    @cached_property
+    def taking_part(self) -> torch.Tensor:
+        """Tokens that count and do not repeat the token before. *Shape:* as `counted`, boolean."""
+        ids, counted = self.frame.queries.ids.unsqueeze(1), self.counted
+        repeats = counted[..., :-1] & (ids[..., 1:] == ids[..., :-1])
+        return counted & ~pad(repeats, (1, 0))
+
     def pairs_of(self, chosen: torch.Tensor) -> torch.Tensor:
         """Return 1 for pairs of chosen tokens, the earlier token first, else 0.
 
@@ -279,27 +275,17 @@ class TokenPairs:
             chosen: chosen tokens. *Shape:* ``(sentence, head, token)``, boolean.
 
         Returns:
-            *Shape:* ``(sentence, head, n, n)``.
+            *Shape:* ``(sentence, head, n, n)``; one head if all heads have the same tokens.
         """
+        if bool((chosen == chosen[:, :1]).all()):
+            chosen = chosen[:, :1]
         return (chosen.unsqueeze(-1) & chosen.unsqueeze(-2)).to(self.frame.dtype).triu(1)
 
     @cached_property
-    def distance(self) -> torch.Tensor:
-        """Distances of tokens. *Shape:* ``(n, n)``."""
-        places = torch.arange(self.frame.queries.n_tokens, device=self.frame.attention_mask.device)
-        return (places[None, :] - places[:, None]).abs().to(self.frame.dtype)
-
-    @cached_property
     def same_token(self) -> torch.Tensor:
-        """1 for pairs of equal tokens, else 0. *Shape:* ``(sentence, 1, n, n)``."""
+        """Boolean mask of pairs of equal tokens. *Shape:* ``(sentence, n, n)``."""
         ids = self.frame.queries.ids
-        return (ids[:, :, None] == ids[:, None, :]).unsqueeze(1).to(self.frame.dtype)
-
-    @cached_property
-    def same_sentence(self) -> torch.Tensor:
-        """1 for tokens of one sentence of a passage, else 0. *Shape:* ``(sentence, 1, n, n)``."""
-        part = self.frame.queries.part
-        return (part[:, :, None] == part[:, None, :]).unsqueeze(1).to(self.frame.dtype)
+        return ids[:, :, None] == ids[:, None, :]
 
     @property
     def joined(self) -> torch.Tensor:

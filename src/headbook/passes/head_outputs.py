@@ -13,26 +13,26 @@ from headbook.analysis.accumulators import RatioSums
 from headbook.attention.head_outputs import HeadOutputs
 from headbook.attention.maps import AttentionMaps
 from headbook.attention.masks import BatchMask, ViewMask
-from headbook.attention.token_pairs import thresholds
+from headbook.attention.pair_cells import PairLimits
 from headbook.attention.views import LayerAttention, ViewMasks, layer_views
 from headbook.metrics.base import AnchorMetric, ContextMetric
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.model.load import Model
+from headbook.passes.anchors import AnchorAccumulator
 from headbook.passes.batch_sums import BatchRatios, BucketAccumulator, head_columns
 from headbook.passes.head_sums import uniform_attention
 from headbook.passes.observers import BatchObserver, PassResults
 from headbook.schema import AttentionStack, SinkView
 from headbook.study.corpus_sums import CorpusSums, HeadTable
-from headbook.study.sums.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn, Anchors
 from headbook.text.batch import Batch
 from headbook.text.tokens import TokenizedSentence
 
-MAX_TOKEN_PAIRS = 100_000  # pairs of tokens of each head from which thresholds are computed
+MAX_TOKEN_PAIRS = 400_000  # pairs of tokens of each head from which thresholds are computed
 MAX_SIMILARITIES = 2**26  # of all heads and views in memory to compute thresholds
 
 Place = tuple[str, int, SinkView]  # stack, layer, view
-Thresholds = Mapping[Place, NDArray[np.float64]]  # ``(share, head)``
+Limits = Mapping[Place, PairLimits]
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,11 @@ class HeadOutputMeasures:
         return [view for view in SinkView if view in needed]
 
     def heads(
-        self, place: AttentionPlace, views: Mapping[SinkView, LayerAttention], known: Thresholds
+        self, place: AttentionPlace, views: Mapping[SinkView, LayerAttention], known: Limits
     ) -> dict[SinkView, HeadOutputs]:
         """Return the head outputs of one layer in all views that metrics need."""
-        thresholds_of_views = {
-            view: known.get((place.stack, place.layer, view)) for view in self._views
-        }
-        return {view: HeadOutputs(views[view], thresholds_of_views[view]) for view in self._views}
+        limits = {view: known.get((place.stack, place.layer, view)) for view in self._views}
+        return {view: HeadOutputs(views[view], limits[view]) for view in self._views}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +79,10 @@ class SimilarityThresholds:
 
     sampler: HeadOutputMeasures
     step: int
-    _found: dict[Place, list[NDArray[np.float32]]] = field(default_factory=dict)
+    _found: dict[Place, list[tuple[NDArray[np.float32], NDArray[np.bool_]]]] = field(
+        default_factory=dict
+    )
+    _distances: dict[Place, NDArray[np.float64]] = field(default_factory=dict)
 
     def observe(self, _: Batch) -> BatchObserver:
         """Return a callback that keeps the similarities of one batch."""
@@ -94,12 +95,18 @@ class SimilarityThresholds:
                 if head.outputs is not None:
                     place = call.stack, call.layer, view
                     self._found.setdefault(place, []).append(head.collected(self.step))
+                    self._distances[place] = self._distances.get(place, 0.0) + head.distance_sums
 
         return BatchObserver(PassResults, attend)
 
-    def thresholds(self) -> Thresholds:
-        """Return the thresholds of all batches."""
-        return {place: thresholds(np.concatenate(parts, 1)) for place, parts in self._found.items()}
+    def limits(self) -> Limits:
+        """Return the limits of all batches."""
+        return {place: self._limits(place) for place in self._found}
+
+    def _limits(self, place: Place) -> PairLimits:
+        similarities, same = zip(*self._found[place], strict=True)
+        joined = np.concatenate(similarities, 1), np.concatenate(same)
+        return PairLimits.of(*joined, self._distances[place])
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +114,9 @@ class HeadOutputSums:
     """Observer that computes the metrics of head outputs, given the similarity thresholds."""
 
     sampler: HeadOutputMeasures
-    known: Thresholds
+    known: Limits
     buckets: Mapping[str, BucketAccumulator] = field(default_factory=dict)
+    anchors: Mapping[str, AnchorAccumulator] = field(default_factory=dict)
 
     def observe(self, batch: Batch) -> BatchObserver:
         """Return callbacks that compute the sums of one batch."""
@@ -118,9 +126,7 @@ class HeadOutputSums:
             name: _HeadOutputTable(stack, metrics, batch, self.buckets.get(name))
             for name, stack in stacks.items()
         }
-        anchor_counts = {
-            name: _AnchorCounts(self.sampler, stack, batch) for name, stack in stacks.items()
-        }
+        counts = {name: sums.batch_counts(batch) for name, sums in self.anchors.items()}
 
         def attend(
             call: AttentionPlace, attention: attention_hook.AttentionCall, scopes: ViewMasks
@@ -128,17 +134,15 @@ class HeadOutputSums:
             views = scopes.views(call.stack, attention)
             heads = self.sampler.heads(call, views, self.known)
             tables[call.stack].add(call.layer, heads)
-            anchor_counts[call.stack].add(call.layer, heads)
+            if call.stack in counts:
+                counts[call.stack].add(call.layer, heads)
 
         def results() -> PassResults:
             return PassResults(
                 CorpusSums(
                     head_outputs={
                         name: table.sums() for name, table in tables.items() if table.columns
-                    },
-                    anchors={
-                        name: counts.sums() for name, counts in anchor_counts.items() if counts.any
-                    },
+                    }
                 )
             )
 
@@ -217,75 +221,3 @@ class _HeadOutputTable:
         """Return the table of head outputs of this batch."""
         sums = (RatioSums(array) for array in (self._heads, self._layers, self._uniform))
         return HeadTable(tuple(self.columns), *sums)
-
-
-class _AnchorCounts:
-    """Counts of how often each token is an end of a pair of high similarity, filled by layer."""
-
-    def __init__(self, sampler: HeadOutputMeasures, stack: AttentionStack, batch: Batch) -> None:
-        self._sampler, self._batch, self._name = sampler, batch, stack.name
-        texts = batch.texts[stack.queries]
-        self._ids, self._place = np.unique(texts.ids.cpu().numpy(), return_inverse=True)
-        self._place = self._place.reshape(texts.ids.shape)
-        self.columns = tuple(
-            AnchorColumn(metric.id, view, label)
-            for metric in sampler.anchors
-            for view in metric.views
-            for label in metric.labels
-        )
-        shape = (len(self.columns), 2, stack.n_layers, stack.n_heads, len(self._ids))
-        self._counts = np.zeros(shape, np.int64)
-        self.any = False
-
-    def add(self, layer: int, heads: Mapping[SinkView, HeadOutputs]) -> None:
-        """Add the counts of one layer."""
-        for metric in self._sampler.anchors:
-            for view in metric.views:
-                ends = metric.measure(heads[view])
-                if ends is None:
-                    return
-                self.any = True
-                counted = heads[view].frame.counted_queries.cpu().numpy()
-                n_heads = ends.shape[1]
-                token_index = np.broadcast_to(self._place[:, None], ends.shape[:3])
-                orders = {
-                    TRUE_ORDER: token_index,
-                    SHUFFLED_ORDER: self._shuffled(layer, n_heads, counted),
-                }
-                for number, label in enumerate(metric.labels):
-                    column = self.columns.index(AnchorColumn(metric.id, view, label))
-                    label_ends = ends[..., number].cpu().numpy()
-                    for order, tokens in orders.items():
-                        counts = self._counts[column, order, layer]
-                        counts[:n_heads] = _by_token(label_ends, tokens, len(self._ids))
-
-    def _shuffled(self, layer: int, n_heads: int, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the counted tokens of each sentence, shuffled for each head separately.
-
-        The order depends on the seed, the sentence, the layer and the head alone.
-        """
-        tokens = np.repeat(self._place[:, None], n_heads, 1)
-        for row, key in enumerate(self._batch.content_hash):
-            rng = np.random.default_rng([self._sampler.seed, int(key), layer])
-            counted_tokens = tokens[row][:, counted[row]]
-            tokens[row][:, counted[row]] = rng.permuted(counted_tokens, axis=1)
-        return tokens
-
-    def sums(self) -> Anchors:
-        """Return the counts by token of this batch."""
-        names = self._sampler.model.token_strings
-        known = {str(token): names[token] for token in self._ids.tolist()}
-        return Anchors.of(self.columns, known, self._ids, self._counts)
-
-
-def _by_token(
-    ends: NDArray[np.floating], tokens: NDArray[np.int64], n_tokens: int
-) -> NDArray[np.int64]:
-    """Add up ends by head and token.
-
-    *Shape:* ``(sentence, head, place)`` of both arguments, ``(head, token)`` of the result.
-    """
-    heads = np.arange(ends.shape[1])[None, :, None]
-    cells = (heads * n_tokens + tokens).ravel()
-    sums = np.bincount(cells, ends.ravel(), ends.shape[1] * n_tokens)
-    return sums.round().astype(np.int64).reshape(ends.shape[1], n_tokens)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from headbook.analysis.arrays import Floats, divide
 from headbook.attention.flow import LayerFlow, half_step
 from headbook.attention.head_outputs import HeadOutputs
+from headbook.attention.pair_cells import PairLimits
 from headbook.attention.token_states import TokenStates
 from headbook.attention.views import LayerAttention, ViewMasks
 from headbook.errors import ModelError
@@ -124,7 +125,7 @@ class PaddingProbe:
         batch: the texts.
         calls: the attention call of each stack, by its place.
         states: the first state of each kind, by stack.
-        thresholds: similarities above which head outputs count as similar, as a run has them.
+        limits: similarities above which head outputs count as similar, as a run has them.
         fits: fits of sampled metrics to the batch, by metric, stack and view, filled when measured.
     """
 
@@ -132,7 +133,7 @@ class PaddingProbe:
     batch: Batch
     calls: dict[AttentionPlace, AttentionCall]
     states: dict[tuple[str, ResidualPoint], torch.Tensor]
-    thresholds: dict[tuple[str, SinkView], NDArray[np.float64]]
+    limits: dict[tuple[str, SinkView], PairLimits]
     fits: dict[tuple[str, str, SinkView], Floats | None] = field(default_factory=dict)
 
     @classmethod
@@ -166,8 +167,8 @@ class PaddingProbe:
         probe = cls(architecture, batch, cut, states, {})
         for (stack, view), heads in probe.outputs.items():
             if heads.outputs is not None:
-                probe.thresholds[stack, view] = heads.own_thresholds
-        return replace(probe)  # without what was computed before the thresholds were known
+                probe.limits[stack, view] = heads.own_limits
+        return replace(probe)  # without what was computed before the limits were known
 
     def alone(self, row: int) -> "PaddingProbe":
         """Return one text without padding."""
@@ -204,7 +205,7 @@ class PaddingProbe:
     def outputs(self) -> dict[tuple[str, SinkView], HeadOutputs]:
         """Head outputs of each stack in every view."""
         return {
-            (stack, view): HeadOutputs(layer, self.thresholds.get((stack, view)))
+            (stack, view): HeadOutputs(layer, self.limits.get((stack, view)))
             for stack, views in self.views.items()
             for view, layer in views.items()
         }

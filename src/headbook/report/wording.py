@@ -94,7 +94,11 @@ NUMBER_WORDS = (  # up to the largest count that is written as a word
     "none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
 )  # fmt: skip
 ORDINAL_ENDINGS = {1: "st", 2: "nd", 3: "rd"}  # by last digit
-MEASURES = {"f1": "F1", "pk": "Pk", "windowdiff": "WindowDiff"}  # of segmentation, before a rule
+MEASURES = {  # of segmentation, before a rule
+    "f1": "F1", "f1_1": "F1 within 1 token", "f1_2": "F1 within 2 tokens", "pk": "Pk",
+    "windowdiff": "WindowDiff",
+}  # fmt: skip
+CONTEXT_SIDES = {"within": "within a sentence", "across": "across sentences"}  # before a distance
 
 
 def is_share(metric: Metric) -> bool:
@@ -183,6 +187,8 @@ def label_name(label: str) -> str:
         return rule_phrase(label)
     if rule and measure in MEASURES:
         return f"{MEASURES[measure]} by {rule}"
+    if rule and measure in CONTEXT_SIDES:
+        return f"{rule}, {CONTEXT_SIDES[measure]}"
     return LABELS.get(label) or DIRECTIONS.get(label) or label.replace("_", " ")
 
 

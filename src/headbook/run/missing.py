@@ -5,10 +5,11 @@ not in the sample, unless all texts are long: then metrics that need tables of a
 measured.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
+from headbook.analysis import intervals
 from headbook.attention.flow import attention_blocks
 from headbook.inputs import Corpus
 from headbook.metrics.base import (
@@ -31,7 +32,7 @@ from headbook.model.packing import Passages
 from headbook.model.tokenizer import SentenceTokenizer
 from headbook.passes.head_sums import RANKING_SAMPLE
 from headbook.report.wording import SPACES, STATES
-from headbook.schema import EmbeddingSpace, ResidualPoint, Side
+from headbook.schema import EmbeddingSpace, IntervalRule, ResidualPoint, Side
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.manifest import MissingPart, NotAvailable
 from headbook.text.annotate import WordFrequencies
@@ -210,15 +211,40 @@ def _context_gaps(
     heads = [metric for metric in metrics if isinstance(metric, HeadMetric)]
     needs = _needs(heads)
     passage_metrics = [metric.title for metric in heads if Need.PASSAGES in metric.needs]
+    compared = [m for m in heads if has_least_texts(m) and m.title not in passage_metrics]
     for name, stack in architecture.stacks.items():
         if Need.OUTPUTS in needs and not architecture.hooked:
             yield NotAvailable(Need.OUTPUTS, name, architecture.unhooked, MissingPart.OUTPUTS)
         elif Need.PASSAGES in needs and not counts.get(f"{stack.queries}.joined"):
             yield NotAvailable(
-                " and ".join(passage_metrics), name,
+                listed_titles(passage_metrics), name,
                 f"every {stack.queries} text counts as one sentence; --pack joins as many as fit",
                 MissingPart.PASSAGES,
             )  # fmt: skip
+        elif Need.PASSAGES in needs and counts[f"{stack.queries}.joined"] < intervals.MIN_COMPARED:
+            titles = [m.title for m in heads if Need.PASSAGES in m.needs and has_least_texts(m)]
+            yield NotAvailable(
+                listed_titles(titles), name,
+                f"{counts[f'{stack.queries}.joined']} passages have several sentences; at least "
+                f"{intervals.MIN_COMPARED} are needed", MissingPart.PASSAGES,
+            )  # fmt: skip
+        if compared and architecture.hooked and counts["sentences"] < intervals.MIN_COMPARED:
+            yield NotAvailable(
+                listed_titles([metric.title for metric in compared]),
+                name,
+                f"{counts['sentences']} texts; at least {intervals.MIN_COMPARED} are needed",
+            )
+
+
+def has_least_texts(metric: HeadMetric) -> bool:
+    """Whether a metric compares pairs within texts, so that few texts give no value."""
+    return metric.spread(metric.headline) in {IntervalRule.FEW, IntervalRule.COMPARED}
+
+
+def listed_titles(titles: Sequence[str]) -> str:
+    """Return titles as a list in words."""
+    *others, last = titles
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _rarity_gaps(

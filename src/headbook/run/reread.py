@@ -20,6 +20,7 @@ from headbook.metrics import (
 from headbook.metrics.base import HeadMetric
 from headbook.model.embedding import Embedding, read_embedding
 from headbook.model.logit_lens import LogitLens, NoLogitLens
+from headbook.passes.anchors import AnchorAccumulator, anchor_sums
 from headbook.passes.attention_flow import FlowTracker
 from headbook.passes.batch_sums import BucketAccumulator, bucket_sums
 from headbook.passes.head_outputs import HeadOutputMeasures, HeadOutputSums, SimilarityThresholds
@@ -74,14 +75,21 @@ def measure_sample(run: Run, items: Sequence[TokenizedSentence], budget: int) ->
     if statistics and fits:
         second_observers.append(replace(statistics, fits=fits.fits()))
     buckets: dict[str, BucketAccumulator] = {}
+    anchor_pairs: dict[str, AnchorAccumulator] = {}
     if outputs and thresholds:
         buckets = bucket_accumulators(run, outputs.metrics)
-        second_observers.append(HeadOutputSums(outputs, thresholds.thresholds(), buckets))
+        anchor_pairs = {
+            name: AnchorAccumulator(stack, anchors, items, run.config.seed)
+            for name, stack in architecture.stacks.items()
+            if anchors
+        }
+        limits = thresholds.limits()
+        second_observers.append(HeadOutputSums(outputs, limits, buckets, anchor_pairs))
     if second_observers:
         run.progress.stage("sample again", count_tokens(items))
         batches = run.sentences.batches(items, pair_budget if nearest_pairs else budget)
         sums += observe(run, batches, second_observers).corpus_sums
-    return sums + bucket_sums(buckets)
+    return sums + bucket_sums(buckets) + anchor_sums(anchor_pairs, model.token_strings)
 
 
 def sample_statistics(run: Run, items: Sequence[TokenizedSentence]) -> SampleStatistics | None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from headbook.analysis.accumulators import RatioSums
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import Metric, SampledMetric, Source
 from headbook.schema import TOP_PAIR_SHARES, BaselineRun, HeadKey
 from headbook.study.ablation.results import OWN_MEANS, AblationResults, HeadSetKind
@@ -27,7 +27,6 @@ from headbook.study.compatibility import FREE_OPTIONS
 from headbook.study.corpus_sums import CorpusSums, HeadDistances, HeadTable
 from headbook.study.manifest import Check, Manifest, MissingPart, NotAvailable, Rounding
 from headbook.study.sums.buckets import MAX_STORED_HASHES, HeadBuckets
-from headbook.study.sums.token_sums import Anchors
 
 MERGED = "this study was merged, and "  # with which the reasons of its gaps begin
 REMEDY = "; collect all sentences in one study"
@@ -42,7 +41,6 @@ SUMS_IN_WORDS = {
     "random": "head metrics of random sequences",
     "distances": "distances of heads",
     "head_outputs": "metrics of head outputs",
-    "anchors": "anchor tokens",
     "affinities": "attention by token",
     "class_flows": "attention between classes of words",
     "types": "paths of vocabulary tokens",
@@ -111,7 +109,6 @@ def merge_sums(first: CorpusSums, second: CorpusSums) -> tuple[CorpusSums, list[
         sums,
         distances=distances,
         head_outputs={stack: _without_own_pairs(t) for stack, t in sums.head_outputs.items()},
-        anchors={stack: _without_own_anchors(each) for stack, each in sums.anchors.items()},
         buckets={
             stack: tuple(map(_without_own_bucket_pairs, buckets))
             for stack, buckets in sums.buckets.items()
@@ -136,7 +133,7 @@ def _shared(sums: CorpusSums, others: CorpusSums) -> CorpusSums:
             if stack in columns
         }
     ablation = sums.ablation if others.ablation else None
-    return replace(sums, ablation=ablation, geometry={}, **shared)
+    return replace(sums, ablation=ablation, geometry={}, anchors={}, **shared)
 
 
 def _not_in_both(first: CorpusSums, second: CorpusSums) -> Gaps:
@@ -144,6 +141,11 @@ def _not_in_both(first: CorpusSums, second: CorpusSums) -> Gaps:
     if first.geometry or second.geometry:
         cause = "the states of different parts were not compared with each other"
         yield missing("geometry of states", cause, MissingPart.GEOMETRY)
+    if first.anchors or second.anchors:
+        yield missing("anchors of heads", "each part chose its own pairs")
+    measured = [sums for part in (first, second) for sums in part.head_outputs.values()]
+    if any(key.metric == ids.HIGH_PAIR_DISTANCE for sums in measured for key in sums.columns):
+        yield missing("distance of similar tokens", "each part has its own mean distance")
     cause = "only one part has it"
     for name, what in SUMS_IN_WORDS.items():
         if getattr(first, name).keys() != getattr(second, name).keys():
@@ -177,8 +179,6 @@ def _metrics_of_own_pairs(sums: CorpusSums) -> Iterator[str]:
         for index in _own_pairs(table.columns):
             if has_value[index]:
                 yield table.columns[index].metric
-    for anchors in sums.anchors.values():
-        yield from (key.metric for key in anchors.columns if key.label in TOP_PAIR_SHARES)
 
 
 def _unjoinable_effects(one: AblationResults, other: AblationResults) -> Gaps:
@@ -213,8 +213,12 @@ def _titles(metrics: Iterable[str]) -> str:
 
 
 def _own_pairs(columns: Sequence[HeadKey]) -> list[int]:
-    """Return the columns of pairs that were chosen by a threshold of each part's own."""
-    return [index for index, column in enumerate(columns) if column.label in TOP_PAIR_SHARES]
+    """Return the columns that need a threshold or a mean distance of each part's own."""
+    return [
+        index
+        for index, column in enumerate(columns)
+        if column.label in TOP_PAIR_SHARES or column.metric == ids.HIGH_PAIR_DISTANCE
+    ]
 
 
 def _without_own_pairs(table: HeadTable) -> HeadTable:
@@ -240,16 +244,6 @@ def _without_own_bucket_pairs(buckets: HeadBuckets) -> HeadBuckets:
     n, d = buckets.n.copy(), buckets.d.copy()
     n[..., columns], d[..., columns] = 0, 0
     return replace(buckets, n=n, d=d)
-
-
-def _without_own_anchors(anchors: Anchors) -> Anchors:
-    """Return the ends of pairs without those of pairs that each part chose."""
-    n_cells = int(np.prod(anchors.shape[1:]))
-    chosen = [i for i, column in enumerate(anchors.columns) if column.label in TOP_PAIR_SHARES]
-    kept = ~np.isin(anchors.cell // n_cells, chosen)
-    return replace(
-        anchors, cell=anchors.cell[kept], token=anchors.token[kept], count=anchors.count[kept]
-    )
 
 
 def _compared_in_both(

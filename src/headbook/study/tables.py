@@ -379,8 +379,9 @@ def estimate_rows(ratios: RatioSums, columns: Sequence[HeadKey]) -> pd.DataFrame
     Args:
         columns: keys of the last dimension of ``ratios``.
     """
-    value = ratios.value
-    low, high = ratios.interval(*interval_rules(columns))
+    limits, rules = interval_rules(columns)
+    value = ratios.known(rules)
+    low, high = ratios.interval(limits, rules)
     names = pd.DataFrame(columns, columns=["metric", "view", "label"]).map(str)
     repeated = pd.concat([names] * int(np.prod(value.shape[:-1])), ignore_index=True)
     return repeated.assign(

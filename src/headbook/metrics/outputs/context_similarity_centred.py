@@ -1,9 +1,9 @@
 """Cosine of a head's outputs for two tokens, minus their mean over the sentence.
 
 The same as *similarity of head outputs* after subtracting the mean over the sentence from each
-vector. What is common to all outputs, such as the value of a separator that all tokens attend to,
-drops out; the rest says which tokens a head groups. Over all pairs it lies near 0, since
-deviations from a mean cancel.
+vector, by distance alone. What is common to all outputs, such as the value of a separator that all
+tokens attend to, drops out; the rest says which tokens a head groups. Over all pairs it lies near
+0, since deviations from a mean cancel.
 
 Tokens that do not differ from the mean, beyond rounding, have no direction and do not count; a
 head with the same rows of attention for every query has no number. From a sample of sentences.

@@ -4,11 +4,13 @@ In passages of several sentences, tokens of one sentence are near each other, so
 neighbours prefers its own sentence for that reason alone. Here pairs are compared with pairs of
 the same passage and the same distance: the odds that a pair of high *similarity of head outputs*
 lies within one sentence, over the odds of other pairs, after Mantel and Haenszel. 1: no
-difference; 2: twice the odds.
+difference; 2: twice the odds. Distances from 64 tokens on count as one.
 
-High means a head's own top 1 % or top 5 % of pairs, or a cosine of at least 0.9; see *distance of
-similar tokens*. From a sample of the passages that `--pack` makes; intervals are over passages. A
-passage with denominator 0 still adds its numerator.
+Pairs have different tokens. High means the top 1 % or top 5 % of a head's pairs of different
+tokens, or a cosine of at least 0.9; see *distance of similar tokens*. *Sentence excess* answers
+the same question without a threshold. From a sample of the passages that `--pack` makes; no value
+with fewer than 20 passages that have high pairs and others of both kinds. A passage with
+denominator 0 still adds its numerator.
 """
 
 import math
@@ -26,14 +28,15 @@ def measure(heads: "HeadOutputs") -> Ratio:
     """Mantel and Haenszel's two sums over distances. *Shape:* ``(sentence, head, label)``."""
     if heads.outputs is None or not heads.joined.any():
         return Ratio(heads.nothing(len(SIMILARITY_LABELS)), heads.nothing(len(SIMILARITY_LABELS)))
-    return Ratio(*heads.odds(heads.same_sentence), heads.sums_over_similar() * heads.joined)
+    within, across = heads.cells.by_sentence()
+    return Ratio(*heads.tensors(within.odds(across)))
 
 
 METRIC = ContextMetric(
     title="Same-sentence preference",
     question="Do similar outputs stay inside a sentence?",
     unit="odds ratio",
-    formula=r"\frac{\sum_d a_d\, d_d / n_d}{\sum_d b_d\, c_d / n_d}",
+    formula=r"\frac{\sum_{x,d} a_{xd}\, d_{xd} / n_{xd}}{\sum_{x,d} b_{xd}\, c_{xd} / n_{xd}}",
     reference="Mantel & Haenszel (1959), doi:10.1093/jnci/22.4.719; Halevi et al. (2025), "
     "arXiv:2512.21956",
     bounds=lambda _: (0, math.inf),

@@ -2,14 +2,16 @@
 
 Two rules propose sentence ends. *similarity*: the mean centred *similarity of head outputs* of up
 to ten tokens before a gap with as many after it; an end at each gap that is the lowest of five on
-both sides and half a standard deviation below the mean of the passage. *attention*: an end after
-each `.`, `!` or `?` that receives more attention than the mean token of the passage. Special
-tokens, which mark the true ends, are left out.
+both sides and half a standard deviation below the mean of the passage; no gap inside a run of one
+token. *attention*: an end after each `.`, `!` or `?` that receives more attention than the mean
+token of the passage. Special tokens, which mark the true ends, are left out.
 
-*f1* compares ends: higher is better; *pk* and *windowdiff* are shares of windows, half a mean
-sentence long, that differ from the truth: lower is better. Two baselines without a model: an end
-after every `.`, `!` or `?` (*punctuation*), and as many ends at even distances (*even*). A layer's
-number is that of all its heads: gaps and attention are averaged over heads first.
+*f1* compares ends: higher is better. *f1_1* and *f1_2* count ends that are at most one or two
+tokens from a true one, each with one other end at most; *pk* and *windowdiff* are shares of
+windows, half a mean sentence long, that differ from the truth: lower is better. Two baselines
+without a model: an end after every `.`, `!` or `?` (*punctuation*), and as many ends at even
+distances (*even*). A layer's number is that of all its heads: gaps and attention are averaged over
+heads first.
 
 Only passages of several sentences take part (`--pack`), of the sample.
 """
@@ -23,7 +25,7 @@ from headbook.schema import SEGMENTATION_RULES
 if TYPE_CHECKING:
     from headbook.attention.head_outputs import HeadOutputs
 
-MEASURES = ("f1", "pk", "windowdiff")
+MEASURES = ("f1", "f1_1", "f1_2", "pk", "windowdiff")
 LABELS = tuple(f"{measure}:{rule}" for rule in SEGMENTATION_RULES for measure in MEASURES)
 
 
@@ -71,9 +73,19 @@ METRIC = ContextMetric(
                 "f1:similarity": 1.0,
                 "windowdiff:similarity": 0.0,
                 "f1:punctuation": 2 / 3,
+                "f1_2:punctuation": 2 / 3,
                 "f1:even": 1.0,
                 "pk:even": 0.0,
             },
+        ),
+        "a full stop two tokens before the end, and one at the end of the next sentence": (
+            Example(
+                identity(8),
+                values=(*[(1.0, 0.0)] * 4, *[(0.0, 1.0)] * 4),
+                sentences=(0, 0, 0, 0, 1, 1, 1, 1),
+                stops=(1, 7),
+            ),
+            {"f1:punctuation": 0.0, "f1_1:punctuation": 0.0, "f1_2:punctuation": 1.0},
         ),
         "a text of one sentence": (
             Example(identity(3), values=((1.0, 0.0), (0.0, 1.0), (1.0, 0.0))),

@@ -1,28 +1,21 @@
-"""Anchors: the tokens that are most frequent among the similar pairs of each head."""
+"""Anchors: the token of each head whose pairs are similar most often."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.analysis.arrays import divide
 from headbook.pages.parts.page import StackSection
 from headbook.pages.parts.table import DASH, MarkedText, PageTable, Row, WordsCell, words_cell
 from headbook.report.findings.states import ANCHOR_COLUMNS, anchor_layers
 from headbook.report.results import StackResults
-from headbook.report.wording import unbroken
 from headbook.results.formats import MISSING, number
 from headbook.results.sentence import head_link
 from headbook.schema import heads_of
-from headbook.study.sums.token_sums import TRUE_ORDER, Anchors, TopAnchor
+from headbook.study.sums.token_sums import TRUE_ORDER, Anchors
 
 MOST_HEADS = 150  # heads in the list
-TITLES = (
-    "cosine ≥ 0.9, all keys",
-    "cosine ≥ 0.9, sink masked",
-    unbroken("top 1 %, all keys"),
-    unbroken("top 1 %, sink masked"),
-)
+TITLES = ("all keys", "sink masked")
 
 
 @dataclass(frozen=True)
@@ -53,7 +46,7 @@ def anchors_by_layer(results: StackResults) -> PageTable | None:
         Row(str(layer), tuple(_number(results.stack.n_heads, *each) for each in counts))
         for layer, counts in layers.items()
     )
-    caption = "Different anchors in a layer."
+    caption = "Different anchors in a layer, of those with a lower end of the lift above 1."
     return PageTable(("Layer", *TITLES), tuple(rows), caption) if layers else None
 
 
@@ -64,29 +57,31 @@ def _number(n_heads: int, own: int, mixed: int, heads: int) -> WordsCell:
 
 
 def anchors_by_head(results: StackResults) -> PageTable | None:
-    """Return the anchors of heads, those with the largest shares; None if none were counted."""
+    """Return the anchors of heads, those with the largest lower ends; None if none were counted."""
     anchors = results.study.corpus_sums.anchors.get(results.stack.name)
     if anchors is None:
         return None
-    best = [anchors.best(column, TRUE_ORDER) for column in ANCHOR_COLUMNS]
-    share = np.nan_to_num(divide(best[-1].ends, best[-1].total))
+    columns = [anchors.columns.index(column) for column in ANCHOR_COLUMNS]
+    lift = np.nan_to_num(anchors.low[columns[0], TRUE_ORDER])
     heads = heads_of(results.stack)
-    kept = sorted(heads, key=lambda name: -share[name.layer, name.head])[:MOST_HEADS]
-    which = "; heads with the largest shares" if len(kept) == MOST_HEADS else ""
+    kept = sorted(heads, key=lambda name: -lift[name.layer, name.head])[:MOST_HEADS]
+    which = "; heads with the largest lower ends" if len(kept) == MOST_HEADS else ""
     return PageTable(
         ("Head", *TITLES),
         tuple(
-            Row(head_link(name), tuple(_anchor(anchors, each, name[1:]) for each in best))
+            Row(
+                head_link(name),
+                tuple(_anchor(anchors, (each, TRUE_ORDER, *name[1:])) for each in columns),
+            )
             for name in sorted(kept)
         ),
-        f"With share of all ends of such pairs{which}.",
+        f"With lift and its lower end{which}.",
     )
 
 
-def _anchor(anchors: Anchors, best: TopAnchor, cell: tuple[int, int]) -> WordsCell:
-    if not best.total[cell]:
+def _anchor(anchors: Anchors, cell: tuple[int, ...]) -> WordsCell:
+    token = int(anchors.token[cell])
+    if token < 0:
         return DASH
-    share = number(best.ends[cell] / best.total[cell], share=True)
-    return words_cell(
-        MarkedText(anchors.names[str(best.token[cell])], "bdi"), " ", MarkedText(share, "small")
-    )
+    lift = f"{number(float(anchors.lift[cell]))}× (from {number(float(anchors.low[cell]))})"
+    return words_cell(MarkedText(anchors.names[str(token)], "bdi"), " ", MarkedText(lift, "small"))

@@ -67,7 +67,7 @@ def offered_labels(numbers: HeadMetricNumbers) -> list[str]:
     if metric.chart is ChartKind.PROFILE:
         return [x for x in labels if x in DRAWN_OFFSETS or x == own]
     if metric.chart is ChartKind.DISTANCES:
-        return [x for x in labels if x in DRAWN_DISTANCES or x == own]
+        return [x for x in labels if x.rpartition(":")[2] in DRAWN_DISTANCES or x == own]
     seen = {x: results.heads(metric.id, results.view(metric), x).events.max() for x in labels}
     most = sorted(labels, key=lambda x: (x != own, -seen[x]))[:MOST_DRAWN]
     return [x for x in labels if x in most]

@@ -16,45 +16,41 @@ from headbook.report.results import StackResults
 from headbook.report.wording import SPACES
 from headbook.results.formats import interval_text, number
 from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView
-from headbook.study.sums.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn, TopAnchor
+from headbook.study.sums.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn
 
 ANCHOR_METRIC = ids.ANCHOR_TOKEN
 ANCHOR_COLUMNS = tuple(
-    AnchorColumn(ANCHOR_METRIC, view, label)
-    for label in ("0.9", "top 1 %")
-    for view in (SinkView.RAW, SinkView.NOSINK)
+    AnchorColumn(ANCHOR_METRIC, view, "top 1 %") for view in (SinkView.RAW, SinkView.NOSINK)
 )
 
 
 def anchor_layers(results: StackResults) -> dict[int, list[tuple[int, int, int]]]:
     """Return the number of different anchor tokens by layer, for each of `ANCHOR_COLUMNS`.
 
-    Beside this number are the number for shuffled tokens and the number of heads with an anchor.
-    Empty if no anchors were counted.
+    Anchors count whose lift has a lower end above 1. Beside this number are the number with tokens
+    permuted within each text, and the number of heads with an anchor of any lift. Empty if no
+    anchors were found.
     """
     anchors = results.study.corpus_sums.anchors.get(results.stack.name)
     if anchors is None:
         return {}
-    true, shuffled = (
-        [anchors.best(column, order) for column in ANCHOR_COLUMNS]
-        for order in (TRUE_ORDER, SHUFFLED_ORDER)
-    )
+
+    def distinct(column: int, order: int, layer: int) -> int:
+        tokens, low = anchors.token[column, order, layer], anchors.low[column, order, layer]
+        return len({*tokens[low > 1].tolist()})
+
+    columns = [anchors.columns.index(column) for column in ANCHOR_COLUMNS]
     return {
         layer: [
             (
-                distinct(true_anchor, layer),
-                distinct(shuffled_anchor, layer),
-                int((true_anchor.token[layer] >= 0).sum()),
+                distinct(column, TRUE_ORDER, layer),
+                distinct(column, SHUFFLED_ORDER, layer),
+                int((anchors.token[column, TRUE_ORDER, layer] >= 0).sum()),
             )
-            for true_anchor, shuffled_anchor in zip(true, shuffled, strict=True)
+            for column in columns
         ]
         for layer in results.stack.attention_layers
     }
-
-
-def distinct(best: TopAnchor, layer: int) -> int:
-    """Return the number of different anchor tokens of the heads of a layer."""
-    return len({*best.token[layer].tolist()} - {-1})
 
 
 SEGMENTATION_METRIC = ids.SEGMENTATION

@@ -154,103 +154,37 @@ def smallest(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> NDArray[n
     return np.sort(hashes, 0)[:MIN_SENTENCES]
 
 
-Counts = NDArray[np.integer]
 TRUE_ORDER, SHUFFLED_ORDER = 0, 1  # indices of tokens in their order, and in random order
+MIN_ANCHOR_TEXTS = 10  # least number of texts with a token that may be an anchor
 
 
 class AnchorColumn(NamedTuple):
-    """Metric, view and label of one count of a head."""
+    """Metric, view and label of the anchors of all heads."""
 
     metric: str
     view: SinkView
     label: str
 
 
-class TopAnchor(NamedTuple):
-    """The most frequent token among ends of similar pairs, for each head.
-
-    All arrays have the shape ``(layer, head)``.
-
-    Attributes:
-        token: vocabulary entry, -1 without pairs; the smallest of equally frequent ones.
-        ends: number of ends that are this token.
-        total: number of all ends.
-    """
-
-    token: Counts
-    ends: Counts
-    total: Counts
-
-
 @dataclass(frozen=True, eq=False)
 class Anchors:
-    """Ends of pairs by head and token, for the heads of one stack.
+    """The token type of each head whose pairs with other tokens are high most often.
 
     Attributes:
-        columns: metric, view and label of each count.
-        shape: numbers of columns, of orders (`TRUE_ORDER` and `SHUFFLED_ORDER`), of layers
-            and of heads.
-        names: tokens by vocabulary entry, both as texts.
-        cell: flat index into an array of shape ``shape``, ascending. *Shape:* ``(entry,)``.
-        token: vocabulary entry, ascending within a cell. *Shape:* ``(entry,)``.
-        count: number of ends; tokens that are not listed have none. *Shape:* ``(entry,)``.
+        columns: metric, view and label.
+        names: printed form of each anchor, by vocabulary entry as text.
+        token: vocabulary entry of each head's anchor, -1 without one. *Shape:* ``(column, order,
+            layer, head)``, orders `TRUE_ORDER` and `SHUFFLED_ORDER`.
+        lift: share of high pairs among the anchor's pairs, over the share among all pairs; NaN
+            without an anchor. The shape of ``token``.
+        low: lower end of the lift, two standard errors below it. The shape of ``token``.
     """
 
     columns: tuple[AnchorColumn, ...]
-    shape: tuple[int, ...]
     names: Mapping[str, str]
-    cell: Counts
-    token: Counts
-    count: Counts
-
-    @classmethod
-    def of(
-        cls,
-        columns: tuple[AnchorColumn, ...],
-        names: Mapping[str, str],
-        tokens: Counts,
-        counts: Counts,
-    ) -> "Anchors":
-        """Return anchors from counts of all tokens.
-
-        Args:
-            tokens: vocabulary entries, ascending.
-            counts: ends of each token. *Shape:* ``(column, order, layer, head, token)``.
-        """
-        shape = counts.shape[:-1]
-        cell, token_index = np.nonzero(counts.reshape(-1, len(tokens)))
-        count = counts.reshape(-1, len(tokens))[cell, token_index]
-        columns_of_entries = (
-            array.astype(np.int32) for array in (cell, tokens[token_index], count)
-        )
-        return cls(columns, shape, names, *columns_of_entries)
-
-    def __add__(self, other: "Anchors") -> "Anchors":
-        cell = np.concatenate([self.cell, other.cell])
-        token = np.concatenate([self.token, other.token])
-        order = np.lexsort((token, cell))
-        cell, token = cell[order], token[order]
-        count = np.concatenate([self.count, other.count])[order]
-        new = np.ones(len(cell), bool)
-        new[1:] = (cell[1:] != cell[:-1]) | (token[1:] != token[:-1])
-        starts = np.flatnonzero(new)
-        summed = np.add.reduceat(count, starts) if len(starts) else count
-        names = {**self.names, **other.names}
-        return Anchors(self.columns, self.shape, names, cell[new], token[new], summed)
-
-    def best(self, column: AnchorColumn, order: int = TRUE_ORDER) -> TopAnchor:
-        """Return the anchor of each head: the most frequent token."""
-        _, orders, *shape = self.shape
-        n_heads = int(np.prod(shape))
-        start = (self.columns.index(column) * orders + order) * n_heads
-        entries = slice(*np.searchsorted(self.cell, (start, start + n_heads)))
-        cell, tokens, counts = self.cell[entries] - start, self.token[entries], self.count[entries]
-        token, ends, total = np.full(n_heads, -1), *np.zeros((2, n_heads), np.int64)
-        np.add.at(total, cell, counts)
-        np.maximum.at(ends, cell, counts)
-        most_frequent = np.flatnonzero(counts == ends[cell])[::-1]  # the smallest number comes last
-        token[cell[most_frequent]] = tokens[most_frequent]
-        return TopAnchor(*(array.reshape(shape) for array in (token, ends, total)))
+    token: Ints
+    lift: Floats
+    low: Floats
 
 
 Scalar = TypeVar("Scalar", np.float64, np.int64)
