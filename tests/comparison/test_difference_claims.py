@@ -15,7 +15,6 @@ from headbook.comparison.claims import (
     alike_claim,
     heads_claim,
     layers_claim,
-    layers_text,
     standing_out,
 )
 from headbook.comparison.comparison import Comparison
@@ -31,6 +30,7 @@ from headbook.comparison.drift import (
 from headbook.comparison.study_pair import StackPair
 from headbook.pages.parts.page import plain_text
 from headbook.report.linked_rows import LinkedNumber
+from headbook.report.wording import layers_text
 from layers import SELF
 
 MAX_WORDS = 18

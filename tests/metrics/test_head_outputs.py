@@ -16,16 +16,12 @@ import naive_head_outputs as naive
 import tiny
 import treebank
 from bare_model import Bare, Given, Word, given
-from block_parts import every
 from headbook.attention.head_outputs import HeadOutputs
-from headbook.charts import Plot
 from headbook.metrics import all_metrics
 from headbook.pages.metrics.anchors import anchor_sections
-from headbook.pages.parts.blocks import Table
-from headbook.pages.patterns import patterns_page
+from headbook.pages.outputs import has_outputs
 from headbook.report.findings.states import anchor_layers
 from headbook.report.results import stack_results
-from headbook.results.number import Number
 from headbook.run.collect import collect
 from headbook.schema import SIMILARITY_LABELS, TOP_PAIR_SHARES, SinkView
 from headbook.study.manifest import MissingPart
@@ -391,9 +387,7 @@ def test_a_model_outside_the_hook_has_rows_only_and_says_so(
     assert found.has_value("row_similarity", SinkView.RAW, "all")
     assert not found.has_value("context_similarity", SinkView.RAW, "all")
     assert not of.corpus_sums.anchors
-    page = patterns_page(stack_results(of))
-    assert any("head outputs" in text for text in page.absent)
-    assert "alike" not in {question.id for question in page.questions}
+    assert not has_outputs(stack_results(of))
 
 
 def test_two_studies_add_their_sums(tiny_folder: Folder, tmp_path: Path) -> None:
@@ -415,25 +409,6 @@ def test_two_studies_add_their_sums(tiny_folder: Folder, tmp_path: Path) -> None
     assert not both.heads.sums[..., of_share].any()
 
 
-def test_the_page_shows_the_studys_numbers(packed: Callable[[str], Study]) -> None:
-    results = stack_results(packed("bert"))
-    own = results["self"]
-    page = patterns_page(results)
-    figures = {question.id: every(Plot, question) for question in page.questions}
-    assert {"alike", "own-sentence"} <= figures.keys()
-    for name, metric, series in (
-        ("alike", "context_similarity", "head outputs"),
-        ("own-sentence", "same_sentence_preference", "similar tokens"),
-    ):
-        label = "all" if name == "alike" else "top 1 %"
-        (figure,) = figures[name]
-        drawn = figure.rows.query(f"series == '{series}'")["value"]
-        np.testing.assert_allclose(drawn, own.layers(metric, SinkView.RAW, label).value)
-    rows = {row[0]: every(Number, row) for table in every(Table, page) for row in table.rows}
-    values = own.layers("segmentation", SinkView.RAW, "f1:similarity").value
-    assert [number.value for number in rows["dips of similarity"]] == [*values]
-
-
 def test_anchors_are_counted_by_layer_and_named_by_head(packed: Callable[[str], Study]) -> None:
     results = stack_results(packed("bert"))
     (section,) = anchor_sections(results)
@@ -452,8 +427,8 @@ def test_the_page_stands_in_the_site(packed: Callable[[str], Study], tmp_path: P
     again = Study.load(tmp_path / "study")
     assert again.corpus_sums.anchors["self"].names == of.corpus_sums.anchors["self"].names
     headbook.render(again, tmp_path / "site")
-    page = text_of(html_of(tmp_path / "site" / "patterns.html"))
-    assert "Do heads keep to their sentence?" in page
+    page = text_of(html_of(tmp_path / "site" / "outputs.html"))
+    assert "Do head outputs keep to a sentence?" in page
     assert "Ends of sentences found" in page
     anchor = text_of(html_of(tmp_path / "site" / "metrics" / "anchor_token.html"))
     assert "The anchors of heads" in anchor

@@ -1,4 +1,4 @@
-"""Facts on sinks, the diagonal and head outputs: each rule with numbers for and against."""
+"""Facts on sinks and the diagonal: each rule with numbers for and against."""
 
 import math
 from collections.abc import Mapping
@@ -19,16 +19,9 @@ from headbook.pages.parts.page import plain_text
 from headbook.report.answers.overview.stripes import main_stripes, stripes_answer, stripes_matter
 from headbook.report.facts.fact import Fact
 from headbook.report.facts.patterns import (
-    ODDS,
-    OUTPUTS,
-    ROWS,
     SELF,
-    alike,
     diagonal,
-    different_outputs,
     not_measured,
-    own_sentence,
-    sink_masked_note,
 )
 from headbook.report.facts.sinks import (
     SINK,
@@ -378,7 +371,7 @@ def test_a_change_of_nothing_is_drawn_at_the_lower_edge(monkeypatch: pytest.Monk
     assert [*heights] == [pytest.approx(plot.height - 40)] * 2
 
 
-# The diagonal, outputs, own sentences.
+# The diagonal.
 
 
 @pytest.mark.parametrize(("share", "holds"), [(0.15, False), (0.8, True)])
@@ -389,46 +382,3 @@ def test_the_diagonal_by_the_largest_share_of_the_token_itself(share: float, hol
     assert number.value == pytest.approx(share)
     assert (number.place("layer"), number.place("head")) == (0, 1)
     assert not diagonal(results_of({SINK: Fake(SINKS)})).text
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "start"),
-    [(0.4, 0.6, "More so"), (0.6, 0.4, "Less so"), (0.5, 0.5001, "No more")],
-)
-def test_outputs_grow_alike_only_if_intervals_are_apart(
-    first: float, last: float, start: str
-) -> None:
-    fact = alike(results_of({OUTPUTS: Fake([[first] * 2, [0.9] * 2, [last] * 2])}))
-    assert fact.holds == (start == "More so")
-    assert fact.text.text.startswith(start)
-    (number,) = numbers(fact)
-    assert number.value == pytest.approx(last)
-    assert number.place("layer") == 2
-    one = alike(results_of({OUTPUTS: Fake([[math.nan] * 2, [0.9] * 2])}))
-    assert not one.holds
-    assert numbers(one)[0].place("layer") == 1
-
-
-def test_the_sink_is_masked_in_a_number_of_its_own() -> None:
-    masked = OUTPUTS._replace(view=SinkView.NOSINK)
-    found = results_of({OUTPUTS: Fake([[0.9, 0.9]]), masked: Fake([[0.3, 0.5]])})
-    (number,) = numbers(sink_masked_note(found))
-    assert number.value == pytest.approx(0.4)
-    assert not sink_masked_note(results_of({OUTPUTS: Fake([[0.9, 0.9]])}))
-
-
-def test_heads_with_other_outputs_than_rows_have_intervals_apart() -> None:
-    rows, outputs = [[0.9, 0.8, 0.5, 0.4]], [[0.3, 0.1, 0.499, 0.6]]
-    found = results_of({ROWS: Fake(rows), OUTPUTS: Fake(outputs)})
-    assert different_outputs(found) == [(0, 1), (0, 0)]
-    assert different_outputs(results_of({ROWS: Fake(rows)})) == []
-
-
-def test_sentences_of_passages_are_counted_by_layers_above_even_odds() -> None:
-    """By both halves of the passages, because the odds have no interval."""
-    odds, second = [[2.0, 2.0], [2.0, 1.0], [3.0, 1.5]], [[2.0, 2.0], [0.5, 0.5], [1.5, 1.5]]
-    fact = own_sentence(results_of({ODDS: Fake(odds, second=second)}))
-    assert fact.holds
-    assert "in 2 of 3 layers" in fact.text.text
-    assert not own_sentence(results_of({ODDS: Fake([[0.9, 1.0], [0.5, 0.5]])})).holds
-    assert not own_sentence(results_of({SINK: Fake(SINKS)})).text

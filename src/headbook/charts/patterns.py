@@ -1,37 +1,33 @@
-"""Charts of attention by distance, of its parts, and of how alike outputs are by layer."""
+"""Charts of attention by distance and of its parts."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import Estimates
 from headbook.charts.axes import spread_values
 from headbook.charts.drawing import Drawing
 from headbook.charts.plots import (
     Plot,
     PlotMark,
     Scale,
-    Series,
     even_ticks,
     grid,
-    layer_plot,
     mark,
     percent,
     text,
     value_axis,
 )
 from headbook.metrics import ids
-from headbook.report.facts.patterns import ODDS, OUTPUTS, ROWS
 from headbook.report.results import StackResults
-from headbook.results.formats import head_name, number, signed
+from headbook.results.formats import head_name, signed
 from headbook.results.formats import percent as share_text
 from headbook.results.number import Number
 from headbook.results.sentence import Sentence, listed, say
 from headbook.schema import HeadKey, HeadName, SinkView
 
-OFFSET_HEIGHT, LAYER_HEIGHT = 330, 300  # pixels
+OFFSET_HEIGHT = 330  # pixels
 N_OFFSETS = 13  # offsets that the chart shows
 MIN_MARKED_SHARE = 0.2  # share of attention at one offset from which on a head has a mark
 MIN_NAMED_SHARE = 0.28  # share from which on the head is named, too
@@ -39,8 +35,6 @@ MIN_PHONE_SHARE = 0.5  # share from which on the largest head of an offset has i
 MAX_NAMED, MAX_MARKS = 4, 40  # named heads at one offset, and marks at all of them
 MAX_NAME_PLACE = 88  # per cent of the plot beyond which names stand on the left of marks
 NAME_DISTANCE = 15.0  # pixels between two names
-DOT_STEP = 2.2  # pixels between the dots of two heads in a row
-MAX_DOT_SPREAD = 40.0  # pixels that the dots of a layer take at most
 
 
 def offset_key(offset: int) -> HeadKey:
@@ -149,62 +143,6 @@ def _large(
         if largest["share"] >= MIN_PHONE_SHARE:
             words = f"L{largest['layer']}·H{largest['head']}"
             yield text(words, percent(x), heights[0] + 4, "s halo at-phone", 9)
-
-
-def _line(
-    results: StackResults, name: str, kind: str, key: HeadKey, layers: Sequence[int]
-) -> Series:
-    """Return a metric of layers as a line."""
-    numbers: Estimates = results.layers(*key)
-    at = [*layers]
-    values = numbers.value[at]
-    return Series(
-        name, kind, values, numbers.low[at], numbers.high[at], [number(value) for value in values],
-        [results.number(key, layer).row for layer in layers],
-    )  # fmt: skip
-
-
-def similarity_plot(results: StackResults, name: str, caption: str) -> Plot:
-    """Draw how alike the outputs of a head are for two tokens, beside its rows of attention."""
-    layers = [*results.stack.attention_layers]
-    lines = [_line(results, "head outputs", "model", OUTPUTS, layers)]
-    if results.has_value(*ROWS):
-        lines.append(_line(results, "attention rows", "baseline", ROWS, layers))
-    heads = results.heads(*OUTPUTS).value
-    low = min(0.0, math.floor(5 * np.nanmin(heads)) / 5)
-    scale = Scale(low, 1, LAYER_HEIGHT, top=16)
-    return layer_plot(
-        name, caption, lines, [str(layer) for layer in layers], scale=scale,
-        ticks=even_ticks(low, 1, lambda value: f"{value:g}".replace("-", "−")), label_width=200,
-        notes=tuple(_dots(heads[layer], index, len(layers), scale) for index, layer in
-                    enumerate(layers)),
-    )  # fmt: skip
-
-
-def _dots(values: np.ndarray, index: int, n_layers: int, scale: Scale) -> str:
-    """Return a small dot for each head of a layer, side by side in the order of heads."""
-    x = 2 + 96 * index / max(1, n_layers - 1)
-    step = min(DOT_STEP, MAX_DOT_SPREAD / len(values))
-    path = "".join(
-        f"M{(head - (len(values) - 1) / 2) * step:.0f} {scale(float(value)):.0f}h0"
-        for head, value in enumerate(values)
-        if not math.isnan(value)
-    )
-    dots = f'<path class="st" stroke-width="5" stroke-linecap="round" d="{path}"/>'
-    return f'<svg x="{percent(x)}" overflow="visible" opacity="0.5" class="c-baseline">{dots}</svg>'
-
-
-def odds_plot(results: StackResults, name: str, caption: str) -> Plot:
-    """Draw the odds that similar tokens are of one sentence, over those of other pairs."""
-    layers = [*results.stack.attention_layers]
-    line = _line(results, "similar tokens", "model", ODDS, layers)
-    most = max(2.0, float(np.nanmax(line.high if np.isfinite(line.high).any() else line.values)))
-    scale = Scale(0, most, LAYER_HEIGHT, top=16)
-    ticks = even_ticks(0, most, lambda value: f"{value:g}")
-    return layer_plot(
-        name, caption, [line], [str(layer) for layer in layers], scale=scale, ticks=ticks,
-        baselines=[(1.0, "no preference")], label_width=160,
-    )  # fmt: skip
 
 
 PARTS = {"distance": "distance", "key": "the key", "pair": "the pair"}

@@ -366,6 +366,7 @@ def layer_plot(
     root: str = "",
     notes: tuple[str, ...] = (),
     n_marked: int = 40,
+    across: str = "layer",
 ) -> Plot:
     """Draw lines over layers, with labels at their ends.
 
@@ -376,6 +377,7 @@ def layer_plot(
         notes: further elements above the lines.
         n_marked: largest number of points that have marks and names; of more, that many at even
             distances.
+        across: name of the horizontal axis, and of its column in the file.
     """
     places = [2 + 96 * index / max(1, len(points) - 1) for index in range(len(points))]
     behind = [*grid(scale, [value for value, _ in ticks])]
@@ -408,9 +410,9 @@ def layer_plot(
         behind=tuple(behind),
         marks=(*marks, *notes),
         axis=value_axis(scale, ticks, unit),
-        labels=end_labels(ends, scale) + text("layer", "10", scale.height - 6),
+        labels=end_labels(ends, scale) + text(across, "10", scale.height - 6),
         label_width=label_width,
-        rows=_series_rows(series, points),
+        rows=_series_rows(series, points).rename(columns={"layer": across}),
         root=root,
     )
 

@@ -45,7 +45,7 @@ from headbook.report.answers.overview.claim_parts import (
 )
 from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import LinkedNumber
-from headbook.report.wording import capital, count_text, number_word, p_text
+from headbook.report.wording import capital, count_text, layers_text, number_word, p_text
 from headbook.results.formats import THIN, interval_text, number, percent
 from headbook.results.sentence import Link
 from headbook.schema import AttentionStack, HeadName, Place, SinkView
@@ -394,16 +394,6 @@ def equal_evidence(stack: ComparedStack, place: Place) -> Parts:
         f" nats in every query of {count_text(sentences, 'sentence')}. ",
         DEFINITION,
     )
-
-
-def layers_text(layers: Sequence[int]) -> str:
-    """Return layers in words: ``layer 4``, ``layers 1–3``, ``layers 0, 2 and 5``."""
-    found = sorted(layers)
-    if len(found) == 1:
-        return f"layer {found[0]}"
-    if found == list(range(found[0], found[-1] + 1)) and len(found) > 2:
-        return f"layers {found[0]}–{found[-1]}"
-    return f"layers {', '.join(map(str, found[:-1]))} and {found[-1]}"
 
 
 def joined(links: Sequence[Link]) -> Parts:

@@ -1,4 +1,4 @@
-"""The page of attention patterns: reasons for attending to the same token, and effects on words."""
+"""The page of attention patterns: heads that attend to the same token, and why."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -6,12 +6,10 @@ import numpy as np
 
 from headbook.charts.patterns import (
     PARTS,
-    odds_plot,
     offset_plot,
     part_key,
     parts_bar,
     parts_of,
-    similarity_plot,
 )
 from headbook.charts.plots import Plot
 from headbook.charts.sinks import change_plot, sink_plot
@@ -23,7 +21,6 @@ from headbook.pages.parts.blocks import (
     Block,
     Bullets,
     Caption,
-    Columns,
     Group,
     HeadMap,
     Heat,
@@ -57,9 +54,9 @@ from headbook.report.results import StackResults, heads_by_value, study_of
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import STACKS, capital, count_text, number_word, visible
 from headbook.results.formats import MISSING, head_page, number
-from headbook.results.number import PLAIN, Number
+from headbook.results.number import Number
 from headbook.results.sentence import Link, Marked, Sentence, listed, say
-from headbook.schema import HEAD_RULES, HeadKey, HeadName, SinkView
+from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.ablation.results import FULL
 
 MAX_NARROW_COLUMNS = 14  # columns of a table on half of the page
@@ -70,7 +67,6 @@ DESTINATIONS = {  # labels of attention_to, with their names in the table of lay
     "previous": "previous token", "next": "next token", "self": "itself",
     "same_token": "same token elsewhere",
 }  # fmt: skip
-RULE_NAMES = {"similarity": "dips of similarity", "attention": "attention to . ! ?"}
 Results = Mapping[str, StackResults]
 
 
@@ -102,8 +98,6 @@ def patterns_page(results: Results) -> Page:
             Lead(_sink_figure(first), why=_why_sinks(first)),
             Text(_asks(questions), "asks") if questions else None,
             questions,
-            # An older page's address leads here, whether or not the study has the numbers.
-            None if any(q.id == "alike" for q in questions) else Group((), id="alike"),
             [_other_stack(r) for r in stacks[1:]],
         ),
         closer=by_stack(stacks, lambda r: _closer(r, MAX_MAPS // len(stacks)), results),
@@ -171,23 +165,6 @@ def _questions(results: StackResults) -> Iterator[Question]:
         )  # fmt: skip
     if results.has_value(*part_key("key")):
         yield _parts_question(results)
-    if alike := facts.alike(results).text:
-        yield _alike_question(results, alike)
-    if own := facts.own_sentence(results).text:
-        figure = odds_plot(
-            results, _name(results, "odds"),
-            "Odds that a pair among the top 1 % of its head, by similarity of outputs, is of one "
-            f"sentence, over the odds of other pairs at the same distance"
-            f"{_sample_note(results, facts.ODDS)}. No intervals: few passages decide these odds. "
-            "Dashed: no preference.",
-        )  # fmt: skip
-        why = (
-            "Pairs of the same distance are compared because neighbours are of one sentence anyway."
-        )
-        yield Question(
-            "own-sentence", "Do heads keep to their sentence?", own, (Lead(figure, why=why),),
-            "passages sentence boundary segmentation odds",
-        )  # fmt: skip
 
 
 def _value(number_: Number) -> float:
@@ -235,23 +212,6 @@ def _parts_table(results: StackResults) -> Table:
 def _sample_note(results: StackResults, key: HeadKey) -> str:
     """Return on how many sentences a number rests; empty if on all."""
     return results.sample_note(int(results.layers(*key).sentences.max()), ", on")
-
-
-def _alike_question(results: StackResults, answer: Sentence) -> Question:
-    figure = similarity_plot(
-        results, _name(results, "alike"),
-        "Mean cosine of all pairs of tokens of a sentence, without special tokens, all keys: of "
-        f"head outputs and of attention rows{_sample_note(results, facts.OUTPUTS)}. Small dots: "
-        "single heads.",
-    )  # fmt: skip
-    why = (
-        "Where all rows attend alike, all outputs are alike, whatever the tokens mean: that "
-        "follows from the definition. Where only the outputs are alike, the values are."
-    )
-    note = facts.sink_masked_note(results)
-    content = blocks(Text(note, "noted") if note else None, Lead(figure, why=why))
-    title = "Do all words then receive the same?"
-    return Question("alike", title, answer, content, "similarity of head outputs context rows")
 
 
 def _dead_question(results: StackResults, answer: Sentence) -> Question:
@@ -351,8 +311,6 @@ def _other_stack(results: StackResults) -> Question:
         "Are such heads dead?": sinks.dead(results).text,
         "Why the vertical stripes?": Sentence(stripes_answer(results) or ()),
         "Why not the diagonal?": facts.diagonal(results).text,
-        "Do all tokens then receive the same?": facts.alike(results).text,
-        "Do heads keep to their sentence?": facts.own_sentence(results).text,
     }
     answered = tuple(say(question) + answer for question, answer in asked.items() if answer)
     name, answer = results.stack.name, results.cached(sinks.sink_answer).text
@@ -384,12 +342,9 @@ def _closer(results: StackResults, most: int) -> Iterator[Block]:
         "maps of all heads",
         folded=True,
     )
-    found = (_destinations(results), _outputs(results), _ends(results))
-    tables = [table for table in found if table]
-    narrow = all(len(table.columns) <= MAX_NARROW_COLUMNS for table in tables)
-    if tables:
+    if table := _destinations(results):
         link = "where each layer’s attention goes"
-        yield Group((Columns(tuple(tables), 2 if narrow else 1),), id=f"tables{suffix}", link=link)
+        yield Group((table,), id=f"tables{suffix}", link=link)
 
 
 def _heat(number_: Number, top: float, format_name: str = "") -> Heat:
@@ -435,40 +390,6 @@ def _token_names(results: StackResults) -> Mapping[str, str]:
     return names
 
 
-def _outputs(results: StackResults) -> Table | None:
-    """Return the heads whose outputs are less alike than their rows of attention."""
-    rows = tuple(
-        (
-            HeadName(results.stack.name, *place),
-            _heat(results.number(facts.ROWS, *place, unit=PLAIN), 1),
-            _heat(results.number(facts.OUTPUTS, *place), 1),
-        )
-        for place in facts.different_outputs(results)
-    )
-    titles = ("head", "attention rows", "outputs")
-    note = "mean cosine of two tokens, largest difference first"
-    return Table(titles, rows, "Same keys, different outputs", note, "heat") if rows else None
-
-
-def _ends(results: StackResults) -> Table | None:
-    """Return F1 of sentence ends that heads propose, by layer, beside rules without a model."""
-    keys = {rule: HeadKey(ids.SEGMENTATION, SinkView.RAW, f"f1:{rule}")
-            for rule in (*HEAD_RULES, "punctuation", "even")}  # fmt: skip
-    if not all(results.has_value(*key) for key in keys.values()):
-        return None
-    layers = results.stack.attention_layers
-    rows = tuple(
-        row(RULE_NAMES[rule], *(_heat(results.number(keys[rule], layer), 1) for layer in layers))
-        for rule in HEAD_RULES
-    )
-    note = say(
-        "F1 by layer; without the model: every . ! ?: {marks}; even distances: {even}",
-        marks=results.number(keys["punctuation"], layers[0]),
-        even=results.number(keys["even"], layers[0]),
-    )
-    return Table(("found by", *layers), rows, "Ends of sentences found", note, "heat")
-
-
 def _measured(results: StackResults) -> tuple[Block, ...]:
     tokens, methods = sink_tokens(results), "methods.html"
     weight = say("A{ij}", ij=Marked("ij", "sub"))
@@ -486,7 +407,5 @@ def _measured(results: StackResults) -> tuple[Block, ...]:
          functions=Link("functions of heads", f"{methods}#functions"))),
         ("changed sentence", say("the output changes by more than the margin; verdicts count "
          "sentences ({methods})", methods=Link("methods", methods))),
-        ("similarity of outputs", "cosine of oᵢ = Σⱼ Aᵢⱼvⱼ for two tokens of a sentence (Halevi et "
-         "al. 2025), before the output projection; of rows: the cosine of Aᵢ"),
     ))  # fmt: skip
     return symbols, Title("Worked example"), Text(sinks.sink_example(results), "eg")

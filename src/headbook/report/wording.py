@@ -344,3 +344,13 @@ def point_estimate(value: Estimate) -> str:
     """Return a difference of shares with its interval as text: ``+40.0 points [+22.8, +57.2]``."""
     interval = f" [{signed_points(value.low)}, {signed_points(value.high)}]"
     return f"{signed_points(value.value)} points" + ("" if math.isnan(value.low) else interval)
+
+
+def layers_text(layers: Sequence[int]) -> str:
+    """Return layers in words: ``layer 4``, ``layers 1–3``, ``layers 0, 2 and 5``."""
+    in_order = sorted(layers)
+    if len(in_order) == 1:
+        return f"layer {in_order[0]}"
+    if in_order == list(range(in_order[0], in_order[-1] + 1)) and len(in_order) > 2:
+        return f"layers {in_order[0]}–{in_order[-1]}"
+    return f"layers {', '.join(map(str, in_order[:-1]))} and {in_order[-1]}"

@@ -18,6 +18,7 @@ from headbook.pages.heads import has_heads, heads_page
 from headbook.pages.importance import has_importance, importance_page
 from headbook.pages.methods import methods_page
 from headbook.pages.metric import metrics_page, study_metrics
+from headbook.pages.outputs import has_outputs, outputs_page
 from headbook.pages.parts.page import TemplatePage
 from headbook.pages.patterns import has_patterns, patterns_page
 from headbook.pages.section import section_pages
@@ -98,7 +99,12 @@ PAGES = (
     ),
     PageEntry(
         "patterns.html", "Attention patterns", MenuPlace.ANALYSES, patterns_page, has_patterns,
-        keywords=f"{USELESS} {SINK} {POSITION} stripes columns head outputs sentence ends passages",
+        keywords=f"{USELESS} {SINK} {POSITION} stripes columns",
+    ),
+    PageEntry(
+        "outputs.html", "Head outputs", MenuPlace.ANALYSES, outputs_page, has_outputs,
+        keywords="context similarity passages sentence ends segmentation anchors repetition "
+        "separators pack outputs of heads",
     ),
     PageEntry(
         "circuits.html", "Circuits", MenuPlace.ANALYSES, circuits_page, has_circuits,

@@ -1,0 +1,347 @@
+"""The page of head outputs: how similar they are for two tokens, and for which tokens."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from headbook.charts.outputs import distance_plot, similarity_plot
+from headbook.charts.plots import Plot
+from headbook.charts.theme import amount_class
+from headbook.metrics import ids
+from headbook.pages.metrics.figures import curve_plot
+from headbook.pages.parts.blocks import (
+    Block,
+    Cell,
+    Columns,
+    Group,
+    Heat,
+    Lead,
+    Page,
+    Question,
+    Symbols,
+    Table,
+    Text,
+    blocks,
+    by_stack,
+    row,
+)
+from headbook.report.facts import outputs as facts
+from headbook.report.findings.head_numbers import HeadMetricNumbers
+from headbook.report.leaders import head_leaders
+from headbook.report.results import StackResults, study_of
+from headbook.report.wording import count_text, label_name
+from headbook.results.formats import MISSING, number
+from headbook.results.number import PLAIN, Number
+from headbook.results.sentence import Link, Sentence, say
+from headbook.schema import HEAD_RULES, HeadKey, HeadName, SinkView, heads_of
+from headbook.study.sums.token_sums import TRUE_ORDER
+
+RULE_NAMES = {
+    "similarity": "dips of similarity", "attention": "attention to . ! ?",
+    "punctuation": "every . ! ?", "even": "even distances",
+}  # fmt: skip
+MEASURES = {
+    "f1": "F1", "f1_1": "F1, 1 token off", "f1_2": "F1, 2 tokens off",
+    "pk": "Pk (low is good)", "windowdiff": "WindowDiff (low is good)",
+}  # fmt: skip
+BY_LAYER = {  # numbers of the table by layer, with their names there
+    facts.SENTENCE: "within a sentence, more alike by",
+    facts.REPETITION: "same token, more alike by",
+    HeadKey(ids.SAME_SENTENCE_PREFERENCE, SinkView.RAW, "top 1 %"): "own sentence, odds of top 1 %",
+    HeadKey(ids.REPETITION_LIFT, SinkView.RAW, "top 1 %"): "same token, odds of top 1 %",
+    HeadKey(ids.HIGH_PAIR_DISTANCE, SinkView.RAW, "top 1 %"): "distance of top 1 %, times all",
+}
+MAX_HEADS = 6  # heads in the table of sentence ends
+MAX_ANCHORS = 150  # heads in the table of anchors
+NARROW = 14  # columns of a table on half of the page
+Results = Mapping[str, StackResults]
+
+
+def has_outputs(results: Results) -> bool:
+    """Return whether a study has measured the similarity of head outputs."""
+    return any(r.has_value(*facts.OUTPUTS) for r in results.values())
+
+
+def outputs_page(results: Results) -> Page:
+    """Return the page of head outputs; the first stack answers."""
+    stacks = [r for r in results.values() if r.has_value(*facts.OUTPUTS)]
+    first = stacks[0]
+    in_passages = first.has_value(*facts.SENTENCE)
+    return Page(
+        path="outputs.html",
+        topic="Head outputs",
+        title="Do head outputs keep to a sentence?" if in_passages
+        else "How alike are the outputs of a head?",
+        description=f"Similarity of what heads of {study_of(results).manifest.model.name} write "
+        "for two tokens of a text: by distance, within a sentence, for repeated tokens.",
+        answer=(first.cached(facts.sentence_range).text if in_passages
+                else first.cached(facts.alike).text),
+        scope=(
+            ("Measured on", f"{_texts(first, in_passages)}, tokens without special ones; of a run "
+             "of one token the first alone"),
+            ("Compared with", "pairs at the same distance in the same text"),
+        ),
+        blocks=blocks(
+            _lead(first, in_passages=in_passages),
+            _questions(first, in_passages=in_passages),
+        ),
+        closer=by_stack(stacks, _closer, results),
+        measured=_measured(),
+        absent=tuple(dict.fromkeys(text for r in stacks for text in facts.not_measured(r))),
+    )  # fmt: skip
+
+
+def _texts(results: StackResults, in_passages: bool) -> str:
+    n = int(results.layers(*(facts.SENTENCE if in_passages else facts.OUTPUTS)).sentences.max())
+    return count_text(n, "passage" if in_passages else "sentence")
+
+
+def _name(results: StackResults, part: str) -> str:
+    """Return the name of a figure; figures of one stack have no stack in their names."""
+    stack = results.stack.name
+    return f"outputs-{part}" if stack == "self" else f"outputs-{stack}-{part}"
+
+
+def _lead(results: StackResults, *, in_passages: bool) -> Lead:
+    """Return the figure of the answer."""
+    if not in_passages:
+        return _alike_figure(results)
+    caption = (
+        "Mean difference of the cosine of a head’s outputs for two different tokens, within a "
+        "sentence less across two sentences, at equal distance in a passage; all heads of a layer. "
+        "Bands: 95 % intervals, passages drawn."
+    )
+    return Lead(_curve(results, facts.SENTENCE), caption)
+
+
+def _curve(results: StackResults, key: HeadKey) -> Plot:
+    numbers = HeadMetricNumbers(results, results.by_id[key.metric], key.view, key.label)
+    return curve_plot(numbers)
+
+
+def _alike_figure(results: StackResults) -> Lead:
+    figure = similarity_plot(
+        results, _name(results, "alike"),
+        "Mean cosine of all pairs of tokens of a text, without special tokens, all keys: of head "
+        f"outputs and of attention rows{_sample_note(results)}. Small dots: single heads.",
+    )  # fmt: skip
+    why = (
+        "Where all rows attend alike, all outputs are alike, whatever the tokens mean: that "
+        "follows from the definition. Where only the outputs are alike, the values are."
+    )
+    return Lead(figure, why=why)
+
+
+def _sample_note(results: StackResults) -> str:
+    """Return on how many texts the similarity rests; empty if on all."""
+    return results.sample_note(int(results.layers(*facts.OUTPUTS).sentences.max()), ", on")
+
+
+def _questions(results: StackResults, *, in_passages: bool) -> Iterator[Question]:
+    """Yield the further questions that the study answers."""
+    plot = distance_plot(
+        results, _name(results, "distance"),
+        "Mean cosine of outputs for two tokens by their distance"
+        + (", within one sentence and across two" if in_passages else "") + "; all heads.",
+    )  # fmt: skip
+    if plot is not None:
+        text = "Each panel is a layer; the cosine at each distance with its 95 % interval."
+        yield Question(
+            "distance", "How does similarity fall with distance?", text, (Lead(plot),),
+            "context similarity distance range long short",
+        )  # fmt: skip
+    if in_passages and (alike := results.cached(facts.alike).text):
+        note = facts.sink_masked_note(results)
+        content = blocks(Text(note, "noted") if note else None, _alike_figure(results))
+        title = "Are all outputs alike in the last layer?"
+        yield Question("alike", title, alike, content, "similarity of head outputs context rows")
+    if again := results.cached(facts.repetition).text:
+        caption = (
+            "Mean difference of the cosine for two occurrences of one token, less that for two "
+            "different tokens, at equal distance in a text; all heads of a layer. Bands: 95 % "
+            "intervals."
+        )
+        figure = Lead(_curve(results, facts.REPETITION), caption)
+        title = "Do repeated tokens get the same output?"
+        yield Question("repetition", title, again, (figure,), "repetition repeated token anchors")
+    if around := results.cached(facts.anchors).text:
+        yield Question(
+            "anchors", "Around which tokens do outputs gather?", around,
+            blocks(_anchor_layers(results)), "anchor token specialise head",
+        )  # fmt: skip
+    if ends := _ends(results):
+        yield Question(
+            "ends", "Do outputs show where sentences end?", _ends_answer(results), (ends,),
+            "segmentation boundaries sentence ends passages Pk WindowDiff",
+        )  # fmt: skip
+
+
+def _heat(number_: Number, top: float, format_name: str = "") -> Heat:
+    if not number_.known:
+        return Heat(MISSING, "q0")
+    return Heat(number_.printed(format_name), amount_class(number_.value, 0, top))
+
+
+def _anchor_layers(results: StackResults) -> Table:
+    """Return the number of different anchors of each layer."""
+    rows = tuple(
+        row(f"L{layer}", str(heads), str(true), str(shuffled))
+        for layer, true, shuffled, heads in facts.anchor_counts(results)
+    )
+    titles = ("layer", "heads with an anchor", "different anchors", "with tokens permuted")
+    return Table(titles, rows, "Anchors by layer", "lower end of the lift above 1")
+
+
+def _anchors(results: StackResults) -> Table | None:
+    """Return the anchor of each head with its lift."""
+    anchors = results.study.corpus_sums.anchors.get(results.stack.name)
+    if anchors is None or not facts.anchor_counts(results):
+        return None
+    column = anchors.columns.index(facts.ANCHORS)
+    token, lift, low = (
+        part[column, TRUE_ORDER] for part in (anchors.token, anchors.lift, anchors.low)
+    )
+    heads = [head for head in heads_of(results.stack) if low[head.layer, head.head] > 1]
+    rows = tuple(
+        row(head, anchors.names[str(int(token[place]))], f"{number(float(lift[place]))}×",
+            f"{number(float(low[place]))}×")
+        for head in heads[:MAX_ANCHORS]
+        for place in [(head.layer, head.head)]
+    )  # fmt: skip
+    note = "share of its pairs among the top 1 %, times that of all pairs; lower end: two errors"
+    return Table(("head", "token", "lift", "lower end"), rows, "Anchors of heads", note)
+
+
+def _by_layer(results: StackResults) -> Table | None:
+    """Return the numbers of pairs by layer."""
+    layers, rows = results.stack.attention_layers, []
+    for key, name in BY_LAYER.items():
+        if results.has_value(*key):
+            numbers = [results.number(key, layer) for layer in layers]
+            top = max((abs(n.value) for n in numbers if n.known), default=1.0) or 1.0
+            rows.append(row(name, *(_heat(n, 1.25 * top) for n in numbers)))
+    note = "different tokens where sentences and distance are asked"
+    return (
+        Table(("numbers", *layers), tuple(rows), "Pairs of tokens by layer", note, "heat")
+        if rows
+        else None
+    )
+
+
+def _separators(results: StackResults) -> Table | None:
+    """Return the attention to separators by layer, by weight and by norm."""
+    metric, layers = results.by_id.get(ids.SEPARATOR_ATTENTION), results.stack.attention_layers
+    if metric is None:
+        return None
+    rows = []
+    for label in metric.labels:
+        key = HeadKey(metric.id, SinkView.RAW, label)
+        if results.has_value(*key):
+            numbers = (results.number(key, layer) for layer in layers)
+            rows.append(row(label_name(label), *(_heat(n, 0.5) for n in numbers)))
+    note = "share of attention, and of the norms that keys add, by layer"
+    return Table(("to", *layers), tuple(rows), "Separators", note, "heat") if rows else None
+
+
+def _end_key(measure: str, rule: str) -> HeadKey:
+    return HeadKey(ids.SEGMENTATION, SinkView.RAW, f"{measure}:{rule}")
+
+
+def _end_leaders(results: StackResults) -> list[tuple[str, HeadName]]:
+    """Return the heads that find sentence ends best by each rule, the best first."""
+    heads: list[tuple[str, HeadName]] = []
+    for rule in HEAD_RULES:
+        key = _end_key("f1_1", rule)
+        if results.has_value(*key):
+            value = results.heads(*key).value
+            order = np.argsort(-np.nan_to_num(value, nan=-1), axis=None, kind="stable")
+            places = (np.unravel_index(at, value.shape) for at in order[: MAX_HEADS // 2].tolist())
+            names = (HeadName(results.stack.name, int(a), int(b)) for a, b in places)
+            heads += [(rule, name) for name in names]
+    return heads
+
+
+def _ends_answer(results: StackResults) -> Sentence:
+    """Return the head that finds ends best by dips of similarity, beside both baselines."""
+    key = _end_key("f1_1", "similarity")
+    leaders = head_leaders(results, key)
+    place = leaders.first if leaders else _end_leaders(results)[0][1][1:]
+    layer, head = place
+    layers = results.stack.attention_layers
+    even, marks = (
+        results.number(_end_key("f1_1", rule), layers[0]) for rule in ("even", "punctuation")
+    )
+    return say(
+        "Dips of similarity in {head} find ends within one token with an F1 of {f1:interval}; as "
+        "many ends at even distances {even}, every . ! ? {marks}.",
+        head=HeadName(results.stack.name, layer, head), f1=results.number(key, layer, head),
+        even=even, marks=marks,
+    )  # fmt: skip
+
+
+def _ends(results: StackResults) -> Table | None:
+    """Return how well heads, and rules without a model, find the ends of sentences."""
+    measures = [m for m in MEASURES if results.has_value(*_end_key(m, "similarity"))]
+    if not measures or not results.has_value(*_end_key("f1_1", "similarity")):
+        return None
+
+    def cells(rule: str, layer: int, head: int | None = None) -> Iterator[Cell]:
+        return (results.number(_end_key(m, rule), layer, head).printed("") for m in measures)
+
+    rows = [
+        row(name, RULE_NAMES[rule], *cells(rule, name.layer, name.head))
+        for rule, name in _end_leaders(results)
+    ]
+    first = results.stack.attention_layers[0]
+    rows += [
+        row("no model", RULE_NAMES[rule], *cells(rule, first)) for rule in ("punctuation", "even")
+    ]
+    titles = ("head", "found by", *(MEASURES[m] for m in measures))
+    note = f"the {MAX_HEADS // 2} heads of highest F1 within one token by each rule, not tested"
+    return Table(titles, tuple(rows), "Ends of sentences found", note)
+
+
+def _different(results: StackResults) -> Table | None:
+    """Return the heads whose outputs are less alike than their rows of attention."""
+    rows = tuple(
+        (
+            HeadName(results.stack.name, *place),
+            _heat(results.number(facts.ROWS, *place, unit=PLAIN), 1),
+            _heat(results.number(facts.OUTPUTS, *place), 1),
+        )
+        for place in facts.different_outputs(results)
+    )
+    titles = ("head", "attention rows", "outputs")
+    note = "mean cosine of two tokens, largest difference first"
+    return Table(titles, rows, "Same keys, different outputs", note, "heat") if rows else None
+
+
+def _closer(results: StackResults) -> Iterator[Block]:
+    """Yield the tables of layers and heads."""
+    suffix = "" if results.stack.name == "self" else f"-{results.stack.name}"
+    found = (_by_layer(results), _separators(results), _different(results))
+    tables = [table for table in found if table]
+    narrow = all(len(table.columns) <= NARROW for table in tables)
+    if tables:
+        columns = Columns(tuple(tables), 2 if narrow and len(tables) > 1 else 1)
+        yield Group((columns,), id=f"tables{suffix}", link="numbers by layer")
+    if table := _anchors(results):
+        yield Group((table,), id=f"anchors-heads{suffix}", link="anchors of heads", folded=True)
+
+
+def _measured() -> tuple[Block, ...]:
+    methods = "methods.html"
+    symbols = Symbols((
+        ("output oᵢ", "Σⱼ Aᵢⱼvⱼ, the values that a head mixes for token i, before the output "
+         "projection"),
+        ("similarity Sᵢⱼ", "cosine of oᵢ and oⱼ (Halevi et al. 2025, arXiv:2512.21956)"),
+        ("difference at equal distance", "mean over passages and distances with the weights "
+         "n₁n₂ / (n₁ + n₂), n₁ and n₂ the numbers of pairs of both kinds; distances from 64 tokens "
+         "on count as one"),
+        ("odds of top 1 %", "Mantel and Haenszel’s odds ratio over passages and distances, for the "
+         "highest 1 % of a head’s own pairs"),
+        ("lift of an anchor", "share of its pairs with other tokens among the top 1 %, times that "
+         "of all pairs"),
+        ("more", say("{methods}", methods=Link("methods", methods))),
+    ))  # fmt: skip
+    return (symbols,)

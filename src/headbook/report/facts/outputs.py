@@ -1,0 +1,205 @@
+"""Facts about head outputs: similarity within sentences, of repeated tokens, and anchors.
+
+Context similarity is the cosine of a head's outputs for two tokens (Halevi et al. 2025,
+arXiv:2512.21956). Pairs are compared at equal distance in one passage.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from headbook.metrics import ids
+from headbook.report.facts.fact import Fact
+from headbook.report.leaders import Leaders, alike_note, layer_leaders
+from headbook.report.results import StackResults
+from headbook.report.sink import sink_tokens
+from headbook.report.wording import count_text, layers_text
+from headbook.results.number import Number
+from headbook.results.sentence import NOTHING, Sentence, say
+from headbook.schema import HeadKey, Place, SinkView
+from headbook.study.manifest import MissingPart
+from headbook.study.sums.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn
+
+OUTPUTS = HeadKey(ids.CONTEXT_SIMILARITY, SinkView.RAW, "all")
+ROWS = HeadKey(ids.ROW_SIMILARITY, SinkView.RAW, "all")
+SENTENCE = HeadKey(ids.SENTENCE_EXCESS, SinkView.RAW, "")
+REPETITION = HeadKey(ids.REPETITION_EXCESS, SinkView.RAW, "")
+ANCHORS = AnchorColumn(ids.ANCHOR_TOKEN, SinkView.RAW, "top 1 %")
+MIN_EXCESS = 0.01  # cosine; a smaller difference is none that a reader of a map would see
+MAX_DIFFERENT_HEADS = 8  # heads that the page lists
+
+
+def layers_above(results: StackResults, key: HeadKey) -> list[int]:
+    """Return the layers whose interval lies above `MIN_EXCESS`."""
+    low = results.layers(*key).low
+    return [layer for layer in results.stack.attention_layers if low[layer] > MIN_EXCESS]
+
+
+def sentence_range(results: StackResults) -> Fact:
+    """Return in which layers outputs are more alike within a sentence than across sentences."""
+    if not results.has_value(*SENTENCE):
+        return Fact("sentence_range", holds=False)
+    above = layers_above(results, SENTENCE)
+    leaders = layer_leaders(results, SENTENCE)
+    if not above or leaders is None:
+        text = _no_layer(results, SENTENCE)
+        return Fact("sentence_range", text, holds=False)
+    last = results.stack.attention_layers[-1]
+    text = say(
+        "Outputs keep to a sentence {where}{most}{ending}{reason}.",
+        where=_where(results, above), most=_most(results, above, leaders, SENTENCE),
+        ending="" if last in above else ", not in the last", reason=NOTHING,
+    )  # fmt: skip
+    return Fact("sentence_range", text)
+
+
+def repetition(results: StackResults) -> Fact:
+    """Return in which layers a token that occurs again gets a more similar output than others."""
+    if not results.has_value(*REPETITION):
+        return Fact("repetition", holds=False)
+    above = layers_above(results, REPETITION)
+    leaders = layer_leaders(results, REPETITION)
+    if not above or leaders is None:
+        return Fact("repetition", _no_layer(results, REPETITION), holds=False)
+    text = say(
+        "Outputs for two occurrences of a token are more alike than for two different tokens at "
+        "the same distance {where}{most}.",
+        where=_where(results, above), most=_most(results, above, leaders, REPETITION),
+    )  # fmt: skip
+    return Fact("repetition", text)
+
+
+def _no_layer(results: StackResults, key: HeadKey) -> Sentence:
+    numbers = [results.number(key, layer) for layer in results.stack.attention_layers]
+    known = [n for n in numbers if n.known]
+    largest = max(known, key=_value)
+    return say(
+        "In no layer by more than a cosine of {limit} at equal distance: the largest difference, "
+        "not tested against the others, is {n:interval}, in layer {layer}.",
+        limit=f"{MIN_EXCESS:g}", n=largest, layer=largest.place("layer"),
+    )  # fmt: skip
+
+
+def _value(number: Number) -> float:
+    return number.value
+
+
+def _where(results: StackResults, layers: Sequence[int]) -> str:
+    """Return layers in words, each of which was checked alone."""
+    if [*layers] == [*results.stack.attention_layers]:
+        return "in every layer" if len(layers) > 1 else "in the only layer"
+    return f"in {layers_text(layers)}"
+
+
+def _most(results: StackResults, layers: Sequence[int], leaders: Leaders, key: HeadKey) -> Sentence:
+    """Return the layer that leads, with its number."""
+    (layer,) = leaders.first
+    number = results.number(key, layer)
+    if len(layers) == 1:
+        return say(" (by a cosine of {n:interval})", n=number)
+    return say(
+        ", most in layer {layer}{note} (by a cosine of {n:interval})",
+        layer=layer, note=alike_note(results, leaders), n=number,
+    )  # fmt: skip
+
+
+def alike(results: StackResults) -> Fact:
+    """Return whether a head's outputs for two tokens are more alike in the last layer."""
+    if not results.has_value(*OUTPUTS):
+        return Fact("alike", holds=False)
+    numbers = [results.number(OUTPUTS, layer) for layer in results.stack.attention_layers]
+    known = [n for n in numbers if n.known]
+    first, last = known[0], known[-1]
+    if first is last:
+        start = "Only one layer was measured"
+    elif first.high < last.low:
+        start = "More so in the last layer than in the first"
+    elif last.high < first.low:
+        start = "Less so in the last layer than in the first"
+    else:
+        start = "No more in the last layer than in the first"
+    text = say(
+        "{start}: in layer {layer}, outputs of a head for two tokens of a sentence have a mean "
+        "cosine of {cosine}.",
+        start=start, layer=last.place("layer"), cosine=last,
+    )  # fmt: skip
+    return Fact("alike", text, holds=first.high < last.low)
+
+
+def sink_masked_note(results: StackResults) -> Sentence:
+    """Return the similarity of outputs with the sink masked, in the last layer; or nothing."""
+    key = OUTPUTS._replace(view=SinkView.NOSINK)
+    if not results.has_value(*key):
+        return NOTHING
+    numbers = [results.number(key, layer) for layer in results.stack.attention_layers]
+    last = [n for n in numbers if n.known][-1]
+    return say(
+        "With {tokens} masked, the mean cosine of outputs in layer {layer} is {cosine}.",
+        tokens=sink_tokens(results), layer=last.place("layer"), cosine=last,
+    )  # fmt: skip
+
+
+def different_outputs(results: StackResults) -> list[Place]:
+    """Return heads whose outputs are less alike than their rows, the largest difference first.
+
+    Their intervals do not overlap.
+    """
+    if not (results.has_value(*ROWS) and results.has_value(*OUTPUTS)):
+        return []
+    rows, outputs = results.heads(*ROWS), results.heads(*OUTPUTS)
+    places = [(int(layer), int(head)) for layer, head in np.argwhere(rows.low > outputs.high)]
+    ranked = sorted(places, key=lambda place: outputs.value[place] - rows.value[place])
+    return ranked[:MAX_DIFFERENT_HEADS]
+
+
+def anchor_counts(results: StackResults) -> list[tuple[int, int, int, int]]:
+    """Return the number of different anchors by layer, that of chance, and the heads with one.
+
+    An anchor counts if the lower end of its lift is above 1. Empty if no anchors were found.
+
+    Returns:
+        Layer, different anchors, the same with token types permuted within texts, heads with an
+        anchor.
+    """
+    anchors = results.study.corpus_sums.anchors.get(results.stack.name)
+    if anchors is None or ANCHORS not in anchors.columns:
+        return []
+    column, counts = anchors.columns.index(ANCHORS), []
+    for layer in results.stack.attention_layers:
+        is_above = anchors.low[column, :, layer] > 1
+        tokens = anchors.token[column, :, layer]
+        true, shuffled = (
+            len({*tokens[order][is_above[order]].tolist()})
+            for order in (TRUE_ORDER, SHUFFLED_ORDER)
+        )
+        counts.append((layer, true, shuffled, int(is_above[TRUE_ORDER].sum())))
+    return counts if any(heads for *_, heads in counts) else []
+
+
+def anchors(results: StackResults) -> Fact:
+    """Return whether the heads of a layer gather outputs around different tokens."""
+    counts = anchor_counts(results)
+    if not counts:
+        return Fact("anchors", holds=False)
+    most, least = max(counts, key=lambda each: each[1]), min(counts, key=lambda each: each[1])
+    text = say(
+        "The heads of a layer gather their outputs around {most} different tokens at most (layer "
+        "{first}, {heads} with an anchor) and {least} at least (layer {last}); with tokens "
+        "permuted within a text, {chance}.",
+        most=most[1], first=most[0], heads=count_text(most[3], "head"), least=least[1],
+        last=least[0], chance=f"at most {max(each[2] for each in counts)}",
+    )  # fmt: skip
+    return Fact("anchors", text)
+
+
+def not_measured(results: StackResults) -> Iterator[str]:
+    """Yield a sentence on each question that the study leaves open, with the option for it."""
+    gaps = [gap for gap in results.study.manifest.gaps if gap.stack == results.stack.name]
+    of_outputs = {MissingPart.OUTPUTS, MissingPart.PASSAGES}
+    if not results.has_value(*OUTPUTS) and not any(
+        gap.key in {OUTPUTS.metric, MissingPart.OUTPUTS} for gap in gaps
+    ):
+        yield f"Similarity of head outputs: --metrics {OUTPUTS.metric} measures it."
+    for gap in gaps:
+        if gap.key in of_outputs:
+            yield f"{gap.what}: {gap.why}."
