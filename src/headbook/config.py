@@ -260,7 +260,8 @@ class Config:
     control: str = measured_option(
         "none",
         f"Controls to run as well, separated by commas: {', '.join(Baseline)} (the same "
-        "architecture with random weights; the same words in random order); or 'none'.",
+        "architecture with random weights; the same words in random order; passages of --pack "
+        "without separators between sentences); or 'none'.",
     )
     control_seeds: int = measured_option(
         3, "Number of models with random weights, 1 to 5; several give a band."

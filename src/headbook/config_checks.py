@@ -84,6 +84,8 @@ def _check_controls(config: "Config") -> None:
     controls = set(config.control.split(","))
     known = {"none"} if "none" in controls else {*Baseline}
     _check(config, controls <= known, "control", f"'none' or some of {', '.join(Baseline)}")
+    packed = config.pack is not None or str(Baseline.NO_SEPARATORS) not in controls
+    _check(config, packed, "control", "no_separators beside --pack only")
     in_memory = config.offload == "off" or str(Baseline.UNTRAINED) not in controls
     expected = "off beside --control untrained, whose weights are in memory"
     _check(config, in_memory, "offload", expected)

@@ -184,6 +184,8 @@ class Baseline(StrEnum):
     """The model's architecture with random weights."""
     SHUFFLED = "shuffled"
     """The corpus with the words of each sentence in random order."""
+    NO_SEPARATORS = "no_separators"
+    """The passages without the separators between their sentences."""
 
 
 class BaselineRun(NamedTuple):

@@ -57,10 +57,11 @@ CASES = {
     "encoder, decoder and cross": Case("bart", DOUBLE, pairs=True),
 }
 OF_PASSAGES = ("block_ratio",)  # texts of a single sentence take no part
+OF_PASSAGES_TOO = ("type_shares", "separator_attention")  # some labels alone need passages
 PASSAGES = (
     "the old gardener sees the bird [SEP] the dog sleeps near the house",
     "water [SEP] the small dogs [SEP] the bird sings",
-    "the dog sees the dog",
+    "the dog sees the dog .",
 )
 Folder = Callable[[str], Path]
 Where = tuple[str, int, int, str]  # stack, layer, head, view
@@ -167,7 +168,7 @@ def test_every_metric_has_a_number_in_some_case(name: str, study: Callable[[str]
     assert any(table.loc[table["metric"] == name, "value"].notna().any() for table in tables)
 
 
-@pytest.mark.parametrize("name", [*OF_PASSAGES, "type_shares"])
+@pytest.mark.parametrize("name", [*OF_PASSAGES, *OF_PASSAGES_TOO])
 def test_metrics_of_passages_equal_the_naive_computation(
     name: str, tiny_folder: Folder, tmp_path: Path
 ) -> None:

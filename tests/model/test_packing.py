@@ -11,7 +11,7 @@ import treebank
 from headbook.errors import ConfigError
 from headbook.inputs import NO_HEAD, open_corpus
 from headbook.model.load import Model, load_model
-from headbook.model.packing import Passages, pack_sentences, separator
+from headbook.model.packing import Passages, pack_sentences, separator, without_separators
 from headbook.model.tokenizer import SentenceTokenizer
 from headbook.pages.parts.passages import proposals
 from headbook.report.results import stack_results
@@ -80,6 +80,13 @@ def test_words_tags_and_trees_stay_those_of_their_sentences(model: Model, tmp_pa
     heads = [NO_HEAD if w.head <= 0 else w.head - 1 for w in treebank.TREES[0]]
     heads += [NO_HEAD if w.head <= 0 else w.head - 1 + first for w in treebank.TREES[1]]
     assert [w.head for w in words] == heads
+    bare = without_separators(passage)
+    assert "[SEP]" in passage.text
+    assert bare.text == passage.text.replace("[SEP] ", " ")
+    assert [bare.text[w.start : w.end] for w in bare.words or ()] == [w.form for w in gold]
+    assert [bare.text[slice(*part)] for part in bare.parts] == [
+        passage.text[slice(*part)] for part in passage.parts
+    ]
 
 
 def test_each_token_knows_its_sentence_and_separators_are_special(

@@ -340,8 +340,15 @@ def output_norm_share(heads: list[Viewed]) -> list[dict[str, Part]]:
 
 def separator_attention(v: Viewed) -> dict[str, Part]:
     found = {}
-    for label, kind in (("separator", "separator"), ("sentence_end", "stop")):
-        members = {j for j, key in enumerate(v.keys.tokens) if getattr(key, kind)}
+    tokens = [*enumerate(v.keys.tokens)]
+    separators = [j for j, key in tokens if key.separator and j > 0]
+    for label, places in (
+        ("start", [j for j, key in tokens if key.special and (j == 0 or not key.separator)]),
+        ("inner_separator", separators[:-1]),
+        ("last_separator", separators[-1:]),
+        ("sentence_end", [j for j, key in tokens if key.stop]),
+    ):
+        members = {*places}
         rows = [r for r in v.rows if members & set(r.weights)]
         mass = [w for r in rows for j, w in r.weights.items() if j in members]
         found[label] = Part(sum(mass), len(rows), len(rows))

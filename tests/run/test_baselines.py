@@ -2,17 +2,19 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import treebank
+from headbook.errors import ConfigError
 from headbook.inputs import TextRecord, Word
 from headbook.model.load import load_model, untrained_copy
 from headbook.run.collect import collect
 from headbook.run.sentences import baseline_runs
-from headbook.schema import Baseline, BaselineRun
+from headbook.schema import Baseline, BaselineRun, Side
 from headbook.study.study import Study
 from headbook.text.annotate import shuffle_words
 
@@ -128,3 +130,32 @@ def test_twins_are_stored_with_the_study(study: Study, tmp_path: Path) -> None:
         BaselineRun.parse(str(baseline_run)) == baseline_run for baseline_run in loaded.baselines
     )
     np.testing.assert_array_equal(loaded.compared["value"], study.compared["value"])
+
+
+def test_passages_without_separators_are_their_sentences_with_spaces(
+    tiny_folder: Folder, tmp_path: Path
+) -> None:
+    """The control has the numbers of texts that a user joins by hand."""
+    file, pack = treebank.write_trees(tmp_path / "trees.conllu"), 40
+    options: dict[str, Any] = {"model": str(tiny_folder("bert")), "annotator": "none"}
+    options |= {"metrics": "attention_distance,separator_attention", "dtype": "float64"}
+    options |= {"importance": "off", "circuits": "off"}
+    packed = collect(file, pack=pack, control="no_separators", sentence_pages="20", **options)
+    stored = [s.texts[Side.SOURCE].text for s in packed.sentence_data.sentences.values()]
+    assert any("[SEP] " in text for text in stored)
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join(text.replace("[SEP] ", " ") for text in stored), encoding="utf-8")
+    joined = collect(lines, **options).heads
+    keys = ["metric", "layer", "head", "view", "label"]
+    tables = (packed.compared, joined, packed.heads)
+    control, by_hand, own = (table.set_index(keys)["value"] for table in tables)
+    np.testing.assert_allclose(control, by_hand[control.index], rtol=1e-9)
+    inner = own.index.get_level_values("label") == "inner_separator"
+    assert own[inner].notna().all()
+    assert control[own.index][inner].isna().all()
+
+
+def test_separators_are_those_of_passages(tiny_folder: Folder, tmp_path: Path) -> None:
+    file = treebank.write_trees(tmp_path / "trees.conllu")
+    with pytest.raises(ConfigError, match="expected no_separators beside"):
+        collect(file, model=str(tiny_folder("bert")), control="no_separators")

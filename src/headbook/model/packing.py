@@ -4,6 +4,7 @@ A document begins at ``# newdoc`` of CoNLL-U, or when the metadata column ``docu
 without either, a file is a document.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -123,6 +124,27 @@ def join_sentences(sentences: Sequence[TextRecord], index: int, between: str) ->
             for start, sentence in zip(starts, sentences, strict=True)
         ),
     )
+
+
+def without_separators(passage: TextRecord) -> TextRecord:
+    """Return a passage with a space between sentences, in place of the model's separator."""
+    if not passage.parts:
+        return passage
+    texts = [passage.text[start:end] for start, end in passage.parts]
+    starts = [0]
+    for text in texts[:-1]:
+        starts.append(starts[-1] + len(text) + 1)
+    shifts = [new - start for new, (start, _) in zip(starts, passage.parts, strict=True)]
+    words = passage.words
+    if words is not None:
+        begins = [start for start, _ in passage.parts]
+        of_word = [shifts[bisect_right(begins, word.start) - 1] for word in words]
+        words = tuple(
+            replace(word, start=word.start + shift, end=word.end + shift)
+            for word, shift in zip(words, of_word, strict=True)
+        )
+    parts = tuple((start, start + len(text)) for start, text in zip(starts, texts, strict=True))
+    return replace(passage, text=" ".join(texts), words=words, parts=parts)
 
 
 def _shared(metadata: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from headbook.model.architecture import Architecture, probe_architecture
 from headbook.model.checkpoint import TOKENIZER_FILE, tokenizer_folder
 from headbook.model.devices import isolated_random_state, offload_place
 from headbook.model.load import Model, untrained_copy
-from headbook.model.packing import Passages, pack_sentences
+from headbook.model.packing import Passages, pack_sentences, without_separators
 from headbook.model.tokenizer import SentenceTokenizer, probe_texts, sequence_limit, shorten_text
 from headbook.model.tokens.files import differences_from_file
 from headbook.option_values import flag
@@ -309,7 +309,7 @@ def _gpu(device: str) -> torch.device | None:
 
 
 def baseline_of(run: Run, baseline: BaselineRun) -> Run:
-    """Return the run of a baseline: head metrics of an untrained model, or of shuffled words."""
+    """Return the run of a baseline: head metrics of an untrained model, or of changed texts."""
     progress = NestedProgress(run.progress)
     baseline_run = replace(
         run,
@@ -322,9 +322,10 @@ def baseline_of(run: Run, baseline: BaselineRun) -> Run:
         excluded=run.not_measured,
         is_baseline=True,
     )
-    if baseline.baseline is Baseline.SHUFFLED:
+    if baseline.baseline is not Baseline.UNTRAINED:
         split = run.sentences.encoder.targets.split
-        arrange = partial(shuffle_words, seed=baseline.seed, split=split)
+        shuffle = partial(shuffle_words, seed=baseline.seed, split=split)
+        arrange = shuffle if baseline.baseline is Baseline.SHUFFLED else without_separators
         return replace(baseline_run, sentences=replace(baseline_run.sentences, arrange=arrange))
     model, trained = untrained_copy(run.model, baseline.seed), run.architecture
     architecture = probe_architecture(model, why_not_hook=trained.unhooked)

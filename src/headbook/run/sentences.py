@@ -255,7 +255,7 @@ def baseline_runs(baseline: str, seeds: int) -> Iterator[BaselineRun]:
 
     Args:
         baseline: kinds separated by commas, or ``none``.
-        seeds: number of untrained models; words are shuffled once.
+        seeds: number of untrained models; texts are changed once.
     """
     for kind in Baseline:
         if kind in baseline.split(","):

@@ -54,11 +54,16 @@ def share_with_baseline(
     return ShareWithBaseline(text, baseline, link, *value_and_interval(value), picture, supported)
 
 
+CHANGED_TEXTS = {  # controls with the model itself
+    Baseline.SHUFFLED: "shuffled words", Baseline.NO_SEPARATORS: "no separators between sentences",
+}  # fmt: skip
+
+
 def baseline_title(results: StackResults, baseline: Baseline) -> str:
     """Return the name of a control on pages, with the number of seeds."""
     seeds = len(results.baselines[baseline])
-    if baseline is Baseline.SHUFFLED:
-        return "shuffled words"
+    if baseline in CHANGED_TEXTS:
+        return CHANGED_TEXTS[baseline]
     return "random weights" if seeds == 1 else f"random weights ({seeds} seeds)"
 
 
@@ -68,10 +73,10 @@ def baseline_text(
     """Return a control's number, to be printed beside that of one head.
 
     Heads with random weights are all alike, so the number is that of the whole layer, with the
-    smallest and the largest over seeds. With shuffled words it is the head's own.
+    smallest and the largest over seeds. With changed texts it is the head's own.
     """
     view, share = results.view(metric, label), is_share(metric)
-    if baseline is Baseline.SHUFFLED:
+    if baseline in CHANGED_TEXTS:
         baseline_run = results.baselines[baseline][0]
         return number(baseline_run.heads(metric.id, view, label).at(*cell).value, share=share)
     estimate = results.baseline_band(baseline, metric.id, view, label).at(cell[0])
