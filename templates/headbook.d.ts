@@ -43,10 +43,13 @@ type Settings = { view: ViewName; units: Units; scale: Scale; mass: string };
 /** What an address holds beside the settings; all of it is text. */
 type Wanted = {
   at?: string; heads?: string; q?: string | number; k?: string | number; neurons?: string;
-  dock?: string;
+  dock?: string; matrix?: string;
 };
 /** The tokens of one side: pieces, each with its word, and the words' names. */
-type TokenText = { pieces: string[]; names: string[]; units: number[]; special: number[] };
+type TokenText = {
+  pieces: string[]; names: string[]; units: number[]; special: number[];
+  starts?: number[]; /* of sentences of a passage, but for the first */
+};
 /** `headbook.pages.parts.sentence_maps.attention_data`: maps one after the other, 8 bits a weight. */
 type AttentionData = {
   queries?: TokenText; keys: TokenText; causal: boolean; weights: Uint8Array; norms: number[];
@@ -61,9 +64,24 @@ type StoredMap = {
 type Seen = {
   rows: string[]; columns: string[]; values: Float64Array;
   row: (q: number) => Float64Array; column: (k: number) => Float64Array;
+  starts: [rows: number[], columns: number[]]; /* where sentences of a passage begin */
 };
 /** What can be drawn as a map. */
-type Drawable = Pick<Seen, "rows" | "columns" | "values">;
+type Drawable = Pick<Seen, "rows" | "columns" | "values"> & Partial<Pick<Seen, "starts">>;
+type Matrix = "attention" | "similarity" | "centred";
+/** `headbook.pages.parts.sentence_maps.similarity_data`: head outputs of a sentence. */
+type OutputsData = { tokens: number[]; axes: number; mean: Bytes; low: Bytes; high: Bytes };
+/** Attention or similarity of outputs in the work panel: `context_similarity.js`. */
+interface MatricesLike {
+  matrix: Matrix;
+  title: string;
+  box: HTMLElement;
+  turn: (matrix?: string) => Promise<void>;
+  draw: () => void;
+  similar: () => Seen[] | null;
+  message: (all: Seen[], pair: Pair) => Content[];
+  legend: () => HTMLElement;
+}
 type Ranked = { key: number; value: number; sofar: number };
 type NamedMap = { name: string; map: StoredMap };
 /** A head's map in the view that is chosen. */
@@ -80,6 +98,7 @@ interface Weights {
   shade: (value: number, scale: Scale) => number;
   written: (value: number) => string;
   total: (row: Float64Array) => number;
+  startsOf: (text: TokenText, units: Units) => number[];
 }
 interface Switches {
   state: Settings;
@@ -93,14 +112,17 @@ interface Switches {
   changed: () => boolean;
   follow: (call: () => void) => void;
 }
+/** Colours of weights, of differences, and of cosines. */
+type MapScale = Scale | "difference" | "cosine";
 type Pen = CanvasRenderingContext2D;
 type Colour = number[];
 interface Drawing {
   DASHES: number[][];
   colour: (part: number, scheme?: "light" | "dark") => Colour;
   sided: (value: number) => Colour;
+  signed: (value: number, scheme?: "light" | "dark") => Colour;
   paintMap: (
-    canvas: HTMLCanvasElement, map: Drawable, scale: Scale | "difference", near: Pair,
+    canvas: HTMLCanvasElement, map: Drawable, scale: MapScale, near: Pair,
   ) => void;
   cellAt: (event: MouseEvent, canvas: HTMLCanvasElement, map?: Drawable) => Cell | null;
   paintLines: (
@@ -139,6 +161,7 @@ type InstanceSource = {
 /** What saves pictures: an instance or the workspace of a sentence. */
 type Savable = {
   about: string; now: Pair; views: HeadView[]; panel?: { title: HTMLElement } | null;
+  matrices?: MatricesLike | null;
 };
 
 /* --- the workspace of a sentence --- */
@@ -149,6 +172,7 @@ interface TileGrid {
   stack: string;
   exact: boolean;
   neurons: string | undefined;
+  outputs: string | undefined;
   few: boolean;
   columns: number;
   list: Tile[];
@@ -166,6 +190,13 @@ interface WorkspaceLike {
   open: boolean;
   after: (() => void) | null;
   tiles: TileGrid;
+  /** Null where the page has no outputs of heads. */
+  matrices: MatricesLike | null;
+  crosses: boolean;
+  at: string;
+  name: string;
+  units: Units;
+  draw: () => void;
   fromQuery: boolean;
   /** The place of the chosen token, of the query where one is chosen; -1: none is. */
   chosen: number;
@@ -175,7 +206,7 @@ interface WorkspaceLike {
   compare: (head: string) => void;
   undock: () => void;
   strongest: () => { tile: Tile; at: number; value: number }[];
-  point: () => void;
+  point: (step?: boolean) => void;
 }
 interface DockLike {
   box: HTMLElement;
@@ -340,6 +371,7 @@ interface DataFiles {
   [map: `map-${string}`]: Record<string, unknown[]>;
   [sentence: `sentence-${string}`]: Record<string, StackData>;
   [neurons: `neurons-${string}`]: NeuronsData;
+  [outputs: `${string}-outputs`]: Record<string, OutputsData>;
 }
 
 /* --- globals --- */
@@ -383,6 +415,7 @@ interface Headbook {
   switches: Switches;
   drawing: Drawing;
   tiles: (box: HTMLElement) => TileGrid;
+  Matrices: new (work: WorkspaceLike) => MatricesLike;
   scores: {
     layerOf: (data: NeuronsData) => Layer;
     rowOf: (layer: Layer, head: number, q: number) => ScoreRow;

@@ -54,6 +54,9 @@
       stopsOf("v", schemeNow()),
       (1 + Math.sign(value) * Math.sqrt(Math.min(1, Math.abs(value)))) / 2,
     );
+  /* Of a cosine: both ways from zero, linear. */
+  /** @type {Drawing["signed"]} */
+  const signed = (value, scheme = schemeNow()) => between(stopsOf("v", scheme), (1 + value) / 2);
   /** @type {Drawing["inkOf"]} */
   const inkOf = (element) => getComputedStyle(element).color;
 
@@ -115,7 +118,12 @@
   /* The cells alone, drawn once for a map; pointing changes only what lies above them. */
   /** @type {WeakMap<Float64Array, { key: string, canvas: HTMLCanvasElement }>} */
   const drawn = new WeakMap();
-  /** @type {(shown: Drawable, scale: Scale | "difference", size: number) => HTMLCanvasElement} */
+  /** @type {(value: number, scale: MapScale) => Colour} */
+  const colourOf = (value, scale) => {
+    if (scale === "difference") return sided(value);
+    return scale === "cosine" ? signed(value) : colour(shade(value, scale));
+  };
+  /** @type {(shown: Drawable, scale: MapScale, size: number) => HTMLCanvasElement} */
   const cellsOf = (picture, scale, size) => {
     const ratio = window.devicePixelRatio || 1, key = `${scale} ${size} ${ratio} ${schemeNow()}`;
     const before = drawn.get(picture.values);
@@ -124,8 +132,7 @@
     const pen = sized(canvas, n * size, picture.rows.length * size);
     picture.values.forEach((value, i) => {
       if (Number.isNaN(value)) return;
-      const found = scale === "difference" ? sided(value) : colour(shade(value, scale));
-      pen.fillStyle = `rgb(${found.join(" ")})`;
+      pen.fillStyle = `rgb(${colourOf(value, scale).join(" ")})`;
       pen.fillRect((i % n) * size, Math.floor(i / n) * size, size - gap, size - gap);
     });
     drawn.set(picture.values, { key, canvas });
@@ -151,6 +158,23 @@
       pen.restore();
     });
   };
+  /* Lines where sentences of a passage begin. */
+  /** @type {(pen: Pen, shown: Drawable, room: Room) => void} */
+  const paintStarts = (pen, { rows, columns, starts = [[], []] }, { size, left, top }) => {
+    const [width, height] = [columns.length * size, rows.length * size];
+    const gap = size > 4 ? 0.5 : 0;
+    pen.lineWidth = 1;
+    pen.beginPath();
+    for (const q of starts[0]) {
+      pen.moveTo(left, top + q * size - gap);
+      pen.lineTo(left + width, top + q * size - gap);
+    }
+    for (const k of starts[1]) {
+      pen.moveTo(left + k * size - gap, top);
+      pen.lineTo(left + k * size - gap, top + height);
+    }
+    pen.stroke();
+  };
   /* The map of what is shown, with the row and the column of a token and the cell of both. */
   /** @type {Drawing["paintMap"]} */
   const paintMap = (canvas, picture, scale, near) => {
@@ -161,6 +185,8 @@
     pen.drawImage(cellsOf(picture, scale, size), left, top, width, height);
     pen.fillStyle = inkOf(canvas);
     if (room.named) paintNames(pen, picture, near, room);
+    pen.strokeStyle = inkOf(canvas);
+    paintStarts(pen, picture, room);
     pen.strokeStyle = getComputedStyle(canvas).outlineColor;
     pen.lineWidth = 1;
     if (near.q !== null) pen.strokeRect(left - 0.5, top + near.q * size - 0.5, width, size);
@@ -248,6 +274,6 @@
   };
 
   window.headbook.drawing = {
-    DASHES, colour, sided, paintMap, cellAt, paintLines, paintSheet, inkOf, penOf, sized,
+    DASHES, colour, sided, signed, paintMap, cellAt, paintLines, paintSheet, inkOf, penOf, sized,
   };
 })();

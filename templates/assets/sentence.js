@@ -37,6 +37,8 @@
       this.heads = [];
       this.docked = false;
       this.open = false; /* how a weight comes about */
+      /** @type {MatricesLike | null} */
+      this.matrices = null;
       /** @type {(() => void) | null} */
       this.after = null;
       /** @type {Map<string, NeuronsLike>} */
@@ -57,6 +59,9 @@
     get panel() { return this.dock; }
     get chosen() { return this.kept.q ?? this.kept.k ?? -1; }
 
+    get crosses() { return new Set(this.data[this.at].texts).size > 1; }
+    get name() { return this.page.dataset.name ?? ""; }
+
     /** @param {string} stack */
     gridOf(stack) { return this.grids.find((grid) => grid.stack === stack) ?? this.grids[0]; }
 
@@ -75,6 +80,7 @@
         if (event.key === "Escape" && !open && this.docked) this.undock();
       });
       await this.startMore();
+      await this.startMatrices();
       await this.restore(switches.place());
       switches.follow(() => this.show());
       document.addEventListener("headbook-path", ({ detail: { stack, place } }) => {
@@ -94,6 +100,14 @@
       } catch { return; }
       this.grids.forEach((grid) => grid.name(this.cards));
       if (this.views.length) this.dock?.head();
+    }
+
+    /* The switch from attention to similarity of outputs, where the page has outputs. */
+    async startMatrices() {
+      if (!this.grids.some(({ outputs }) => outputs)) return;
+      await use("context_similarity");
+      this.matrices = new window.headbook.Matrices(this);
+      one("[data-choose]", this.box).prepend(this.matrices.box, " ");
     }
 
     /* Queries and keys behind single weights, and files to save. */
@@ -331,6 +345,7 @@
       if ((this.kept.q ?? 0) >= rows.length || (this.kept.k ?? 0) >= columns.length)
         this.kept = { q: 0, k: null };
       this.direction = this.fromQuery ? "query" : "key";
+      await this.matrices?.turn(wanted.matrix);
       const neurons = this.neurons.get(at);
       if (neurons) neurons.open(wanted.neurons === "1");
       this.show();
@@ -339,6 +354,7 @@
     draw() {
       if (this.dock) this.dock.docked = this.docked;
       this.dock?.draw();
+      this.matrices?.draw();
       this.grids.forEach((grid) => grid.mark(this.heads));
       const { view } = switches.state, { q, k } = this.kept;
       this.mask.checked = view === "nosink" || view === "renorm";
@@ -401,6 +417,7 @@
       return {
         at: this.at, heads: this.heads.map(({ head }) => head).join(","), q: q ?? "", k: k ?? "",
         neurons: this.open ? "1" : "", dock: this.docked ? "" : "0",
+        matrix: (this.matrices?.matrix ?? "attention").replace("attention", ""),
       };
     }
 

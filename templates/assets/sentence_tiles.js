@@ -49,7 +49,7 @@
   class Grid extends Marks {
     /** @param {HTMLElement} box */
     constructor(box) {
-      const { maps: stack = "", layers = "", heads, neurons } = box.dataset;
+      const { maps: stack = "", layers = "", heads, neurons, outputs } = box.dataset;
       const columns = Number(heads), exact = "exact" in box.dataset;
       const list = layers.split(",").flatMap((layer) => (
         Array.from({ length: columns }, (_, head) => tileOf(stack, Number(layer), head))));
@@ -61,6 +61,7 @@
       });
       super(stack, list, marks, exact);
       this.neurons = neurons;
+      this.outputs = outputs;
       this.few = "few" in box.dataset;
       this.columns = columns;
       this.image = one(".field img", box);
@@ -103,6 +104,8 @@
       });
       super(stack, tiles, links, true);
       this.neurons = neurons;
+      /** @type {string | undefined} */
+      this.outputs = undefined; /* stored of sentences with all heads */
       this.few = true;
       this.columns = tiles.length;
       this.images = links.map((link) => one("img", link));

@@ -85,8 +85,15 @@
     const row = (q) => values.subarray(q * n, (q + 1) * n);
     /** @type {Seen["column"]} */
     const column = (k) => Float64Array.from(rows, (_, q) => values[q * n + k]);
-    return { rows, columns, values, row, column };
+    /** @type {Seen["starts"]} */
+    const starts = [startsOf(map.queries, units), startsOf(map.keys, units)];
+    return { rows, columns, values, row, column, starts };
   };
+
+  /* Where the sentences of a passage begin, but for the first. */
+  /** @type {Weights["startsOf"]} */
+  const startsOf = ({ starts = [], units: words }, units) =>
+    units === "words" ? starts.map((place) => words[place]) : starts;
 
   /* Keys from the strongest on, each with the share of the row up to it. */
   /** @type {Weights["sorted"]} */
@@ -117,5 +124,5 @@
   const written = (value) => /* in two digits, as many as 8 bits hold; no minus before 0 */
     known(value) ? (Math.round(100 * value) / 100 + 0).toFixed(2) : "–";
 
-  window.headbook.weights = { mapOf, viewOf, seen, sorted, most, shade, written, total };
+  window.headbook.weights = { mapOf, viewOf, seen, sorted, most, shade, written, total, startsOf };
 })();

@@ -35,8 +35,8 @@
     const found = Object.fromEntries(new URLSearchParams(hash().slice(1)));
     take(DEFAULTS);
     take(found);
-    const { at, heads, q, k, neurons, dock } = found;
-    place = { at, heads, q, k, neurons, dock };
+    const { at, heads, q, k, neurons, dock, matrix } = found;
+    place = { at, heads, q, k, neurons, dock, matrix };
   };
   /** @type {Switches["address"]} */
   const address = (what = place) => {

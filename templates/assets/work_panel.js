@@ -10,6 +10,11 @@
   const MOST_ROWS = 64; /* tokens up to which lines of all are drawn */
   const LISTED = 100, OTHERS = 24; /* lines of the ranked lists */
 
+  /** @type {Lookup<string[]>} */
+  const SPOKEN = {
+    weight: ["Attention", "weights"], cosine: ["Similarity of outputs", "cosines"],
+  };
+
   /** @type {(text: string) => string} */
   const cut = (text) => {
     const all = [...text];
@@ -24,6 +29,9 @@
       this.room = 0;
       /** @type {Pair} */
       this.near = { q: null, k: null };
+      this.inMap = false;
+      /** @type {Seen[] | null} */
+      this.similar = null;
       /** @type {{ view: Drawable, canvas: HTMLCanvasElement, kind: string }[]} */
       this.maps = [];
       /** @type {(name: string) => HTMLElement} */
@@ -79,17 +87,19 @@
       if (!this.work.views.length) return;
       this.room = this.panes.clientWidth;
       this.near = { q: null, k: null };
-      const { views } = this.work;
-      const two = views.length > 1;
+      const { views, matrices } = this.work, two = views.length > 1;
+      this.similar = matrices?.similar() ?? null;
       this.maps = [];
-      const maps = views.map((view, i) =>
+      const drawn = views.map((view, i) => ({ ...view, ...this.similar?.[i] }));
+      const title = (this.similar && matrices?.title) ?? "Rows are queries, columns keys";
+      const maps = drawn.map((view, i) =>
         this.map(
           view,
-          two ? `${LETTERS[i]}: ${view.name}` : "Rows are queries, columns keys",
-          "weight",
+          two ? `${LETTERS[i]}: ${view.name}` : title,
+          this.similar ? "cosine" : "weight",
         ),
       );
-      if (two) maps.push(this.map(this.difference(), "Difference, A − B", "difference"));
+      if (two) maps.push(this.map(this.difference(drawn), "Difference, A − B", "difference"));
       this.panes.replaceChildren(
         this.lines(),
         ...maps,
@@ -106,8 +116,8 @@
       if (this.room && Math.abs(this.panes.clientWidth - this.room) > 8) this.draw();
     }
 
-    difference() {
-      const [one, other] = this.work.views;
+    /** @param {TileView[]} views */
+    difference([one, other]) {
       return { ...one, values: one.values.map((value, i) => value - other.values[i]) };
     }
 
@@ -121,27 +131,24 @@
 
     /** @param {Drawable & { name: string }} view @param {Content} title @param {string} kind */
     map(view, title, kind) {
-      const box = this.pane(title, kind);
+      const box = this.pane(title, kind), [what, single] = SPOKEN[kind] ?? [];
       const canvas = make("canvas", {
-        class: "cells",
-        role: "img",
-        tabindex: "0",
-        "aria-label":
-          kind === "difference"
-            ? "Map of differences; arrow keys read single ones"
-            : `Attention of ${view.name}; arrow keys read single weights, Enter keeps one`,
+        class: "cells", role: "img", tabindex: "0",
+        "aria-label": what
+          ? `${what} of ${view.name}; arrow keys read single ${single}, Enter keeps one`
+          : "Map of differences; arrow keys read single ones",
       });
       const scroll = make("div", { class: "field" });
       scroll.append(canvas);
       box.append(scroll, this.legend(kind));
       canvas.addEventListener("pointermove", (event) =>
-        this.point(drawing.cellAt(event, canvas, view)),
+        this.point(drawing.cellAt(event, canvas, view), true),
       );
       canvas.addEventListener("pointerleave", () => this.point(null));
       canvas.addEventListener("blur", () => this.point(null));
       canvas.addEventListener("click", (event) => {
         const cell = drawing.cellAt(event, canvas, view);
-        if (cell) this.work.keep(cell.q, cell.k);
+        if (cell) this.keep(cell);
       });
       canvas.addEventListener("keydown", (event) => this.key(event, view));
       this.maps.push({ view, canvas, kind });
@@ -153,8 +160,8 @@
       const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[
         event.key
       ];
-      const { q, k } = this.now;
-      if (event.key === "Enter" && q !== null && k !== null) this.work.keep(q, k);
+      const { q, k } = this.drawnPair;
+      if (event.key === "Enter" && q !== null && k !== null) this.keep({ q, k });
       if (!step) return;
       event.preventDefault();
       /** @type {(place: number, count: number) => number} */
@@ -162,18 +169,29 @@
       this.point({
         q: inside((q ?? 0) + step[0], rows.length),
         k: inside((k ?? 0) + step[1], columns.length),
-      });
+      }, true);
     }
+
+    /* A cell of a map is chosen; outputs of two queries are no query and key of two texts. */
+    /** @param {Cell} cell */
+    keep({ q, k }) { this.work.keep(q, this.foreign ? null : k); }
+
+    /* Whether the maps compare queries while attention goes to another text. */
+    get foreign() { return this.similar !== null && this.work.crosses; }
+
+    /* The pair that the maps mark: of another text's keys nothing. */
+    get drawnPair() { return this.foreign && !this.inMap ? { q: this.now.q, k: null } : this.now; }
 
     /** @param {string} kind */
     legend(kind) {
+      if (kind === "cosine" && this.work.matrices) return this.work.matrices.legend();
       const { scale } = switches.state, line = make("p", { class: "ramp hint" });
       const steps = Array.from({ length: 7 }, (_, i) =>
         make("i", { class: `${kind === "difference" ? "v" : "q"}${i}` }),
       );
       const [low, high, how] =
         kind === "difference"
-          ? ["−1 ", " +1", "square root"]
+          ? [this.similar ? "≤ −1 " : "−1 ", this.similar ? " ≥ +1" : " +1", "square root"]
           : [scale === "log" ? "≤ 1/255 " : "0 ", " 1", switches.scales[scale]];
       line.append(low, ...steps, high, ` (${how})`);
       return line;
@@ -190,23 +208,25 @@
         drawing.paintMap(
           canvas,
           view,
-          kind === "difference" ? "difference" : switches.state.scale,
-          this.now,
+          kind === "difference" || kind === "cosine" ? kind : switches.state.scale,
+          this.drawnPair,
         );
       }
     }
 
-    /* Point at a pair or at nothing. */
-    /** @param {Pair | null} pair */
-    point(pair) {
+    /* Point at a pair or at nothing, in a map or between the lines. */
+    /** @param {Pair | null} pair @param {boolean} inMap */
+    point(pair, inMap = false) {
       const near = pair || { q: null, k: null };
       if (near.q === this.near.q && near.k === this.near.k) return;
       this.near = near;
+      this.inMap = inMap && pair !== null;
       this.paint();
       this.tell();
       for (const line of all(".lines path", this.panes)) {
         line.classList.toggle(
           "near",
+          !(this.foreign && this.inMap) &&
           line.dataset.q === String(near.q) && line.dataset.k === String(near.k),
         );
       }
@@ -214,7 +234,11 @@
 
     /* The pair in words. */
     tell() {
-      const { views, kept } = this.work, [{ rows, columns }] = views;
+      const { views, kept, matrices } = this.work, [{ rows, columns }] = views;
+      if (this.similar && matrices) {
+        this.status.replaceChildren(...matrices.message(this.similar, this.drawnPair));
+        return;
+      }
       const { q, k } = this.now.q === null || this.now.k === null ? this.best(kept) : this.now;
       if (q === null || k === null) {
         this.status.replaceChildren("Choose a token above.");

@@ -42,7 +42,7 @@ from headbook.site.page_writer import PageWriter
 from headbook.site.sites import pages_over_heads
 from headbook.site.writer import exported
 from headbook.study.manifest import Manifest
-from headbook.study.sentence_data import some_sentences
+from headbook.study.sentence_access import some_sentences
 from headbook.study.study import Study
 
 LINK = re.compile(r'(<a\b[^>]*?) href="[^"]*"')

@@ -18,6 +18,7 @@ from headbook.pages.parts.rollout import Sources, sources
 from headbook.pages.parts.sentence_maps import (
     few_shades,
     has_exact_maps,
+    has_outputs,
     neuron_files,
     pitch,
     reason,
@@ -455,6 +456,7 @@ class StackOfSentence:
         exact: whether the data file has the numbers of the maps.
         start: head and query with which the work panel begins; None without numbers.
         carried: whether the data file has the norms of values.
+        similar: whether the page shows similarities of head outputs.
         neurons: address of the files with queries and keys, up to the layer's number; may be empty.
         untraced: reason for having no queries and keys; empty if the page has them.
         paths: titles of the metrics whose paths a script draws.
@@ -478,6 +480,7 @@ class StackOfSentence:
     exact: bool
     start: FirstPanel | None
     carried: bool
+    similar: bool
     neurons: str
     untraced: str
     paths: tuple[str, ...]
@@ -519,6 +522,7 @@ def stack_of(
         exact=bool(cited) if some else has_exact_maps(maps),
         start=first_panel if some or has_exact_maps(maps) else None,
         carried=cited_norms if some else place in data.norms,
+        similar=has_outputs(data, stack, sentence),
         neurons="" if untraced else neuron_files(stack, sentence),
         untraced="" if some else untraced,
         paths=drawn_metrics(tokens[tokens["stack"] == stack.name]),
@@ -603,6 +607,7 @@ class SentencePage(TemplatePage):
         name: name of the data; names of further files add an ending, as in ``0001-paths``.
         data: script with the numbers of the maps.
         paths, entries: scripts with the paths of tokens, and with their nearest vocabulary tokens.
+        outputs: script with the head outputs.
         absent: missing parts of the page, with the reason or the option that adds them.
     """
 
@@ -620,6 +625,7 @@ class SentencePage(TemplatePage):
     data: str
     paths: str
     entries: str
+    outputs: str
     absent: tuple[str, ...]
 
 
@@ -655,6 +661,7 @@ def sentence_pages(
             data=f"data/sentences/{name}.js",
             paths=f"data/sentences/{name}-paths.js",
             entries=f"data/sentences/{name}-entries.js",
+            outputs=f"data/sentences/{name}-outputs.js",
             absent=tuple(dict.fromkeys(_absent(sentence, stacks))),
         )
 

@@ -15,6 +15,7 @@ from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
 from headbook.passes.observers import BatchObserver, PassResults
 from headbook.passes.queries_and_keys import SoftmaxInput, layer_queries_and_keys
+from headbook.passes.token_outputs import token_outputs
 from headbook.schema import AttentionStack, SinkView
 from headbook.study.exemplars import ExemplarChoice
 from headbook.study.sentence_data import (
@@ -32,6 +33,7 @@ from headbook.study.sentence_data import (
     complete_layers,
     to_uint8,
 )
+from headbook.study.token_outputs import MAX_OUTPUT_BYTES, TokenOutputs, output_bytes
 from headbook.text.batch import Batch, text_hash
 from headbook.text.tokens import TokenizedSentence
 
@@ -173,6 +175,7 @@ class _SentenceMaps:
         self._ends: dict[tuple[str, int], NDArray[np.uint8]] = {}
         self._exemplars: list[Exemplar] = []
         self._queries_and_keys: dict[LayerKey, QueriesAndKeys] = {}
+        self._outputs: dict[LayerKey, TokenOutputs] = {}
         self.traced = any(item.sentence.index in sentence_pass.traced for item in items.values())
         self.softmax = SoftmaxInput()
 
@@ -202,6 +205,7 @@ class _SentenceMaps:
             norms = views[SinkView.RAW].maps.value_norms if attention.factor is None else None
             lengths = None if norms is None else norms[row, :, :n_keys].float().cpu().numpy()
             self._keep_maps(place, item.sentence.index, cells, lengths)
+            self._keep_outputs(place, row, outputs)
             if stack.crosses:
                 self._keep_strongest(place, item, weights[row, :, :n_queries, :n_keys])
             has_choice = views[SinkView.NOSINK].scope.has_choice[row]
@@ -219,6 +223,15 @@ class _SentenceMaps:
             empty = np.zeros((*maps.shape[:2], maps.shape[3]), np.float32)
             array = self._norms.setdefault((place.stack, index), empty)
             array[place.layer, : len(cells)] = lengths
+
+    def _keep_outputs(self, place: AttentionPlace, row: int, outputs: HeadOutputs) -> None:
+        """Store the outputs of all heads of a layer for a listed sentence, unless too large."""
+        item, stack = self._items[row], self._stacks[place.stack]
+        name, n_queries = (place.stack, item.sentence.index), len(item.tokens[stack.queries])
+        if name in self._maps and output_bytes(stack, n_queries) <= MAX_OUTPUT_BYTES:
+            found = token_outputs(outputs, row, n_queries)
+            if found is not None:
+                self._outputs[(*name, place.layer)] = found
 
     def _keep_strongest(
         self, place: AttentionPlace, item: TokenizedSentence, weights: NDArray[np.float32]
@@ -308,6 +321,7 @@ class _SentenceMaps:
             ends=self._ends,
             exemplars=tuple(self._exemplars),
             queries_and_keys=complete_layers(self._queries_and_keys, self._stacks),
+            outputs=complete_layers(self._outputs, self._stacks),
         )
         return PassResults(sentence_data_parts=(sentence_data,))
 

@@ -37,7 +37,14 @@ SCRIPTS_ON_DEMAND = {
     "site": ("gunzip", "search", "rows"),
     "metric": ("numbers", "choices", "heat_picture"),
     "sentencepair": ("token_paths",),
-    "sentence": ("token_paths", "work_panel", "save", "query_key_math", "query_key"),
+    "sentence": (
+        "token_paths",
+        "work_panel",
+        "save",
+        "query_key_math",
+        "query_key",
+        "context_similarity",
+    ),
 }
 
 

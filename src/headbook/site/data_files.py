@@ -19,6 +19,7 @@ from headbook.pages.parts.sentence_maps import (
     neuron_files,
     neurons_data,
     sheet_picture,
+    similarity_data,
 )
 from headbook.pages.parts.token_paths import paths_data
 from headbook.pages.sentence import cited_maps, trajectory_data
@@ -67,6 +68,13 @@ def write_sentences(results: Mapping[str, StackResults], folder: Path) -> None:
         if not sentence.listed:
             continue
         _write_neurons(study, sentence, folder.parent)
+        outputs = {
+            name: value
+            for name, result in results.items()
+            if (value := similarity_data(study.sentence_data, result.stack, sentence)) is not None
+        }
+        if outputs:
+            _write_sentence_data(sentence, "outputs", outputs, folder)
         nearest_rows = nearest(sentence.number)
         if len(nearest_rows):
             _write_sentence_data(sentence, "entries", trajectory_data(nearest_rows), folder)

@@ -49,6 +49,7 @@ from headbook.study.sums.word_samples import (
     ClassFlows,
     StrongestWords,
 )
+from headbook.study.token_outputs import TokenOutputs
 
 MAX_VOCABULARY = 1 << 24  # vocabulary entries; no tokenizer has so many
 MAX_CHARACTERS = 10**8  # characters of the tokens of one sentence
@@ -233,6 +234,10 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "scaling": Rule(""),
         "added": Rule("own_head query key", gaps=True, may_be_empty=True),
         "seen": Rule("query key", 0, 1),
+    },
+    TokenOutputs: {
+        "mean": Rule("own_head"),
+        "deviations": Rule("own_head query axis"),
     },
     SentenceData: {
         "maps": Rule("layer head query key"),

@@ -8,20 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Ints
-from headbook.errors import ConfigError
 from headbook.schema import AttentionStack, HeadName, Side
+from headbook.study.token_outputs import TokenOutputs
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 MAX_QUERY_KEY_BYTES = 16_000_000  # bytes of a sentence's queries and keys in one stack
 FLOAT32_BYTES = np.dtype(np.float32).itemsize
 
+T = TypeVar("T")
 LayerKey = tuple[str, int, int]  # stack, index of the sentence, layer
 
 
@@ -56,16 +57,16 @@ def bytes_needed(stack: AttentionStack, n_queries: int, n_keys: int) -> int:
 
 
 def complete_layers(
-    queries_and_keys: Mapping[LayerKey, QueriesAndKeys], stacks: Mapping[str, AttentionStack]
-) -> dict[LayerKey, QueriesAndKeys]:
-    """Return the queries and keys of the sentences and stacks that have all layers."""
+    by_layer: Mapping[LayerKey, T], stacks: Mapping[str, AttentionStack]
+) -> dict[LayerKey, T]:
+    """Return the numbers of layers of the sentences and stacks that have all layers."""
     all_layers = {name: set(stack.attention_layers) for name, stack in stacks.items()}
     stored_layers: dict[tuple[str, int], set[int]] = {}
-    for name, index, layer in queries_and_keys:
+    for name, index, layer in by_layer:
         stored_layers.setdefault((name, index), set()).add(layer)
     return {
         key: of_layer
-        for key, of_layer in queries_and_keys.items()
+        for key, of_layer in by_layer.items()
         if stored_layers[key[:2]] == all_layers[key[0]]
     }
 
@@ -221,32 +222,6 @@ class Exemplar:
     norms: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
-class AttentionWeights(NamedTuple):
-    """Attention of one head, or of all heads of a layer, in a sentence.
-
-    Attributes:
-        weights: weights in the steps of 1/255 in which a study stores them. *Shape:* ``(query,
-            key)``, or ``(head, query, key)`` for all heads of a layer.
-        queries: tokens of the queries.
-        keys: tokens of the keys.
-    """
-
-    weights: "NDArray[np.float32]"
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
-
-
-MAP_STEPS = 255  # of the weights of stored maps
-MAX_NAMED_SENTENCES = 8  # indices that the message on an unknown sentence names
-
-
-def some_sentences(indices: Sequence[int]) -> str:
-    """Return the first indices of sentences with stored maps, and how to store more."""
-    some = ", ".join(map(str, indices[:MAX_NAMED_SENTENCES])) or "none: the study has no maps"
-    more = ", …" if len(indices) > MAX_NAMED_SENTENCES else ""
-    return f"{some}{more}; sentence_pages= of collect stores more"
-
-
 @dataclass(frozen=True)
 class SentenceData:
     """Data of single sentences for pages.
@@ -268,6 +243,7 @@ class SentenceData:
         rollouts: shares of all tokens in the last state of each token of a listed sentence, by
             stack, index and `RolloutKind`, in steps of 1/255. *Shape:* ``(token, token)``.
         queries_and_keys: queries and keys of the first listed sentences, by stack, index and layer.
+        outputs: head outputs of listed sentences, by stack, index and layer.
     """
 
     sentences: Mapping[int, StoredSentence] = field(default_factory=dict)
@@ -280,33 +256,7 @@ class SentenceData:
     ends: Mapping[tuple[str, int], NDArray[np.uint8]] = field(default_factory=dict)
     rollouts: Mapping[tuple[str, int, str], NDArray[np.uint8]] = field(default_factory=dict)
     queries_and_keys: Mapping[LayerKey, QueriesAndKeys] = field(default_factory=dict)
-
-    def attention(
-        self, index: int, stack: AttentionStack, layer: int, head: int | None
-    ) -> AttentionWeights:
-        """Return the stored attention of a head, or of all heads of a layer, in a listed sentence.
-
-        Raises:
-            ConfigError: the sentence has no stored maps, or the stack no such layer or head.
-        """
-        maps = self.maps.get((stack.name, index))
-        if maps is None:
-            known = sorted(place for name, place in self.maps if name == stack.name)
-            raise ConfigError(
-                f"study.attention: got sentence {index!r}, expected one whose maps are stored, "
-                f"counted from 0: {some_sentences(known)}"
-            )
-        heads = range(stack.n_heads)
-        if layer not in stack.attention_layers or (head is not None and head not in heads):
-            at = f"layer {layer!r}" + ("" if head is None else f", head {head!r}")
-            layers = ", ".join(map(str, stack.attention_layers))
-            raise ConfigError(
-                f"study.attention: got {at}, expected one of the layers {layers} and a head from 0 "
-                f"to {stack.n_heads - 1}"
-            )
-        texts = self.sentences[index].texts
-        weights = maps[layer if head is None else (layer, head)] / np.float32(MAP_STEPS)
-        return AttentionWeights(weights, texts[stack.queries].pieces, texts[stack.keys].pieces)
+    outputs: Mapping[LayerKey, TokenOutputs] = field(default_factory=dict)
 
     @property
     def listed(self) -> list[StoredSentence]:

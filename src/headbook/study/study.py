@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 import numpy as np
 import pandas as pd
 
-from headbook.errors import ConfigError, StudyError
+from headbook.errors import StudyError
 from headbook.output_folder import OutputKind, replace_folder
 from headbook.python_options import names_arguments
 from headbook.schema import BaselineRun, HeadName
@@ -27,18 +27,25 @@ from headbook.study.corpus_sums import (
 from headbook.study.exemplars import choose_exemplars
 from headbook.study.input_facts import some_names
 from headbook.study.manifest import Manifest
-from headbook.study.sentence_data import AttentionWeights, Exemplar, MapSample, SentenceData
+from headbook.study.sentence_access import (
+    AttentionWeights,
+    ContextSimilarity,
+    attention_weights,
+    chosen_stack,
+    context_similarity,
+)
+from headbook.study.sentence_data import Exemplar, MapSample, SentenceData
 
 if TYPE_CHECKING:
     from headbook.notebook.views import NotebookView
 
 
 PUBLIC = (
-    "head", "sentence", "plot", "figures", "attention", "heads", "functions", "layers", "controls",
-    "compared", "tests", "pairs", "groups", "minimal_pairs", "top_tokens", "class_flows",
-    "importance", "effect_tokens", "head_groups", "pruning", "task_facets", "composition",
-    "promoted_tokens", "exemplar_tokens", "words", "types", "tokens", "nearest", "geometry", "save",
-    "load", "manifest",
+    "head", "sentence", "plot", "figures", "attention", "similarity", "heads", "functions",
+    "layers", "controls", "compared", "tests", "pairs", "groups", "minimal_pairs", "top_tokens",
+    "class_flows", "importance", "effect_tokens", "head_groups", "pruning", "task_facets",
+    "composition", "promoted_tokens", "exemplar_tokens", "words", "types", "tokens", "nearest",
+    "geometry", "save", "load", "manifest",
 )  # fmt: skip
 
 
@@ -210,13 +217,36 @@ class Study:
         Raises:
             ConfigError: the sentence has no stored maps, or there is no such stack, layer or head.
         """
-        names = [each.name for each in self.manifest.stacks]
-        if stack is not None and stack not in names:
-            raise ConfigError(
-                f"study.attention: got stack {stack!r}, expected {' or '.join(names)}"
-            )
-        chosen = self.manifest.stacks[0 if stack is None else names.index(stack)]
-        return self.sentence_data.attention(sentence, chosen, layer, head)
+        chosen = chosen_stack(self.manifest.stacks, stack, "attention")
+        return attention_weights(self.sentence_data, sentence, chosen, layer, head)
+
+    def similarity(
+        self,
+        sentence: int,
+        layer: int,
+        head: int | None = None,
+        stack: str | None = None,
+        *,
+        centred: bool = False,
+    ) -> ContextSimilarity:
+        """Return the cosine of the head outputs at every two tokens, as an array with the tokens.
+
+        ```python
+        cosines, tokens = study.similarity(0, layer=1, head=2)
+        ```
+
+        Args:
+            sentence, layer, head, stack: as in `attention`.
+            centred: whether to subtract the mean output of the sentence or passage first.
+
+        Raises:
+            ConfigError: the sentence has no stored outputs, or there is no such stack, layer or
+                head.
+        """
+        chosen = chosen_stack(self.manifest.stacks, stack, "similarity")
+        return context_similarity(
+            self.sentence_data, sentence, chosen, layer, head, centred=centred
+        )
 
     @property
     def figures(self) -> list[str]:

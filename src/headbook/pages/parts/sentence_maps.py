@@ -17,11 +17,13 @@ from headbook.study.sentence_data import (
     MAX_QUERY_KEY_BYTES,
     UINT8_STEPS,
     QueriesAndKeys,
+    SentenceData,
     StoredSentence,
     StoredText,
     bytes_needed,
 )
 from headbook.study.study import Study
+from headbook.study.token_outputs import NO_OUTPUT, by_axis, padded_outputs
 
 DIGITS = 4  # significant digits of norms of values
 MOST_BYTES = 2_000_000  # bytes of a stack's maps in a sentence's data file
@@ -100,7 +102,8 @@ def text_data(text: StoredText) -> dict[str, Sequence[Any]]:
 
     Returns:
         ``pieces``; ``special`` (0 or 1); ``units``: the number of each token's word; ``names`` of
-        the words, in the text's own letters. A token without a word is a word of its own.
+        the words, in the text's own letters; in passages ``starts``: the first token of every
+        sentence but the first. A token without a word is a word of its own.
     """
     names = word_names(text)
     numbers: dict[int, int] = {}
@@ -112,11 +115,65 @@ def text_data(text: StoredText) -> dict[str, Sequence[Any]]:
             numbers[own] = len(numbers)
             spelled.append((names[word] if word >= 0 else "") or piece)
         units.append(numbers[own])
-    return {
+    data: dict[str, Sequence[Any]] = {
         "pieces": text.pieces,
         "special": [int(special) for special in text.special],
         "units": units,
         "names": spelled,
+    }
+    if starts := sentence_starts(text):
+        data["starts"] = starts
+    return data
+
+
+def sentence_starts(text: StoredText) -> list[int]:
+    """Return the first token of each sentence of a passage but the first one."""
+    places = (
+        next(
+            (
+                place
+                for place, (start, end) in enumerate(text.spans)
+                if start >= part_start and end > start and not text.special[place]
+            ),
+            0,
+        )
+        for part_start, _ in text.parts[1:]
+    )
+    return [place for place in places if place]
+
+
+def has_outputs(data: SentenceData, stack: AttentionStack, sentence: StoredSentence) -> bool:
+    """Whether the page of a sentence shows similarities of head outputs beside its maps."""
+    name = stack.name, sentence.index
+    stored = (*name, stack.attention_layers[0]) in data.outputs
+    return stored and has_exact_maps(data.maps.get(name))
+
+
+def similarity_data(
+    data: SentenceData, stack: AttentionStack, sentence: StoredSentence
+) -> dict[str, Any] | None:
+    """Return the head outputs of a sentence, or None if pages do not show its similarities.
+
+    Returns:
+        ``tokens``: positions of the tokens with an output; ``axes``; ``mean``: means of all heads,
+        in float32, lowest byte first; ``low`` and ``high``: bytes of the deviations in the order of
+        `by_axis`. A deviation of n is written as 2n, one of -n as 2n - 1, so that most high bytes
+        are 0, which compress well.
+    """
+    if not has_outputs(data, stack, sentence):
+        return None
+    name = stack.name, sentence.index
+    by_layer = {layer: data.outputs[(*name, layer)] for layer in stack.attention_layers}
+    mean, deviations = padded_outputs(stack, by_layer)
+    tokens = np.flatnonzero((deviations[..., 0] != NO_OUTPUT).any((0, 1)))
+    numbers = by_axis(deviations[:, :, tokens]).astype(np.int32)
+    codes = np.where(numbers < 0, -2 * numbers - 1, 2 * numbers).astype("<u2")
+    return {
+        "tokens": tokens.tolist(),
+        "axes": deviations.shape[3],
+        "mean": mean.astype("<f4").tobytes(),
+        "low": (codes & 0xFF).astype(np.uint8).tobytes(),
+        "high": (codes >> 8).astype(np.uint8).tobytes(),
     }
 
 
