@@ -12,7 +12,12 @@ import tiny
 from block_parts import every
 from chosen_results import Fake, fake_results
 from headbook.charts import Plot
-from headbook.charts.outputs import distance_plot, similarity_plot
+from headbook.charts.outputs import (
+    GAP_TOKENS,
+    distance_plot,
+    similarity_of_gaps,
+    similarity_plot,
+)
 from headbook.pages.outputs import has_outputs, outputs_page
 from headbook.pages.parts.blocks import Page, Table
 from headbook.report.facts.outputs import OUTPUTS, REPETITION, ROWS, SENTENCE
@@ -92,6 +97,32 @@ def test_similarity_by_distance_has_a_panel_a_layer_and_a_line_a_side(make: Make
             expected = [results.layers(*key).value[layer] for key in keys]
             drawn = of_layer.loc[of_layer["series"] == side, "value"].to_numpy(float)
             np.testing.assert_allclose(drawn, expected)
+
+
+def test_similarity_across_a_gap_is_a_mean_of_pairs() -> None:
+    rng = np.random.default_rng(1)
+    cosines = rng.uniform(-1, 1, (30, 30))
+    gaps = similarity_of_gaps(cosines)
+    for before in range(29):
+        pairs = [
+            cosines[i, j]
+            for i in range(before + 1) for j in range(before + 1, 30)
+            if before - i < GAP_TOKENS and j - before <= GAP_TOKENS
+        ]  # fmt: skip
+        assert gaps[before] == pytest.approx(np.mean(pairs))
+    assert np.isnan(gaps[-1])
+
+
+def test_the_curve_of_a_passage_has_its_ends_and_dips(make: Make) -> None:
+    results = stack_results(make("bert", pack=40, sentence_pages="3"))
+    page = outputs_page(results)
+    (plot,) = (plot for plot in every(Plot, page) if plot.name == "outputs-gaps")
+    data = results["self"].study.sentence_data
+    index = next(i for (_, i), marks in data.ends.items() if len(marks))
+    text = data.sentences[index].texts[results["self"].stack.queries]
+    drawn = [note for note in plot.marks if isinstance(note, str) and 'class="bl"' in note]
+    assert len(drawn) == len(text.parts) - 1
+    assert len(plot.rows) == sum(not special for special in text.special)
 
 
 def test_a_study_without_outputs_has_no_page(decoder_site: Site) -> None:

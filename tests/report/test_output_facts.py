@@ -27,7 +27,7 @@ from headbook.report.facts.outputs import (
 from headbook.report.results import StackResults
 from headbook.results.number import Number
 from headbook.results.sentence import Sentence
-from headbook.schema import SinkView
+from headbook.schema import Baseline, BaselineRun, SinkView
 from headbook.study.sums.token_sums import Anchors
 
 
@@ -92,6 +92,17 @@ def test_outputs_keep_to_a_sentence_where_intervals_are_above_a_hundredth(
     (number,) = numbers(fact)
     assert number.value == pytest.approx(0.05)
     assert number.place("layer") == layer
+
+
+@pytest.mark.parametrize(
+    ("without", "words"),
+    [(0.04, "; inner separators are not the reason."), (0.014, "; without inner separators 0.01")],
+)
+def test_the_control_without_separators_is_part_of_the_answer(without: float, words: str) -> None:
+    excess, control = [[0.0], [0.05]], [[0.0], [without]]
+    runs = {BaselineRun(Baseline.NO_SEPARATORS, 0): {SENTENCE: Fake(control, spread=0.001)}}
+    found = fake_results({SENTENCE: Fake(excess, spread=0.001)}, baseline_runs=runs)
+    assert words in sentence_range(found).text.text
 
 
 def test_each_layer_is_checked_alone() -> None:

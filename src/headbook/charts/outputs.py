@@ -1,14 +1,15 @@
 """Charts of head outputs: similarity by layer and by distance, within and across sentences."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from headbook.analysis.accumulators import Estimates
+from headbook.analysis.arrays import Floats
 from headbook.charts.axes import even_places
 from headbook.charts.panels import PanelPlot, PlotPanel, panel_plot
-from headbook.charts.plots import Plot, Scale, Series, even_ticks, layer_plot, percent
+from headbook.charts.plots import Plot, Scale, Series, even_ticks, layer_plot, mark, percent
 from headbook.report.facts.outputs import OUTPUTS, ROWS
 from headbook.report.results import StackResults
 from headbook.results.formats import number
@@ -18,6 +19,7 @@ LAYER_HEIGHT = 250
 PANEL_HEIGHT = 170
 DOT_STEP = 2.2  # pixels between the dots of two heads in a row
 MAX_DOT_SPREAD = 40.0  # pixels that the dots of a layer take at most
+GAP_TOKENS = 10  # tokens compared on each side of a gap, as in the segmentation metric
 MAX_MARKED = 8  # distances of a panel with a mark
 MAX_PANELS = 6  # layers whose similarity by distance is drawn; of more, that many at even distances
 
@@ -108,3 +110,57 @@ def _by_distance(results: StackResults, keys: Sequence[HeadKey], layer: int, sid
     kind = "model" if side == "within" else "baseline"
     texts = [number(part) for part in value.tolist()]
     return Series(side, kind, value, low, high, texts, [n.row for n in numbers])
+
+
+def gap_plot(
+    name: str,
+    caption: str,
+    cosines: Floats,
+    ends: Collection[int],
+    dips: Collection[int],
+) -> Plot:
+    """Draw the similarity across each gap of a passage, with the ends of its sentences.
+
+    Args:
+        cosines: centred similarity, mean over heads; NaN for tokens that do not count. *Shape:*
+            ``(token, token)``.
+        ends: positions of the last tokens of sentences.
+        dips: positions of the tokens before proposed ends.
+    """
+    counted = np.flatnonzero(~np.isnan(cosines).all(1))
+    across = similarity_of_gaps(cosines[np.ix_(counted, counted)])
+    known = across[np.isfinite(across)]
+    scale = Scale(float(known.min()), float(known.max()), PANEL_HEIGHT, top=16)
+    ticks = even_ticks(scale.low, scale.high, lambda value: f"{value:.2g}".replace("-", "−"))
+    unknown = np.full(len(across), np.nan)
+    texts = ["" if np.isnan(value) else number(value) for value in across.tolist()]
+    line = Series("similarity", "model", across, unknown, unknown, texts, thin=True)
+    places = {int(at): 2 + 96 * n / max(1, len(counted) - 1) for n, at in enumerate(counted)}
+    notes = [
+        f'<line class="bl" x1="{percent(x)}" x2="{percent(x)}" y1="{scale.top:.0f}" '
+        f'y2="{scale.height - scale.bottom:.0f}"/>'
+        for x in (places[end] for end in sorted(ends) if end in places)
+    ]
+    order = {int(at): n for n, at in enumerate(counted)}
+    notes += [
+        mark("model", places[dip], scale(float(across[order[dip]])))
+        for dip in sorted(dips)
+        if dip in order and np.isfinite(across[order[dip]])
+    ]
+    return layer_plot(
+        name, caption, [line], [str(at) for at in counted.tolist()], scale=scale, ticks=ticks,
+        label_width=60, across="token", notes=tuple(notes),
+    )  # fmt: skip
+
+
+def similarity_of_gaps(cosines: Floats) -> Floats:
+    """Return the mean similarity of up to `GAP_TOKENS` tokens before a gap with as many after it.
+
+    *Shape:* ``(token, token)`` to ``(token,)``, by the token before the gap; NaN after the last.
+    """
+    n = len(cosines)
+    gaps = np.full(n, np.nan)
+    for before in range(n - 1):
+        first, last = max(0, before + 1 - GAP_TOKENS), min(n, before + 1 + GAP_TOKENS)
+        gaps[before] = np.nanmean(cosines[first : before + 1, before + 1 : last])
+    return gaps

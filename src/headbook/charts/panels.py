@@ -1,7 +1,7 @@
 """Plots side by side in one figure, with one set of files."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
@@ -10,6 +10,7 @@ import pandas as pd
 
 from headbook.charts.plots import Plot, text
 from headbook.report.wording import visible
+from headbook.results.number import RowAddress
 
 # Pixels of figures in papers.
 PAGE_WIDTH = 500  # from which on two panels stand beside each other
@@ -44,12 +45,11 @@ class PanelPlot(Plot):
 
     panels: tuple[PlotPanel, ...] = ()
 
-    @property
-    def svg(self) -> str:
-        """The plots as an element of a page, with their titles."""
+    def html(self, address: Callable[[str | RowAddress], str]) -> str:
+        """Return the plots as an element of a page, with their titles."""
         parts = "".join(
             f'<div><p class="panel-title">{escape(visible(title))}</p>'
-            f'<p class="panel-measure">{escape(visible(measure))}</p>{plot.svg}</div>'
+            f'<p class="panel-measure">{escape(visible(measure))}</p>{plot.html(address)}</div>'
             for title, measure, plot in self.panels
         )
         beside = len(self.panels) if len(self.panels) < MOST_BESIDE else 2

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from headbook.charts.outputs import distance_plot, similarity_plot
+from headbook.charts.outputs import distance_plot, gap_plot, similarity_plot
 from headbook.charts.plots import Plot
 from headbook.charts.theme import amount_class
 from headbook.metrics import ids
@@ -25,8 +25,10 @@ from headbook.pages.parts.blocks import (
     by_stack,
     row,
 )
+from headbook.pages.parts.passages import true_ends
 from headbook.report.facts import outputs as facts
 from headbook.report.findings.head_numbers import HeadMetricNumbers
+from headbook.report.findings.states import best_layer
 from headbook.report.leaders import head_leaders
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import count_text, label_name
@@ -171,7 +173,8 @@ def _questions(results: StackResults, *, in_passages: bool) -> Iterator[Question
         )  # fmt: skip
     if ends := _ends(results):
         yield Question(
-            "ends", "Do outputs show where sentences end?", _ends_answer(results), (ends,),
+            "ends", "Do outputs show where sentences end?", _ends_answer(results),
+            blocks(_gap_figure(results), ends),
             "segmentation boundaries sentence ends passages Pk WindowDiff",
         )  # fmt: skip
 
@@ -219,7 +222,7 @@ def _by_layer(results: StackResults) -> Table | None:
         if results.has_value(*key):
             numbers = [results.number(key, layer) for layer in layers]
             top = max((abs(n.value) for n in numbers if n.known), default=1.0) or 1.0
-            rows.append(row(name, *(_heat(n, 1.25 * top) for n in numbers)))
+            rows.append(row(name, *(_heat(n, 1.25 * top, "bare") for n in numbers)))
     note = "different tokens where sentences and distance are asked"
     return (
         Table(("numbers", *layers), tuple(rows), "Pairs of tokens by layer", note, "heat")
@@ -241,6 +244,28 @@ def _separators(results: StackResults) -> Table | None:
             rows.append(row(label_name(label), *(_heat(n, 0.5) for n in numbers)))
     note = "share of attention, and of the norms that keys add, by layer"
     return Table(("to", *layers), tuple(rows), "Separators", note, "heat") if rows else None
+
+
+def _gap_figure(results: StackResults) -> Lead | None:
+    """Return the similarity across the gaps of the first passage that has a page."""
+    data, stack = results.study.sentence_data, results.stack
+    layer, _ = best_layer(results, "similarity")
+    for index, sentence in data.sentences.items():
+        marks = data.ends.get((stack.name, index))
+        outputs = data.outputs.get((stack.name, index, layer))
+        text = sentence.texts[stack.queries]
+        if marks is None or outputs is None or len(text.parts) < 2:
+            continue
+        caption = (
+            f"The first passage with maps, in layer {layer}: mean centred similarity of up to ten "
+            "tokens before a gap with as many after it, all heads. Vertical lines: ends of "
+            "sentences; marks: dips that the rule proposes."
+        )
+        cosines = np.nanmean(outputs.similarity(centred=True), axis=0)
+        dips = np.flatnonzero(marks[layer, 0]).tolist()
+        ends = true_ends(results, text)
+        return Lead(gap_plot(_name(results, "gaps"), caption, cosines, ends, dips))
+    return None
 
 
 def _end_key(measure: str, rule: str) -> HeadKey:
@@ -326,7 +351,10 @@ def _closer(results: StackResults) -> Iterator[Block]:
         columns = Columns(tuple(tables), 2 if narrow and len(tables) > 1 else 1)
         yield Group((columns,), id=f"tables{suffix}", link="numbers by layer")
     if table := _anchors(results):
-        yield Group((table,), id=f"anchors-heads{suffix}", link="anchors of heads", folded=True)
+        yield Group(
+            (table,), "Anchors of heads", id=f"anchors-heads{suffix}", link="anchors of heads",
+            folded=True,
+        )  # fmt: skip
 
 
 def _measured() -> tuple[Block, ...]:

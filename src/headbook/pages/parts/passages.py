@@ -50,12 +50,16 @@ def proposals(
     """
     if marks is None or len(text.parts) < 2:
         return ()
+    tokens = running_text(text)
+    return tuple(_proposals(results, marks, true_ends(results, text), tokens))
+
+
+def true_ends(results: StackResults, text: StoredText) -> set[int]:
+    """Return the positions of the last tokens of all sentences of a passage but the last."""
     counted = [i for i, special in enumerate(text.special) if not special]
     if results.stack.causal:
         counted = [i for i in counted if i > 0]
-    true = {a for a, b in pairwise(counted) if _part(text, a) != _part(text, b)}
-    tokens = running_text(text)
-    return tuple(_proposals(results, marks, true, tokens))
+    return {a for a, b in pairwise(counted) if _part(text, a) != _part(text, b)}
 
 
 def _proposals(

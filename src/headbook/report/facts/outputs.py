@@ -14,9 +14,10 @@ from headbook.report.leaders import Leaders, alike_note, layer_leaders
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import count_text, layers_text
+from headbook.results.formats import number
 from headbook.results.number import Number
 from headbook.results.sentence import NOTHING, Sentence, say
-from headbook.schema import HeadKey, Place, SinkView
+from headbook.schema import Baseline, HeadKey, Place, SinkView
 from headbook.study.manifest import MissingPart
 from headbook.study.sums.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn
 
@@ -25,6 +26,7 @@ ROWS = HeadKey(ids.ROW_SIMILARITY, SinkView.RAW, "all")
 SENTENCE = HeadKey(ids.SENTENCE_EXCESS, SinkView.RAW, "")
 REPETITION = HeadKey(ids.REPETITION_EXCESS, SinkView.RAW, "")
 ANCHORS = AnchorColumn(ids.ANCHOR_TOKEN, SinkView.RAW, "top 1 %")
+MOSTLY = 0.5  # share of the difference that is left without separators
 MIN_EXCESS = 0.01  # cosine; a smaller difference is none that a reader of a map would see
 MAX_DIFFERENT_HEADS = 8  # heads that the page lists
 
@@ -48,9 +50,24 @@ def sentence_range(results: StackResults) -> Fact:
     text = say(
         "Outputs keep to a sentence {where}{most}{ending}{reason}.",
         where=_where(results, above), most=_most(results, above, leaders, SENTENCE),
-        ending="" if last in above else ", not in the last", reason=NOTHING,
+        ending="" if last in above else ", not in the last",
+        reason=_separators(results, leaders),
     )  # fmt: skip
     return Fact("sentence_range", text)
+
+
+def _separators(results: StackResults, leaders: Leaders) -> str:
+    """Return whether the leading layer keeps to a sentence without separators between them."""
+    if Baseline.NO_SEPARATORS not in results.baselines:
+        return ""
+    band = results.baseline_band(Baseline.NO_SEPARATORS, *SENTENCE)
+    (layer,) = leaders.first
+    if np.isnan(band.value[layer]):
+        return ""
+    share = band.value[layer] / results.layers(*SENTENCE).value[layer]
+    if band.low[layer] > MIN_EXCESS and share > MOSTLY:
+        return "; inner separators are not the reason"
+    return f"; without inner separators {number(float(band.value[layer]))}"
 
 
 def repetition(results: StackResults) -> Fact:
