@@ -71,7 +71,7 @@ type Drawable = Pick<Seen, "rows" | "columns" | "values"> & Partial<Pick<Seen, "
 type Matrix = "attention" | "similarity" | "centred";
 /** `headbook.pages.parts.sentence_maps.similarity_data`: head outputs of a sentence. */
 type OutputsData = { tokens: number[]; axes: number; mean: Bytes; low: Bytes; high: Bytes };
-/** Attention or similarity of outputs in the work panel: `context_similarity.js`. */
+/** Attention or similarity of outputs in the work panel: `output_similarity.js`. */
 interface MatricesLike {
   matrix: Matrix;
   title: string;

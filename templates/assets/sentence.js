@@ -105,7 +105,7 @@
     /* The switch from attention to similarity of outputs, where the page has outputs. */
     async startMatrices() {
       if (!this.grids.some(({ outputs }) => outputs)) return;
-      await use("context_similarity");
+      await use("output_similarity");
       this.matrices = new window.headbook.Matrices(this);
       one("[data-choose]", this.box).prepend(this.matrices.box, " ");
     }

@@ -6,10 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.attention.head_outputs import HeadOutputs
-from headbook.study.token_outputs import MAX_COSINE_ERROR, NO_OUTPUT, TokenOutputs, cosines_of
+from headbook.study.token_outputs import (
+    DEVIATION_BITS,
+    MAX_COSINE_ERROR,
+    NO_OUTPUT,
+    TokenOutputs,
+    cosines_of,
+)
 
 # Bits of the largest deviation of a head without the sign; thirds of a bit save 4 % of the bytes.
-BITS = np.arange(3 * 5, 3 * 15 + 1) / 3
+BITS = np.arange(3 * 5, 3 * DEVIATION_BITS + 1) / 3
 ABSENT = 9.0  # no cosine; a token that rounding leaves without one counts as an error
 
 

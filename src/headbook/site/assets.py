@@ -43,7 +43,7 @@ SCRIPTS_ON_DEMAND = {
         "save",
         "query_key_math",
         "query_key",
-        "context_similarity",
+        "output_similarity",
     ),
 }
 

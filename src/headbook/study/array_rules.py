@@ -49,7 +49,7 @@ from headbook.study.sums.word_samples import (
     ClassFlows,
     StrongestWords,
 )
-from headbook.study.token_outputs import TokenOutputs
+from headbook.study.token_outputs import DEVIATION_BITS, NO_OUTPUT, TokenOutputs
 
 MAX_VOCABULARY = 1 << 24  # vocabulary entries; no tokenizer has so many
 MAX_CHARACTERS = 10**8  # characters of the tokens of one sentence
@@ -237,7 +237,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
     },
     TokenOutputs: {
         "mean": Rule("own_head"),
-        "deviations": Rule("own_head query axis"),
+        "deviations": Rule("own_head query axis", NO_OUTPUT, 2**DEVIATION_BITS - 1),
     },
     SentenceData: {
         "maps": Rule("layer head query key"),

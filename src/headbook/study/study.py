@@ -83,7 +83,7 @@ class Study:
     | what one wants | names |
     |---|---|
     | displays, in notebooks and terminals | `head`, `sentence`, `plot`, `figures` |
-    | weights of one sentence | `attention` |
+    | arrays of one sentence | `attention`, `similarity` |
     | tables of heads | `heads`, `functions`, `layers`, `controls`, `compared`, `tests`, `pairs`,
       `groups`, `minimal_pairs`, `top_tokens`, `class_flows` |
     | tables of ablations | `importance`, `effect_tokens`, `head_groups`, `pruning`, `task_facets` |

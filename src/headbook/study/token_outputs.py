@@ -18,6 +18,7 @@ from headbook.schema import AttentionStack
 
 MAX_COSINE_ERROR = 0.02  # largest error of a cosine that is computed from stored outputs
 MAX_OUTPUT_BYTES = 16_000_000  # bytes of a sentence's outputs in one stack
+DEVIATION_BITS = 14  # of the largest deviation, without the sign
 NO_OUTPUT = np.iinfo(np.int16).min  # first deviation of a token that does not count
 INT16_BYTES = np.dtype(np.int16).itemsize
 

@@ -9,7 +9,7 @@
   const MATRICES = ["attention", "similarity", "centred"];
   const SIMILARITY = "Cosine of the head’s outputs at two tokens";
   const CENTRED = "Cosine of outputs minus their mean in the text";
-  const NOTE = "Special tokens and tokens without an output are left blank. Rounded to ± 0.02.";
+  const NOTE = "Blank: special tokens and tokens without an output. Rounded to ± 0.02.";
 
   /* Deviations from the mean output, a vector a token. The file has them axis by axis, for all
      heads and for the tokens that reach the axis. */
@@ -153,8 +153,10 @@
     legend() {
       const line = make("p", { class: "ramp hint" });
       const steps = Array.from({ length: 7 }, (_, i) => make("i", { class: `v${i}` }));
-      line.append("−1 ", ...steps, " 1 (linear). ", NOTE);
-      return line;
+      const box = make("div");
+      line.append("−1 ", ...steps, " 1 (linear)");
+      box.append(line, make("p", { class: "hint" }, NOTE));
+      return box;
     }
   }
 
