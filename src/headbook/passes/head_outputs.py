@@ -28,7 +28,7 @@ from headbook.study.corpus_sums import CorpusSums, HeadTable
 from headbook.text.batch import Batch
 from headbook.text.tokens import TokenizedSentence
 
-MAX_TOKEN_PAIRS = 400_000  # pairs of tokens of each head from which thresholds are computed
+MAX_TOKEN_PAIRS = 450_000  # pairs of tokens of each head from which thresholds are computed
 MAX_SIMILARITIES = 2**26  # of all heads and views in memory to compute thresholds
 
 Place = tuple[str, int, SinkView]  # stack, layer, view
@@ -52,7 +52,8 @@ class HeadOutputMeasures:
             for stack in self.architecture.stacks.values()
         )
         max_pairs = min(MAX_TOKEN_PAIRS, MAX_SIMILARITIES // (n_heads * len(self._views)))
-        n_pairs = sum(item.length * (item.length - 1) // 2 for item in items)
+        lengths = (max(int((~t.special).sum()) for t in item.tokens.values()) for item in items)
+        n_pairs = sum(length * (length - 1) // 2 for length in lengths)
         return max(1, -(-n_pairs // max_pairs))
 
     @property

@@ -6,7 +6,7 @@ not depend on distance. Below 1: near tokens are grouped, above 1: distant ones.
 
 High means the head's own most similar pairs, *top 1 %* or *top 5 %*, or a cosine of at least *0.9*:
 the threshold of the paper is not public, hence all three. The limits of the top shares and the mean
-distance come from a pass of their own over the same sample; with more than 400,000 pairs, limits
+distance come from a pass of their own over the same sample; with more than 450,000 pairs, limits
 come from every second, third or n-th pair of each sentence. Questions about sentences and distance
 take the limits of pairs of different tokens, questions about repetition those of all pairs.
 Similarities are compared to six decimals. Merged studies have no limits and no mean distance of
