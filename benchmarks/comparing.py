@@ -1,6 +1,7 @@
 """How often comparisons of two models err, by simulation.
 
 Usage: python benchmarks/comparing.py [--only coverage errors power lone medians] [--families 300]
+       python benchmarks/comparing.py --only pairs --corpus FILE [--worlds 20] [--pairs itself ...]
 
 Every sentence has a length, 5 to 40 tokens, and weighs as much; both models measure the same
 sentences, so that their values go up and down together. `coverage`: how often 95 % intervals of
@@ -11,15 +12,25 @@ discoveries are false or of the wrong sign. `lone`: how often a single change by
 deviation of a sentence is found among 600 cells. All three stand beside the bootstrap of the
 largest t, the rule before. `medians`: how often intervals of the difference of medians over 72 and
 270 heads hold the truth.
+
+`pairs`: how often pages claim a difference of two models that do not differ. Each world has random
+sentences of a corpus with trees and tags, and two models: the model and itself, the model and a
+copy with noise of 1e-4 of each weight or with weights rounded to bfloat16 (differences beyond the
+rounding floor), or two networks of its shape with random weights (counterparts).
 """
 
 import argparse
 import json
-from collections.abc import Iterable
-from typing import NamedTuple
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
+import nulls
 from headbook.analysis.arrays import Floats, divide
 from headbook.analysis.multiple_testing import ALPHA, bootstrap_counts
 from headbook.analysis.paired import (
@@ -29,6 +40,16 @@ from headbook.analysis.paired import (
     medians,
     paired_tests,
 )
+from headbook.comparison.comparison import Comparison, compare
+from headbook.comparison.difference_claims import difference_claims
+from headbook.comparison.drift import drift_summary
+from headbook.comparison.matching_claims import matching_claims
+from headbook.comparison.number_claims import supported_numbers
+from headbook.metrics import ids
+from headbook.model.load import load_model
+from headbook.run.collect import collect
+from headbook.schema import HeadCorrespondence
+from headbook.study.study import Study
 
 HEADS, BUCKET = 144, 4  # of `coverage`
 OTHERS = (72, 270)  # heads of two models of other shapes
@@ -39,6 +60,19 @@ RAREST = 0.05  # share of sentences in which the rarest cell counts
 SMALL, CELLS = 30, 600  # cells of a family
 PLANTED, CHANGED_SHARE = 4.0, 0.3  # size of changes in standard errors, share of changed cells
 LONE = 150  # cell that alone changes; if cells are rare, it counts in 47 % of the sentences
+WEIGHT_NOISE = 1e-4  # of each weight, in standard deviations
+PAIRS = {
+    "itself": "a model and itself",
+    "noise": "a model and its copy with noise",
+    "rounded": "a model and its copy in bfloat16",
+    "seeds": "two networks with random weights",
+}
+DIFFERENT = ("numbers", "heads", "layers")  # claims on heads that differ
+MATCHED_CLAIMS = ("pair", "counterparts")  # claims on heads that attend alike
+METRICS = (
+    ids.ATTENTION_DISTANCE, ids.RELATIVE_ENTROPY, ids.ATTENTION_TO,
+    ids.SINK_SHARE, ids.POS_RECEIVED, ids.RELATION_ACCURACY, ids.COSINE_TO_INPUT,
+)  # fmt: skip
 RULES = ("q", "held-out half alone", "largest t")
 
 
@@ -249,6 +283,84 @@ def depths(families: int) -> dict[str, float]:
     return found
 
 
+def network_of_pair(network: Any, pair: str, seed: int) -> Any:
+    """Return a network that differs from another in nothing, by rounding, or in all its weights."""
+    torch.manual_seed(seed)
+    if pair == "seeds":
+        return type(network)(deepcopy(network.config)).eval()
+    copy = deepcopy(network)
+    with torch.no_grad():
+        for weights in copy.parameters():
+            if pair == "noise":
+                weights.mul_(1 + WEIGHT_NOISE * torch.randn_like(weights))
+            elif pair == "rounded":
+                weights.copy_(weights.bfloat16().float())
+    return copy
+
+
+def claims_of_pair(comparison: Comparison) -> dict[str, bool]:
+    """Return the kinds of claims that pages make of two models."""
+    if not comparison.sides.same_heads:
+        kinds = {claim.kind for claim in matching_claims(comparison)}
+        return {kind: kind in kinds for kind in MATCHED_CLAIMS}
+    kinds = {claim.kind for claim in difference_claims(comparison)}
+    summaries = [drift_summary(heads) for heads in comparison.heads.values()]
+    above = [found.above for found in summaries if found and found.above is not None]
+    return {
+        "a supported number": supported_numbers(comparison) > 0,
+        "attention beyond rounding": any(part.any() for part in above),
+        **{kind: kind in kinds for kind in DIFFERENT},
+    }
+
+
+def compared_pairs(
+    collected: Callable[..., Study], network: Any, chosen: Sequence[str], seed: int
+) -> dict[str, dict[str, bool]]:
+    """Return the claims on pairs of models that read the sentences of one world.
+
+    Args:
+        collected: function that returns the study of a network, in a number format.
+        network: the model.
+        chosen: kinds of pairs.
+    """
+    claims, first = {}, None
+    for pair in chosen:
+        if pair == "seeds":
+            random = [network_of_pair(network, pair, 3 * seed + place) for place in range(3)]
+            a, b, null = map(collected, random)
+            compared = compare(a, b, HeadCorrespondence.MATCHED, null=null)
+        else:
+            first = first or (collected(network), collected(network, "bfloat16"))
+            b = collected(network_of_pair(network, pair, seed))
+            compared = compare(first[0], b, rounded=first[1], twice=first)
+        claims[pair] = claims_of_pair(compared)
+    return claims
+
+
+def pairs(given: argparse.Namespace) -> None:
+    """Count claims on two models that do not differ."""
+    records, model = nulls.records_of(given), load_model(given.model)
+    draw, claims = nulls.Draw(given.sentences), list[dict[str, dict[str, bool]]]()
+    for seed in range(given.worlds):
+        rng = np.random.default_rng(seed)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "world.conllu"
+            sentences = nulls.some(records, draw, rng)
+            file.write_text("".join(nulls.rows_of(record, "", rng) for record in sentences))
+
+            def collected(network: Any, dtype: str = "float32", file: Path = file) -> Study:
+                return collect(
+                    [str(file)], network, model.tokenizer, progress=False, annotator="none",
+                    metrics=",".join(METRICS), dtype=dtype, importance="off", circuits="off",
+                    sentence_pages=0, control="none",
+                )  # fmt: skip
+
+            claims.append(compared_pairs(collected, model.base_model, given.pairs, seed))
+    for pair in given.pairs:
+        of_pair = [world[pair] for world in claims]
+        nulls.tell(PAIRS[pair], draw, nulls.count(of_pair, [*of_pair[0]]))
+
+
 PARTS = {
     "coverage": coverage, "errors": errors, "power": power, "lone": lone, "medians": depths,
 }  # fmt: skip
@@ -257,10 +369,18 @@ PARTS = {
 def main() -> None:
     """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=[*PARTS])
+    parser.add_argument("--only", nargs="+", choices=[*PARTS, "pairs"], default=[*PARTS])
     parser.add_argument("--families", type=int, default=300)
+    parser.add_argument("--corpus", help="treebank that models read, CoNLL-U")
+    parser.add_argument("--model", default="demo")
+    parser.add_argument("--worlds", type=int, default=20)
+    parser.add_argument("--sentences", type=int, default=64)
+    parser.add_argument("--pairs", nargs="+", choices=PAIRS, default=[*PAIRS])
     given = parser.parse_args()
     for part in given.only:
+        if part == "pairs":
+            pairs(given)
+            continue
         numbers = PARTS[part](given.families)
         print(json.dumps({"part": part} | {k: round(v, 3) for k, v in numbers.items()}))  # noqa: T201
 

@@ -7,8 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import comparing
 import nulls
 from headbook.inputs import open_corpus
+from headbook.model.load import load_model
+from headbook.run.collect import collect
+from headbook.study.study import Study
 from headbook.study.sums.word_samples import StrongestWords
 from naive_relations import Annotated, drawn, grammatical, looking, stored
 
@@ -120,3 +124,21 @@ def test_claims_of_a_model_are_counted_by_kind(
     claims = nulls.measured(records, "both", rng, str(tiny_folder("bert")))
     assert {*claims} >= {*nulls.KINDS["both"]}
     assert not claims[nulls.RELATION]  # of 12 sentences
+
+
+def test_no_difference_is_claimed_of_models_that_do_not_differ(
+    tiny_folder: Callable[[str], Path],
+) -> None:
+    model = load_model(str(tiny_folder("bert")))
+
+    def collected(network: object, dtype: str = "float32") -> Study:
+        return collect(
+            [str(TREEBANK)], network, model.tokenizer, dtype=dtype, limit=24, annotator="none",
+            metrics="attention_to,sink_share", importance="off", circuits="off", control="none",
+            progress=False,
+        )  # fmt: skip
+
+    claims = comparing.compared_pairs(collected, model.base_model, [*comparing.PAIRS], 0)
+    assert {*claims["itself"]} >= {"a supported number", "attention beyond rounding", "numbers"}
+    assert not claims.pop("seeds")["counterparts"]
+    assert not any(claimed for pair in claims.values() for claimed in pair.values())

@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 import tiny
 from block_parts import every
 from comparisons import CHANGED, SUBJECTS, changed
+from headbook.analysis.paired import ClusterSums
 from headbook.charts import Figure
 from headbook.cli.main import app
 from headbook.comparison.comparison import Comparison, compare
-from headbook.comparison.differences import ComparedColumn, ModelDifferences
+from headbook.comparison.differences import ComparedColumn, ModelDifferences, rounding_floors
 from headbook.comparison.drift import PATTERN_DRIFT
 from headbook.config import Config
 from headbook.pages.comparison.metricpair import metric_pairs
@@ -123,7 +124,7 @@ def words_of(found: Comparison, metric: str) -> str:
     return " ".join([getattr(summary, "text", ""), *captions])
 
 
-def test_floors_are_twice_the_largest_difference_over_heads(
+def test_floors_are_three_times_the_largest_difference_over_heads(
     texts: Path, models: tuple[str, str]
 ) -> None:
     def study(dtype: str) -> Study:
@@ -142,10 +143,25 @@ def test_floors_are_twice_the_largest_difference_over_heads(
         one, other = (getattr(each, name).set_index([*keys, *place]) for each in (exact, rounded))
         sizes = (other["value"] - one["value"]).abs().groupby(keys).max()
         rows = table[table["head"].notna() == (name == "heads")].drop_duplicates(keys)
-        wanted = [2 * sizes[tuple(row)] for row in rows[keys].itertuples(index=False)]
+        compared = sizes[[tuple(row) for row in rows[keys].itertuples(index=False)]]
+        median = compared.groupby(keys[:2]).transform("median")
+        wanted = (3 * np.maximum(compared, median)).tolist()
         assert len(wanted) >= 4
         assert rows["floor"].tolist() == pytest.approx(wanted, rel=1e-5, abs=1e-9)
     assert table["floor"].max() > 0
+
+
+def test_a_column_that_rounding_hardly_moves_has_the_floor_of_the_median_column() -> None:
+    """Columns of one metric: the largest change over two heads counts, unless it is smaller."""
+    exact = np.zeros((1, 1, 2, 4))
+    changes = np.array([[0.01, 0.02, 0.0, 0.0], [-0.04, 0.0, 0.001, 0.0]])
+    tokens = np.ones_like(exact) * [1, 1, 1, 0]
+    columns = [ComparedColumn("m", "raw", label) for label in ("large", "median", "small", "none")]
+    sums = ClusterSums(exact, tokens), ClusterSums(exact + changes, tokens)
+    floors = rounding_floors([(columns, *sums)])
+    assert {column.label: floor for column, floor in floors.items()} == pytest.approx(
+        {"large": 0.12, "median": 0.06, "small": 0.06}
+    )
 
 
 def test_a_difference_counts_if_its_interval_lies_beyond_the_floor() -> None:

@@ -147,8 +147,9 @@ DIFFERENCES_TABLE: "TableSpec[Comparison]" = TableSpec(
         "halves of the sentences, adjusted for the ten differences with the largest t of the other "
         "half (Holm)",
         "n_sentences": "sentences behind it, in the model where they are fewer",
-        "floor": "rounding floor: twice the largest difference over heads (or layers) that another "
-        "number format of the first model makes in this number; empty if not measured",
+        "floor": "rounding floor: three times the largest difference over heads (or layers) that "
+        "another number format of the first model makes in this number, or in the median label of "
+        "the metric and view if that is larger; empty if not measured",
         "beyond_floor": "whether the interval lies above the floor, or below minus the floor; "
         "empty if no floor was measured",
         "supported": "whether pages count the difference: q < 0.05 and an interval beyond the "
