@@ -146,7 +146,7 @@ def _scope(results: Results) -> Iterator[tuple[str, str]]:
     weights = (
         f"weights of {heads:,} heads, {count_text(circuits.types, 'token type')}, " if heads else ""
     )
-    texts = count_text(len(circuits.sentences), "sentence")
+    texts = count_text(len(circuits.sentences), study.manifest.text_noun)
     yield "Measured on", f"{weights}exemplars of {texts}"
     if study.manifest.model.bits:
         yield "Weights", f"dequantised from {study.manifest.model.bits} bits"

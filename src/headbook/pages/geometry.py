@@ -203,7 +203,7 @@ def _sentences(results: StackResults) -> str:
     metrics = (answers.COSINE, answers.KEPT, answers.RANK, answers.MIXING)
     numbers = (answers.token_numbers(results, metric, "all") for metric in metrics)
     found = [int(each.estimates.sentences.max()) for each in numbers if each]
-    return count_text(max(found, default=0), "sentence")
+    return count_text(max(found, default=0), results.study.manifest.text_noun)
 
 
 PER_CENT = f"{THIN}%"

@@ -207,7 +207,7 @@ def _page(
     baselines = tuple(baseline_title(results, baseline) for baseline in results.baselines)
     views = (VIEWS[view] for view in SinkView)
     columns = ("Metric", *views, "uniform attention", *baselines, "percentile")
-    listed = count_text(study.manifest.counts["sentences"], "sentence")
+    listed = count_text(study.manifest.counts["sentences"], study.manifest.text_noun)
     found_strips = strips(results, head)
     return HeadPage(
         path=head_page(head),

@@ -217,8 +217,11 @@ def heads_page(results: Results) -> HeadsPage:
 
 
 def _scope(results: Results) -> Iterator[tuple[str, str]]:
-    sentences = study_of(results).manifest.counts["sentences"]
-    yield count_text(sentences, "sentence") + ",", "queries without special tokens."
+    manifest = study_of(results).manifest
+    yield (
+        count_text(manifest.counts["sentences"], manifest.text_noun) + ",",
+        "queries without special tokens.",
+    )
     sinks = dict.fromkeys(sink_tokens(r) for r in results.values())
     yield "Sink:", f"{'; '.join(sinks)}."
     yield "Compared with", "uniform attention, and for relations with the best surface rule."

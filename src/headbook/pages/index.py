@@ -277,7 +277,7 @@ def _size(manifest: Manifest) -> str:
 
 
 def _unsupported(manifest: Manifest) -> str:
-    sentences = wording.count_text(manifest.counts["sentences"], "sentence")
+    sentences = wording.count_text(manifest.counts["sentences"], manifest.text_noun)
     these = "this" if manifest.counts["sentences"] == 1 else "these"
     return (
         f"No claim is supported by {these} {sentences}; the maps describe "

@@ -180,7 +180,8 @@ def _taken_on(metric: Metric, results: StackResults) -> str:
         return ""
     if metric.source is Source.RANDOM:
         return metric.source
-    count = count_text(results.study.manifest.counts["sentences"], "sentence")
+    manifest = results.study.manifest
+    count = count_text(manifest.counts["sentences"], manifest.text_noun)
     if metric.source is Source.ALL:
         return count
     return f"{sample_size(results):,} of {count}, chosen by a hash of their content"

@@ -95,7 +95,7 @@ def outputs_page(results: Results) -> Page:
 
 def _texts(results: StackResults, in_passages: bool) -> str:
     n = int(results.layers(*(facts.SENTENCE if in_passages else facts.OUTPUTS)).sentences.max())
-    return count_text(n, "passage" if in_passages else "sentence")
+    return count_text(n, results.study.manifest.text_noun)
 
 
 def _name(results: StackResults, part: str) -> str:

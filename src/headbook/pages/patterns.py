@@ -81,7 +81,7 @@ def patterns_page(results: Results) -> Page:
     first = stacks[0]
     tokens = sink_tokens(first)
     questions = tuple(_questions(first))
-    sentences = count_text(int(first.heads(*SINK).sentences.max()), "sentence")
+    sentences = count_text(int(first.heads(*SINK).sentences.max()), first.study.manifest.text_noun)
     return Page(
         path="patterns.html",
         topic="Attention patterns",

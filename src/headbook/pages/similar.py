@@ -112,7 +112,7 @@ def _cropped(results: StackResults) -> bool:
 
 
 def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
-    sentences = count_text(_matrix(results).sentences, "sentence")
+    sentences = count_text(_matrix(results).sentences, results.study.manifest.text_noun)
     yield (
         "Jensen–Shannon divergence",
         f"of the rows of two heads: 0 nats alike, 0.69 no key in common; {sentences}.",

@@ -76,7 +76,8 @@ def _scope(results: StackResults) -> tuple[tuple[str, str], ...]:
     if not tags:
         return ()
     amount = sum(words.n_words(results, side, tag) for tag in tags)
-    sentences = count_text(results.study.manifest.counts["sentences"], "sentence")
+    manifest = results.study.manifest
+    sentences = count_text(manifest.counts["sentences"], manifest.text_noun)
     return (
         (f"{sentences},", f"{amount:,} words with a tag; special tokens masked as keys."),
         ("Compared with", "uniform attention: equal weights on all visible keys (1×)."),

@@ -500,7 +500,7 @@ def _site_facts(title: str, models: str, manifest: Manifest) -> SiteFacts:
         manifest: manifest of the first study.
     """
     files = ", ".join(file.name for file in manifest.inputs)
-    sentences = count_text(manifest.counts["sentences"], "sentence")
+    sentences = count_text(manifest.counts["sentences"], manifest.text_noun)
     made = f"Headbook {manifest.headbook}{manifest.created and f', {manifest.created}'}"
     return SiteFacts(
         title=title,

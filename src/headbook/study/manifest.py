@@ -256,6 +256,11 @@ class Manifest:
         return next(stack for stack in self.stacks if stack.name == name)
 
     @property
+    def text_noun(self) -> str:
+        """Noun of what is counted: ``passage`` if sentences were joined, else ``sentence``."""
+        return "passage" if self.options.get("pack") else "sentence"
+
+    @property
     def failed(self) -> tuple[str, ...]:
         """Messages of the self-checks that failed."""
         return tuple(check.message() for check in self.checks if not check.passed)

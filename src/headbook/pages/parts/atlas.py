@@ -106,7 +106,10 @@ class MeanMaps:
 def mean_maps(results: StackResults) -> MeanMaps:
     """Return the mean maps of a stack."""
     sums = results.study.corpus_sums.heads[results.stack.name].positions
-    most, side = count_text(int(sums.count.max(initial=0)), "sentence"), len(sums.count)
+    most, side = (
+        count_text(int(sums.count.max(initial=0)), results.study.manifest.text_noun),
+        len(sums.count),
+    )
     return MeanMaps(sums.mean, f"{most}, the first {side} positions")
 
 

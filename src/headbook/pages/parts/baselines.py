@@ -55,7 +55,7 @@ def share_with_baseline(
 
 
 CHANGED_TEXTS = {  # controls with the model itself
-    Baseline.SHUFFLED: "shuffled words", Baseline.NO_SEPARATORS: "no separators between sentences",
+    Baseline.SHUFFLED: "shuffled words", Baseline.NO_SEPARATORS: "no separators",
 }  # fmt: skip
 
 

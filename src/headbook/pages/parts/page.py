@@ -17,7 +17,7 @@ def coverage(manifest: Manifest) -> str:
 
     ``1,000 sentences``, ``1,000 sentences (of 25,000, those with the smallest content hashes)``.
     """
-    sentences = count_text(manifest.counts["sentences"], "sentence")
+    sentences = count_text(manifest.counts["sentences"], manifest.text_noun)
     part = _part(manifest)
     return f"{sentences} ({part})" if part else sentences
 

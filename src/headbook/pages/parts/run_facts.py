@@ -26,7 +26,7 @@ def run_facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
     if manifest.options.get("pack"):
         joined = count_text(manifest.counts["sentences"], "passage")
         most = f"at most {manifest.options['pack']:,} tokens each"
-        yield "Passages", f"{joined}, {most}; where pages say sentences, they mean these"
+        yield "Passages", f"{joined}, {most}"
     for side in Side:
         tokens = manifest.count(side, "tokens")
         if tokens:

@@ -127,7 +127,7 @@ def too_few(results: StackResults, _: HeadName, __: Threshold) -> Decision | Non
     queries = results.heads(*SINK).events.max()
     if n_sentences >= MIN_SENTENCES.value and queries >= MIN_QUERIES.value:
         return None
-    amount = count_text(n_sentences, "sentence")
+    amount = count_text(n_sentences, results.study.manifest.text_noun)
     return Decision(text=say("No function can be told from {amount}.", amount=amount))
 
 

@@ -276,7 +276,7 @@ def sink_example(results: StackResults) -> Sentence:
         "{head}: of the attention of {queries} query tokens of {sentences}, {share} lies on "
         "{tokens}.",
         head=HeadName(results.stack.name, *place), queries=int(share.observations),
-        sentences=count_text(share.sentences, "sentence"), share=share,
+        sentences=count_text(share.sentences, results.study.manifest.text_noun), share=share,
         tokens=sink_tokens(results),
     )  # fmt: skip
     if not results.has_value(*SINK_OUTPUT):

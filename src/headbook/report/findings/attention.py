@@ -79,6 +79,7 @@ def like_untrained(results: StackResults) -> Iterator[finding.Finding]:
                 f" and {number_word(n_unnamed)} more metrics." if n_unnamed else ".",
             ),
             sentences,
+            noun=results.study.manifest.text_noun,
         )
 
 

@@ -28,12 +28,14 @@ class Finding:
         sentences: number of sentences behind the finding.
         source: where these sentences come from: all sentences, a sample, or random sequences.
         size: number of sentences in the sample, if these sentences come from a sample.
+        noun: ``passage`` if sentences were joined.
     """
 
     parts: Parts
     sentences: int
     source: Source = Source.ALL
     size: int = 0
+    noun: str = "sentence"
 
     @property
     def text(self) -> str:
@@ -46,15 +48,16 @@ class Finding:
         if self.source is Source.RANDOM:
             return count_text(self.sentences, "random sequence")
         if self.source in {Source.SAMPLE, Source.CONTEXT}:
-            return f"{count_text(self.sentences, 'sentence')} of a sample of {self.size:,}"
-        return count_text(self.sentences, "sentence")
+            return f"{count_text(self.sentences, self.noun)} of a sample of {self.size:,}"
+        return count_text(self.sentences, self.noun)
 
 
 def finding(results: StackResults, metric_id: str, parts: Parts, sentences: int) -> Finding:
     """Return a finding about a metric, with the metric's source."""
     metric = all_metrics()[metric_id]
     source = metric.source if isinstance(metric, HeadMetric) else Source.ALL
-    return Finding(parts, sentences, source, sample_size(results))
+    noun = results.study.manifest.text_noun
+    return Finding(parts, sentences, source, sample_size(results), noun)
 
 
 def sample_size(results: StackResults) -> int:

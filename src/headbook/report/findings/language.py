@@ -247,4 +247,5 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
         int(tests.scores.accuracy.sentences[label]),
         Source.SAMPLE,
         len(words.index) if words else 0,
+        results.study.manifest.text_noun,
     )

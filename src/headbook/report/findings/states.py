@@ -82,6 +82,7 @@ def drift_from_input(results: StackResults) -> Iterator[Finding]:
                 f"{len(numbers.value) - 1}.",
             ),
             last.sentences,
+            noun=results.study.manifest.text_noun,
         )
 
 
@@ -116,6 +117,7 @@ def own_word(results: StackResults) -> Iterator[Finding]:
                 f"(geometric mean, compared with {SPACES[space]}).",
             ),
             last.sentences,
+            noun=results.study.manifest.text_noun,
         )
         return
 
