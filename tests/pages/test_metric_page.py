@@ -29,6 +29,7 @@ from headbook.report.answers.metric import (
     head_metric_scope,
     token_metric_answer,
 )
+from headbook.report.claims.heads import extreme_heads
 from headbook.report.findings.head_numbers import HeadMetricNumbers, cell_number, drawn_numbers
 from headbook.report.leaders import chosen_head
 from headbook.report.results import StackResults
@@ -403,3 +404,22 @@ def test_labels_of_few_observations_have_no_best_head(encoder_site: Site) -> Non
     assert section.few is not None
     assert section.few.columns == ("label", "observations")
     assert "with each other" in dict(page.scope)["Compared with"]
+
+
+def test_the_lowest_is_first_where_low_is_good() -> None:
+    """And numbers of rules without a model are of no head."""
+    segmentation = head_metric(ids.SEGMENTATION)
+    keys = {label: HeadKey(segmentation.id, RAW, label) for label in ("f1:similarity",
+            "pk:similarity", "pk:even")}  # fmt: skip
+    found = fake_results({key: Fake([[0.4, 0.2, 0.3]], spread=0.001) for key in keys.values()})
+    best = {
+        label: HeadMetricNumbers(found, segmentation, RAW, label).best()
+        for label in ("f1:similarity", "pk:similarity")
+    }
+    assert best == {"f1:similarity": (0, 0), "pk:similarity": (0, 1)}
+    rows = [row for row in extreme_heads(found) if row["split"] == "all"]
+    assert {(row["claim"], row["label"], row["head"]) for row in rows} == {
+        ("highest of all heads", "f1:similarity", 0),
+        ("lowest of all heads", "f1:similarity", 1),
+        ("lowest of all heads", "pk:similarity", 1),
+    }

@@ -126,14 +126,15 @@ def merge_command(studies: list[Path], **options: Any) -> None:
     config = _config(options)
     out = actions.checked_out(config, [*map(str, studies)], OutputKind.STUDY)
     actions.check_studies(*studies)
+    from headbook.report.wording import count_text  # noqa: PLC0415 - it loads pandas
     from headbook.study.merging import merge_report  # noqa: PLC0415 - it loads pandas
     from headbook.study.study import merge  # noqa: PLC0415 - it loads pandas
 
     study = merge(studies)
     study.save(out, force=config.force)
-    n_sentences = study.manifest.counts["sentences"]
+    n_texts = count_text(study.manifest.counts["sentences"], study.manifest.text_noun)
     report = "".join(f"\n{line}" for line in merge_report(study.manifest))
-    _print(config, f"Study of {n_sentences:,} sentences: {out}{report}")
+    _print(config, f"Study of {n_texts}: {out}{report}")
     _check_outcome(config, study.manifest.failed, study.manifest.lacking)
 
 

@@ -201,6 +201,8 @@ class HeadMetric(Metric):
         headline_compared: whether two models are compared by the headline alone, not by all labels.
         baselines: labels that hold the value of another label under uniform attention: files have
             these labels, pages do not list them.
+        low_labels: labels of which low values are notable, if high ones are of the others.
+        of_no_head: labels with one number for all heads, such as those of rules without a model.
     """
 
     views: tuple[schema.SinkView, ...] = tuple(schema.SinkView)
@@ -212,6 +214,12 @@ class HeadMetric(Metric):
     has_layer_value: bool = True
     headline_compared: bool = False
     baselines: frozenset[str] = frozenset()
+    low_labels: frozenset[str] = frozenset()
+    of_no_head: frozenset[str] = frozenset()
+
+    def is_low(self, label: str) -> bool:
+        """Return whether the lowest number of a label is the notable one."""
+        return self.notable is Notable.LOW or label in self.low_labels
 
     @property
     def listed(self) -> tuple[str, ...]:

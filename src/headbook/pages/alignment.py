@@ -28,6 +28,7 @@ from headbook.report.findings.finding import metric_link
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     VIEWS,
+    capital,
     count_text,
     sentence_page,
     shortened,
@@ -126,7 +127,7 @@ def aligned_sentence(
     sources, targets = _names(results, sentence, made)
     longest = max(len(made.sources), len(made.targets))
     return AlignedSentence(
-        name=f"Sentence {sentence.number}",
+        name=f"{capital(results.study.manifest.text_noun)} {sentence.number}",
         href=sentence_page(sentence.number),
         heads=tuple(_drawn(results, sentence, made, h) for h in heads),
         table=PageTable(

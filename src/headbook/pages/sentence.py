@@ -34,6 +34,7 @@ from headbook.report.wording import (
     SPACES,
     STACKS,
     STATES,
+    capital,
     count_text,
     ordinal,
     sentence_file,
@@ -648,7 +649,7 @@ def sentence_pages(
         name = sentence_file(sentence.number)
         yield SentencePage(
             path=sentence_page(sentence.number),
-            title=f"Sentence {sentence.number}",
+            title=f"{capital(study.manifest.text_noun)} {sentence.number}",
             description=ALL_HEADS if sentence.listed else SOME_HEADS,
             number=sentence.number,
             listed=sentence.listed,

@@ -7,7 +7,7 @@ from typing import ClassVar
 from headbook.pages.parts.page import TemplatePage
 from headbook.report.facts.functions import FunctionFamily, families_of, functions_of
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import count_text, sentence_page
+from headbook.report.wording import capital, count_text, sentence_page
 from headbook.results.sentence import Link, head_link
 from headbook.schema import HeadName, Side
 from headbook.study.sentence_data import Ranking
@@ -53,11 +53,11 @@ class SentencesPage(TemplatePage):
     families: tuple[tuple[str, str], ...]
 
 
-def _described(paged: int, whole: int, total: int) -> str:
+def _described(paged: int, whole: int, total: int, noun: str) -> str:
     have = "has" if paged == 1 else "have"
-    text = f"Of {count_text(total, 'sentence')}, {paged:,} {have} a page"
+    text = f"Of {count_text(total, noun)}, {paged:,} {have} a page"
     if paged == total > 1:
-        text = f"All {total:,} sentences have a page"
+        text = f"All {count_text(total, noun)} have a page"
     if whole == paged:
         return f"{text}, with maps of all heads and paths of tokens."
     return (
@@ -87,8 +87,8 @@ def sentences_page(results: Results) -> SentencesPage:
     styles = {style for line in lines for style, _ in line.families}
     return SentencesPage(
         path="sentences/index.html",
-        title="Sentences",
-        description=_described(len(chosen), whole, total),
+        title=capital(f"{study.manifest.text_noun}s"),
+        description=_described(len(chosen), whole, total, study.manifest.text_noun),
         lines=lines,
         total=total,
         families=tuple(each for each in _names(results) if each[0] in styles),

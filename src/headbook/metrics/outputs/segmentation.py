@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import ChartKind, ContextMetric, Need, Ratio, Section
 from headbook.metrics.examples import Example, identity
-from headbook.schema import SEGMENTATION_RULES
+from headbook.schema import HEAD_RULES, SEGMENTATION_RULES
 
 if TYPE_CHECKING:
     from headbook.attention.head_outputs import HeadOutputs
@@ -58,6 +58,8 @@ METRIC = ContextMetric(
     chart=ChartKind.LABELS,
     labels=LABELS,
     headline="f1:similarity",
+    low_labels=frozenset(label for label in LABELS if label.startswith(("pk", "windowdiff"))),
+    of_no_head=frozenset(label for label in LABELS if not label.endswith(HEAD_RULES)),
     needs=frozenset({Need.ONE_TEXT, Need.OUTPUTS, Need.PASSAGES}),
     measure=measure,
     layer=layer,

@@ -318,7 +318,7 @@ def _label_tables(
 ) -> Tables:
     """Return the tables of a metric of several labels: best heads, few observations, by label."""
     tree = TREES.get(numbers.metric.id)
-    alike = tree.same_for_all_heads if tree else frozenset[str]()
+    alike = tree.same_for_all_heads if tree else numbers.metric.of_no_head
     labels = [x for x in numbers.results.drawable(numbers.metric) if x not in alike]
     known = [one for x in labels if (one := numbers._replace(label=x)).known]
     best = [(one, chosen) for one in known if (chosen := _chosen(one)) is not None]
@@ -345,7 +345,7 @@ def _label_title(numbers: HeadMetricNumbers, label: str) -> str:
 def _chosen(numbers: HeadMetricNumbers) -> Chosen | None:
     """Return the head that leads; None with few observations on one half of the sentences."""
     results, metric, view, label = numbers
-    chosen = chosen_head(results, HeadKey(metric.id, view, label))
+    chosen = chosen_head(results, HeadKey(metric.id, view, label), lowest=numbers.lowest)
     if chosen is None or chosen.held_out.events < FEW_WORDS or math.isnan(chosen.held_out.value):
         return None
     return chosen

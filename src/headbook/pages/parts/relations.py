@@ -20,6 +20,7 @@ from headbook.report.results import StackResults
 from headbook.report.word_attention import WordLink, n_words, word_attention, word_links, word_names
 from headbook.report.wording import (
     DIRECTIONS,
+    capital,
     count_text,
     number_word,
     p_text,
@@ -221,9 +222,10 @@ def _arcs(
         if a != b
     ]
     caption = (
-        f"Sentence {best.sentence.number}. Above: its dependency tree, arrows from head to "
-        f"dependent. Below: attention of head {head_name(head)}, arrows from query to key, as wide "
-        f"as the weight (sink masked), from {LEAST_WEIGHT:.0%} on. Dark: the relation, and where "
+        f"{capital(results.study.manifest.text_noun)} {best.sentence.number}. Above: its "
+        "dependency tree, arrows from head to dependent. Below: attention of head "
+        f"{head_name(head)}, arrows from query to key, as wide as the weight (sink masked), from "
+        f"{LEAST_WEIGHT:.0%} on. Dark: the relation, and where "
         "the head attends along it."
     )
     return arc_diagram(f"syntax-{results.stack.name}-example", caption, words, tree, query)

@@ -133,7 +133,8 @@ def extreme_heads(results: StackResults) -> Iterator[Row]:
         metric = results.by_id[column.metric]
         of_pages = column.view == results.view(metric, column.label)
         is_headline = metric.headline == column.label
-        for claim in (HIGHEST, LOWEST) if is_headline else (HIGHEST,):
+        notable = LOWEST if metric.is_low(column.label) else HIGHEST
+        for claim in (HIGHEST, LOWEST) if is_headline else (notable,):
             leaders = head_leaders(results, column, lowest=claim == LOWEST) if of_pages else None
             if leaders is not None:
                 yield _leader_row(results, claim, column, leaders)
@@ -158,7 +159,7 @@ def _columns(results: StackResults) -> Iterator[HeadKey]:
     """Yield every column whose numbers differ between heads."""
     for metric in results.metrics:
         tree = TREES.get(metric.id)
-        left_out = tree.same_for_all_heads if tree else frozenset()
+        left_out = tree.same_for_all_heads if tree else metric.of_no_head
         for view in metric.views:
             for label in metric.labels:
                 if label not in left_out and results.has_value(metric.id, view, label):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headbook.analysis.accumulators import Estimate, Estimates
-from headbook.metrics.base import HeadMetric, Metric, Notable
+from headbook.metrics.base import HeadMetric, Metric
 from headbook.report.leaders import NOT_TESTED, alike_note, head_leaders
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
@@ -108,7 +108,7 @@ class HeadMetricNumbers(NamedTuple):
     @property
     def lowest(self) -> bool:
         """Whether the lowest number is the notable one."""
-        return self.metric.notable is Notable.LOW
+        return self.metric.is_low(self.label)
 
     def at(self, place: Place) -> Estimate:
         """Return the number of a head."""
