@@ -12,7 +12,7 @@ import tiny
 from block_parts import every
 from chosen_results import Fake, fake_results
 from headbook.charts import Plot
-from headbook.charts.outputs import (
+from headbook.charts.patterns import (
     GAP_TOKENS,
     distance_plot,
     similarity_of_gaps,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from headbook.charts.outputs import distance_plot, gap_plot, similarity_plot
+from headbook.charts.patterns import distance_plot, gap_plot, similarity_plot
 from headbook.charts.plots import Plot
 from headbook.charts.theme import amount_class
 from headbook.metrics import ids

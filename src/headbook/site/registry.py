@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from headbook.pages.about import section_pages
 from headbook.pages.alignment import alignment_page, has_alignment
 from headbook.pages.circuits import circuits_page
 from headbook.pages.geometry import geometry_page, has_geometry
@@ -21,7 +22,6 @@ from headbook.pages.metric import metrics_page, study_metrics
 from headbook.pages.outputs import has_outputs, outputs_page
 from headbook.pages.parts.page import TemplatePage
 from headbook.pages.patterns import has_patterns, patterns_page
-from headbook.pages.section import section_pages
 from headbook.pages.sentences import sentences_page
 from headbook.pages.similar import has_similar, similar_page
 from headbook.pages.speech import speech_page

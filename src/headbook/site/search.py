@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 from headbook.author import OVERVIEW, plain_words
+from headbook.pages.about import SectionPage
 from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_tables
 from headbook.pages.metric import ON_OTHER_PAGES, MetricPage, study_metrics
 from headbook.pages.metrics.heads import HeadSection
 from headbook.pages.parts.blocks import Page, Words
 from headbook.pages.parts.page import AnalysisPage, SentenceParts, TemplatePage, plain_text
-from headbook.pages.section import SectionPage
 from headbook.report.answers.metric import NOT_MEASURED as METRIC_NOT_MEASURED
 from headbook.report.facts.functions import families_of, functions_of
 from headbook.report.relation_tests import best_relation, tests_of_stack
