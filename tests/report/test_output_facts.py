@@ -22,6 +22,8 @@ from headbook.report.facts.outputs import (
     layers_above,
     repetition,
     sentence_range,
+    separator_key,
+    separators,
     sink_masked_note,
 )
 from headbook.report.results import StackResults
@@ -146,3 +148,20 @@ def test_anchors_count_whose_lift_is_above_that_of_all_pairs() -> None:
     nobody = with_anchors([[1, 2]], [[0.5, 0.9]])
     assert not anchor_counts(nobody)
     assert not anchors(nobody).text
+
+
+def test_a_sink_gets_twice_uniform_attention_and_adds_less_than_half() -> None:
+    """The first special token alone: inner separators add what they get, the last gets little."""
+    shares = {"start": (0.3, 0.02), "inner_separator": (0.06, 0.06), "last_separator": (0.01, 0.0)}
+    numbers = {}
+    for kind, (share, norm) in shares.items():
+        numbers[separator_key(kind)] = Fake([[0.0], [share]], uniform=0.02, spread=0.001)
+        numbers[separator_key(kind, by_norm=True)] = Fake([[0.0], [norm]], spread=0.001)
+    fact = separators(fake_results(numbers))
+    assert fact.holds
+    assert fact.text.text.endswith("The first special token is a sink there.")
+    assert [n.value for n in every(Number, fact.text)] == pytest.approx(
+        [value for pair in shares.values() for value in pair], abs=1e-9
+    )
+    assert {n.place("layer") for n in every(Number, fact.text)} == {1}
+    assert not separators(fake_results({OUTPUTS: Fake([[0.3]])})).text

@@ -171,6 +171,11 @@ def _questions(results: StackResults, *, in_passages: bool) -> Iterator[Question
             "anchors", "Around which tokens do outputs gather?", around,
             blocks(_anchor_layers(results)), "anchor token specialise head",
         )  # fmt: skip
+    if in_passages and (shares := results.cached(facts.separators).text):
+        yield Question(
+            "separators", "How much goes to separators?", shares, blocks(_separators(results)),
+            "separator attention SEP CLS sink by norm",
+        )  # fmt: skip
     if ends := _ends(results):
         yield Question(
             "ends", "Do outputs show where sentences end?", _ends_answer(results),
@@ -344,7 +349,9 @@ def _different(results: StackResults) -> Table | None:
 def _closer(results: StackResults) -> Iterator[Block]:
     """Yield the tables of layers and heads."""
     suffix = "" if results.stack.name == "self" else f"-{results.stack.name}"
-    found = (_by_layer(results), _separators(results), _different(results))
+    in_passages = results.has_value(*facts.SENTENCE)
+    separators = None if in_passages else _separators(results)  # else below its question
+    found = (_by_layer(results), separators, _different(results))
     tables = [table for table in found if table]
     narrow = all(len(table.columns) <= NARROW for table in tables)
     if tables:

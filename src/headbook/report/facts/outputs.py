@@ -13,10 +13,10 @@ from headbook.report.facts.fact import Fact
 from headbook.report.leaders import Leaders, alike_note, layer_leaders
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
-from headbook.report.wording import count_text, layers_text
-from headbook.results.formats import number
+from headbook.report.wording import capital, count_text, layers_text
+from headbook.results.formats import number, word_list
 from headbook.results.number import Number
-from headbook.results.sentence import NOTHING, Sentence, say
+from headbook.results.sentence import NOTHING, Sentence, listed, say
 from headbook.schema import Baseline, HeadKey, Place, SinkView
 from headbook.study.manifest import MissingPart
 from headbook.study.sums.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn
@@ -27,6 +27,11 @@ SENTENCE = HeadKey(ids.SENTENCE_EXCESS, SinkView.RAW, "")
 REPETITION = HeadKey(ids.REPETITION_EXCESS, SinkView.RAW, "")
 ANCHORS = AnchorColumn(ids.ANCHOR_TOKEN, SinkView.RAW, "top 1 %")
 MOSTLY = 0.5  # share of the difference that is left without separators
+SEPARATORS = {  # kinds of special tokens, with their names
+    "start": "the first special token", "inner_separator": "separators between sentences",
+    "last_separator": "the last separator",
+}  # fmt: skip
+MIN_SINK_MULTIPLE = 2.0  # times the share of uniform attention
 MIN_EXCESS = 0.01  # cosine; a smaller difference is none that a reader of a map would see
 MAX_DIFFERENT_HEADS = 8  # heads that the page lists
 
@@ -207,6 +212,45 @@ def anchors(results: StackResults) -> Fact:
         last=least[0], chance=f"at most {max(each[2] for each in counts)}",
     )  # fmt: skip
     return Fact("anchors", text)
+
+
+def separator_key(kind: str, *, by_norm: bool = False) -> HeadKey:
+    """Return the key of attention to a kind of separator, or of its share of summed norms."""
+    label = f"{kind}_by_norm" if by_norm else kind
+    return HeadKey(ids.SEPARATOR_ATTENTION, SinkView.RAW, label)
+
+
+def separators(results: StackResults) -> Fact:
+    """Return what each kind of special token gets and adds, and which of them are sinks.
+
+    In the layer that attends most to the first special token. A sink gets at least twice what
+    uniform attention gives, and adds less than half of its share, by the ends of the intervals.
+    """
+    names = {kind: name for kind, name in SEPARATORS.items()
+             if results.has_value(*separator_key(kind))
+             and results.has_value(*separator_key(kind, by_norm=True))}  # fmt: skip
+    leaders = layer_leaders(results, separator_key(next(iter(names)))) if names else None
+    if leaders is None:
+        return Fact("separators", holds=False)
+    (layer,) = leaders.first
+    parts, sinks = [], []
+    for kind, name in names.items():
+        key = separator_key(kind)
+        share, norm = (
+            results.number(separator_key(kind, by_norm=by_norm), layer) for by_norm in (False, True)
+        )
+        parts.append(say("{name} {share} and {norm}", name=name, share=share, norm=norm))
+        even = results.uniform(*key).value[layer]
+        if share.low >= MIN_SINK_MULTIPLE * even and norm.high < MOSTLY * share.low:
+            sinks.append(name)
+    text = say(
+        "Shares of attention and of the norms that keys add, in layer {layer}: {parts}. {sinks} "
+        "{verb}.",
+        layer=layer, parts=listed(parts),
+        sinks=capital(word_list(sinks)) if sinks else "None of them",
+        verb="is a sink there" if len(sinks) < 2 else "are sinks there",
+    )  # fmt: skip
+    return Fact("separators", text, holds=bool(sinks))
 
 
 def not_measured(results: StackResults) -> Iterator[str]:
