@@ -30,7 +30,7 @@ from headbook.report.wording import (
     label_name,
     with_unit,
 )
-from headbook.results.formats import number, percent
+from headbook.results.formats import number, percent, word_list
 from headbook.results.number import COSINE
 from headbook.schema import EmbeddingSpace, HeadKey, ResidualPoint, relation_of
 
@@ -143,17 +143,22 @@ def head_metric_scope(results: StackResults, metric: HeadMetric) -> tuple[tuple[
         return ()
     value = numbers.heads
     heads = count_text(int((~np.isnan(value.value)).sum()), "head")
-    term, count = "Sentences", results.study.manifest.counts["sentences"]
+    manifest = results.study.manifest
+    term, count = capital(f"{manifest.text_noun}s"), manifest.counts["sentences"]
     about = "all of them"
     if metric.source is Source.RANDOM:
         term, count, about = "Sequences", int(value.sentences.max()), "of random tokens"
     elif metric.source is not Source.ALL and sample_size(results) < count:
         about = f"of which {sample_size(results):,}, chosen by a hash of their content, count"
-    known = not np.isnan(numbers.uniform.value).all()
-    compared = "uniform attention on the same sentences. " if known else "nothing else. "
+    noun, others = manifest.text_noun, []
+    if not np.isnan(numbers.uniform.value).all():
+        others.append(f"uniform attention on the same {noun}s")
+    if metric.of_no_head:
+        others.append("rules without a model")
+    compared = f"{word_list(others)}. " if others else ""
     return (
         (term, f"{count:,}, {about}; {VIEWS[numbers.view]}."),
-        ("Compared with", f"{compared}{heads} with each other, paired by sentence."),
+        ("Compared with", f"{capital(compared)}{heads} with each other, paired by {noun}."),
     )
 
 
