@@ -11,6 +11,8 @@ from chosen_results import Fake, fake_results
 from headbook.report.facts.fact import Fact
 from headbook.report.facts.outputs import (
     ANCHORS,
+    MASKED_OUTPUTS,
+    MASKED_ROWS,
     OUTPUTS,
     REPETITION,
     ROWS,
@@ -24,6 +26,7 @@ from headbook.report.facts.outputs import (
     sentence_range,
     separator_key,
     separators,
+    separators_add,
     sink_masked_note,
 )
 from headbook.report.results import StackResults
@@ -69,9 +72,12 @@ def test_the_sink_is_masked_in_a_number_of_its_own() -> None:
 
 def test_heads_with_other_outputs_than_rows_have_intervals_apart() -> None:
     rows, outputs = [[0.9, 0.8, 0.5, 0.4]], [[0.3, 0.1, 0.499, 0.6]]
-    found = fake_results({ROWS: Fake(rows), OUTPUTS: Fake(outputs)})
+    found = fake_results({MASKED_ROWS: Fake(rows), MASKED_OUTPUTS: Fake(outputs)})
     assert different_outputs(found) == [(0, 1), (0, 0)]
-    assert different_outputs(fake_results({ROWS: Fake(rows)})) == []
+    assert different_outputs(fake_results({MASKED_ROWS: Fake(rows)})) == []
+    # A shared sink makes rows alike; without it, they are not.
+    apart = {ROWS: Fake(rows), MASKED_ROWS: Fake([[0.0] * 4]), MASKED_OUTPUTS: Fake(outputs)}
+    assert different_outputs(fake_results(apart)) == []
 
 
 @pytest.mark.parametrize(
@@ -142,9 +148,9 @@ def with_anchors(tokens: list[list[int]], low: list[list[float]]) -> StackResult
 def test_anchors_count_whose_lift_is_above_that_of_all_pairs() -> None:
     found = with_anchors([[1, 2, 1], [1, 2, 0]], [[2.0, 3.0, 4.0], [2.0, 0.5, math.nan]])
     assert anchor_counts(found) == [(0, 2, 1, 3), (1, 1, 1, 1)]
-    assert anchors(found).text.text.startswith(
-        "The heads of a layer gather their outputs around 2 different tokens at most (layer 0"
-    )
+    text = anchors(found).text.text
+    assert "around 1 (layer 1) to 2 (layer 0) different tokens" in text
+    assert text.endswith("around 1 to 1.")
     nobody = with_anchors([[1, 2]], [[0.5, 0.9]])
     assert not anchor_counts(nobody)
     assert not anchors(nobody).text
@@ -165,3 +171,20 @@ def test_a_sink_gets_twice_uniform_attention_and_adds_less_than_half() -> None:
     )
     assert {n.place("layer") for n in every(Number, fact.text)} == {1}
     assert not separators(fake_results({OUTPUTS: Fake([[0.3]])})).text
+
+
+@pytest.mark.parametrize(("inner", "adds"), [(0.06, True), (0.01, False)])
+def test_separators_of_passages_that_add_half_of_what_they_get_are_no_sink(
+    inner: float, adds: bool
+) -> None:
+    shares = {"inner_separator": (0.06, inner), "last_separator": (0.02, 0.001)}
+    numbers = {
+        separator_key(kind, by_norm=by_norm): Fake([[pair[by_norm]]] * 2)
+        for kind, pair in shares.items() for by_norm in (False, True)
+    }  # fmt: skip
+    found = fake_results(numbers)
+    manifest = found.study.manifest
+    packed = replace(manifest, options={**manifest.options, "pack": 128})
+    passages = StackResults(replace(found.study, manifest=packed), found.stack)
+    assert separators_add(passages, (0, 1)) == adds
+    assert not separators_add(found, (0, 1))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -316,22 +317,27 @@ def gap_plot(
     unknown = np.full(len(across), np.nan)
     texts = ["" if np.isnan(value) else number(value) for value in across.tolist()]
     line = Series("similarity", "model", across, unknown, unknown, texts, thin=True)
-    places = {int(at): 2 + 96 * n / max(1, len(counted) - 1) for n, at in enumerate(counted)}
+    # Of a run of one token the first counts, so that an end may stand behind the last that counts.
+    end_places, dip_places = (
+        sorted({int(np.searchsorted(counted, at, "right")) - 1 for at in positions})
+        for positions in (ends, dips)
+    )
+    xs = [2 + 96 * n / max(1, len(counted) - 1) for n in range(len(counted))]
     notes = [
-        f'<line class="bl" x1="{percent(x)}" x2="{percent(x)}" y1="{scale.top:.0f}" '
+        f'<line class="bl" x1="{percent(xs[n])}" x2="{percent(xs[n])}" y1="{scale.top:.0f}" '
         f'y2="{scale.height - scale.bottom:.0f}"/>'
-        for x in (places[end] for end in sorted(ends) if end in places)
+        for n in end_places
     ]
-    order = {int(at): n for n, at in enumerate(counted)}
     notes += [
-        mark("model", places[dip], scale(float(across[order[dip]])))
-        for dip in sorted(dips)
-        if dip in order and np.isfinite(across[order[dip]])
+        mark("model", xs[n], scale(float(across[n]))) for n in dip_places if np.isfinite(across[n])
     ]
-    return layer_plot(
-        name, caption, [line], [str(at) for at in counted.tolist()], scale=scale, ticks=ticks,
+    plot = layer_plot(
+        name, caption, [line], [str(n + 1) for n in range(len(counted))], scale=scale, ticks=ticks,
         label_width=60, across="token", notes=tuple(notes),
     )  # fmt: skip
+    numbers = np.arange(len(counted))
+    marked = {"end": np.isin(numbers, end_places), "dip": np.isin(numbers, dip_places)}
+    return replace(plot, rows=plot.rows.assign(**marked))
 
 
 def similarity_of_gaps(cosines: Floats) -> Floats:

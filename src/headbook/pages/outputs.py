@@ -1,6 +1,7 @@
 """The page of head outputs: how similar they are for two tokens, and for which tokens."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -113,12 +114,13 @@ def _lead(results: StackResults, *, in_passages: bool) -> Lead:
         "sentence less across two sentences, at equal distance in a passage; all heads of a layer. "
         "Bands: 95 % intervals, passages drawn."
     )
-    return Lead(_curve(results, facts.SENTENCE), caption)
+    return Lead(_curve(results, facts.SENTENCE, "sentence", caption))
 
 
-def _curve(results: StackResults, key: HeadKey) -> Plot:
+def _curve(results: StackResults, key: HeadKey, part: str, caption: str) -> Plot:
+    """Return a number by layer with its controls."""
     numbers = HeadMetricNumbers(results, results.by_id[key.metric], key.view, key.label)
-    return curve_plot(numbers)
+    return replace(curve_plot(numbers), name=_name(results, part), caption=caption)
 
 
 def _alike_figure(results: StackResults) -> Lead:
@@ -128,8 +130,8 @@ def _alike_figure(results: StackResults) -> Lead:
         f"outputs and of attention rows{_sample_note(results)}. Small dots: single heads.",
     )  # fmt: skip
     why = (
-        "Where all rows attend alike, all outputs are alike, whatever the tokens mean: that "
-        "follows from the definition. Where only the outputs are alike, the values are."
+        "Equal rows of attention give equal outputs, whatever the tokens mean: that follows from "
+        "the definition."
     )
     return Lead(figure, why=why)
 
@@ -163,7 +165,7 @@ def _questions(results: StackResults, *, in_passages: bool) -> Iterator[Question
             "different tokens, at equal distance in a text; all heads of a layer. Bands: 95 % "
             "intervals."
         )
-        figure = Lead(_curve(results, facts.REPETITION), caption)
+        figure = Lead(_curve(results, facts.REPETITION, "repetition", caption))
         title = "Do repeated tokens get the same output?"
         yield Question("repetition", title, again, (figure,), "repetition repeated token anchors")
     if around := results.cached(facts.anchors).text:
@@ -303,7 +305,7 @@ def _ends_answer(results: StackResults) -> Sentence:
     )
     return say(
         "Dips of similarity in {head} find ends within one token with an F1 of {f1:interval}; as "
-        "many ends at even distances {even}, every . ! ? {marks}.",
+        "many ends as there are at even distances {even}, every . ! ? {marks}.",
         head=HeadName(results.stack.name, layer, head), f1=results.number(key, layer, head),
         even=even, marks=marks,
     )  # fmt: skip
@@ -327,7 +329,10 @@ def _ends(results: StackResults) -> Table | None:
         row("no model", RULE_NAMES[rule], *cells(rule, first)) for rule in ("punctuation", "even")
     ]
     titles = ("head", "found by", *(MEASURES[m] for m in measures))
-    note = f"the {MAX_HEADS // 2} heads of highest F1 within one token by each rule, not tested"
+    note = (
+        f"the {MAX_HEADS // 2} heads of highest F1 within one token by each rule; attention to . ! "
+        "? can only leave out some of them"
+    )
     return Table(titles, tuple(rows), "Ends of sentences found", note)
 
 
@@ -336,14 +341,14 @@ def _different(results: StackResults) -> Table | None:
     rows = tuple(
         (
             HeadName(results.stack.name, *place),
-            _heat(results.number(facts.ROWS, *place, unit=PLAIN), 1),
-            _heat(results.number(facts.OUTPUTS, *place), 1),
+            _heat(results.number(facts.MASKED_ROWS, *place, unit=PLAIN), 1),
+            _heat(results.number(facts.MASKED_OUTPUTS, *place), 1),
         )
         for place in facts.different_outputs(results)
     )
     titles = ("head", "attention rows", "outputs")
-    note = "mean cosine of two tokens, largest difference first"
-    return Table(titles, rows, "Same keys, different outputs", note, "heat") if rows else None
+    note = "mean cosine of two tokens, sink masked, largest difference first"
+    return Table(titles, rows, "Outputs less alike than rows", note, "heat") if rows else None
 
 
 def _closer(results: StackResults) -> Iterator[Block]:

@@ -5,7 +5,7 @@ by sentence or bucket, such as those of weights, are not tested, and pages say s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estima
 from headbook.analysis.arrays import Floats
 from headbook.analysis.leaders import leaders_of, ranks_of
 from headbook.report.results import StackResults
-from headbook.report.wording import is_share, number_word
+from headbook.report.wording import count_text, is_share, number_word
 from headbook.results.formats import head_name, number, word_list
 from headbook.schema import HeadKey, HeadName, Place
 
@@ -33,6 +33,7 @@ class Leaders:
         is_tested: whether there are sums by sentence.
         second: the best one that is told from the first; None if none is.
         p: family-wise p value of the difference of both; NaN without a second one.
+        left_out: how many heads have a number of too few sentences to be compared.
     """
 
     places: tuple[tuple[int, ...], ...]
@@ -40,6 +41,7 @@ class Leaders:
     is_tested: bool
     second: tuple[int, ...] | None = None
     p: float = np.nan
+    left_out: int = 0
 
     @property
     def first(self) -> tuple[int, ...]:
@@ -76,7 +78,9 @@ def _head_leaders(results: StackResults, key: HeadKey, *, lowest: bool) -> Leade
     values = results.heads(*key)
     trusted = np.argwhere(~np.isnan(values.trusted))
     places = [(int(layer), int(head)) for layer, head in trusted]
-    return _leaders(places, values.value, _bucket_sums(results, key), lowest=lowest)
+    leaders = _leaders(places, values.value, _bucket_sums(results, key), lowest=lowest)
+    left_out = int(np.isfinite(values.value).sum()) - len(places)
+    return leaders and replace(leaders, left_out=left_out)
 
 
 def layer_leaders(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Leaders | None:
@@ -161,16 +165,23 @@ def alike_note(results: StackResults, leaders: Leaders) -> str:
     """
     if not leaders.is_tested:
         return NOT_TESTED
+    notes = [f"alike: {_alike(results, leaders)}"] if leaders.places[1:] else []
+    if leaders.left_out:
+        heads = count_text(leaders.left_out, "head")
+        notes.append(f"without {heads} measured on too few {results.study.manifest.text_noun}s")
+    return f" ({'; '.join(notes)})" if notes else ""
+
+
+def _alike(results: StackResults, leaders: Leaders) -> str:
+    """Return the places that a test does not tell from the first one, by name or as a number."""
     others = leaders.places[1:]
-    if not others:
-        return ""
     if len(others) > MAX_NAMED:
-        return f" (alike: {number_word(len(others))} others)"
+        return f"{number_word(len(others))} others"
     if len(leaders.first) == 1:
         layers = word_list([str(layer) for (layer,) in sorted(others)])
-        return f" (alike: layer{'s' * (len(others) > 1)} {layers})"
+        return f"layer{'s' * (len(others) > 1)} {layers}"
     stack = results.stack.name
-    return f" (alike: {word_list([head_name(HeadName(stack, *place)) for place in others])})"
+    return word_list([head_name(HeadName(stack, *place)) for place in others])
 
 
 class Chosen(NamedTuple):

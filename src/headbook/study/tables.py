@@ -198,7 +198,8 @@ def controls_table(
 COMPARED: "TableSpec[Study]" = TableSpec(
     "compared",
     "The same metrics of every head on what the model is compared with: the same "
-    "architecture with random weights, and the same words in random order.",
+    "architecture with random weights, the same words in random order, and passages without "
+    "separators between sentences, as far as --control asked for them.",
     {"baseline": "what the model is compared with, and its seed"}
     | HEAD_COLUMNS
     | METRIC_COLUMNS

@@ -11,7 +11,7 @@ different anchors whose lower end is above 1, and beside it the same number with
 each text permuted, once and by a seed, as chance gives it.
 
 Of a run of one and the same token only the first takes part. From a sample of the texts; merged
-studies have none. Anchors are no numbers of the tables: only the page *Head outputs* has them.
+studies have none. Anchors are no numbers: pages have them, tables and files do not.
 """
 
 from typing import TYPE_CHECKING

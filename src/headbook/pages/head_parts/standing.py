@@ -52,6 +52,8 @@ ASKED = (
     (ids.INDUCTION_SCORE, ""),
     (ids.DUPLICATE_SCORE, ""),
     (ids.ROW_SIMILARITY, ""),
+    (ids.SENTENCE_EXCESS, ""),
+    (ids.REPETITION_EXCESS, ""),
 )
 
 

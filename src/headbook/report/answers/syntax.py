@@ -41,7 +41,10 @@ def syntax_answer(results: StackResults, tests: RelationTests | None) -> Parts:
         tests: the tests of the stack; None if the study lacks them.
     """
     if tests is None:
-        return ("Not measured here: the texts have no relations between words.",)
+        return (
+            "Not measured here: the texts have no relations between words, or --metrics left them "
+            "out.",
+        )
     if not tests.labels:
         return (
             f"Not known: no relation has words in at least {MIN_EFFECTIVE} sentences of the half "

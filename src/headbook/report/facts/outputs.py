@@ -13,7 +13,7 @@ from headbook.report.facts.fact import Fact
 from headbook.report.leaders import Leaders, alike_note, layer_leaders
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
-from headbook.report.wording import capital, count_text, layers_text
+from headbook.report.wording import capital, layers_text
 from headbook.results.formats import number, word_list
 from headbook.results.number import Number
 from headbook.results.sentence import NOTHING, Sentence, listed, say
@@ -23,6 +23,7 @@ from headbook.study.sums.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorCol
 
 OUTPUTS = HeadKey(ids.CONTEXT_SIMILARITY, SinkView.RAW, "all")
 ROWS = HeadKey(ids.ROW_SIMILARITY, SinkView.RAW, "all")
+MASKED_OUTPUTS, MASKED_ROWS = (key._replace(view=SinkView.NOSINK) for key in (OUTPUTS, ROWS))
 SENTENCE = HeadKey(ids.SENTENCE_EXCESS, SinkView.RAW, "")
 REPETITION = HeadKey(ids.REPETITION_EXCESS, SinkView.RAW, "")
 ANCHORS = AnchorColumn(ids.ANCHOR_TOKEN, SinkView.RAW, "top 1 %")
@@ -141,9 +142,9 @@ def alike(results: StackResults) -> Fact:
     else:
         start = "No more in the last layer than in the first"
     text = say(
-        "{start}: in layer {layer}, outputs of a head for two tokens of a sentence have a mean "
+        "{start}: in layer {layer}, outputs of a head for two tokens of a {noun} have a mean "
         "cosine of {cosine}.",
-        start=start, layer=last.place("layer"), cosine=last,
+        noun=results.study.manifest.text_noun, start=start, layer=last.place("layer"), cosine=last,
     )  # fmt: skip
     return Fact("alike", text, holds=first.high < last.low)
 
@@ -164,11 +165,11 @@ def sink_masked_note(results: StackResults) -> Sentence:
 def different_outputs(results: StackResults) -> list[Place]:
     """Return heads whose outputs are less alike than their rows, the largest difference first.
 
-    Their intervals do not overlap.
+    The sink is masked in both, since a shared sink makes rows alike. Intervals do not overlap.
     """
-    if not (results.has_value(*ROWS) and results.has_value(*OUTPUTS)):
+    if not (results.has_value(*MASKED_ROWS) and results.has_value(*MASKED_OUTPUTS)):
         return []
-    rows, outputs = results.heads(*ROWS), results.heads(*OUTPUTS)
+    rows, outputs = results.heads(*MASKED_ROWS), results.heads(*MASKED_OUTPUTS)
     places = [(int(layer), int(head)) for layer, head in np.argwhere(rows.low > outputs.high)]
     ranked = sorted(places, key=lambda place: outputs.value[place] - rows.value[place])
     return ranked[:MAX_DIFFERENT_HEADS]
@@ -203,13 +204,19 @@ def anchors(results: StackResults) -> Fact:
     counts = anchor_counts(results)
     if not counts:
         return Fact("anchors", holds=False)
-    most, least = max(counts, key=lambda each: each[1]), min(counts, key=lambda each: each[1])
+    numbers = [true for _, true, _, _ in counts]
+    fewest, most = (
+        say(
+            "{n} ({layers})", n=end,
+            layers=layers_text([layer for layer, true, _, _ in counts if true == end]),
+        )
+        for end in (min(numbers), max(numbers))
+    )  # fmt: skip
     text = say(
-        "The heads of a layer gather their outputs around {most} different tokens at most (layer "
-        "{first}, {heads} with an anchor) and {least} at least (layer {last}); with tokens "
-        "permuted within a text, {chance}.",
-        most=most[1], first=most[0], heads=count_text(most[3], "head"), least=least[1],
-        last=least[0], chance=f"at most {max(each[2] for each in counts)}",
+        "The heads of a layer gather their outputs around {fewest} to {most} different tokens; "
+        "with tokens permuted within a text, around {low} to {high}.",
+        fewest=fewest, most=most, low=min(chance for _, _, chance, _ in counts),
+        high=max(chance for _, _, chance, _ in counts),
     )  # fmt: skip
     return Fact("anchors", text)
 
@@ -251,6 +258,23 @@ def separators(results: StackResults) -> Fact:
         verb="is a sink there" if len(sinks) < 2 else "are sinks there",
     )  # fmt: skip
     return Fact("separators", text, holds=bool(sinks))
+
+
+def separators_add(results: StackResults, layers: Sequence[int]) -> bool:
+    """Return whether separators of a passage add at least half of what they get.
+
+    By the means over layers, of separators between sentences or of the last one.
+    """
+    for kind in ("inner_separator", "last_separator"):
+        share, norm = separator_key(kind), separator_key(kind, by_norm=True)
+        if results.has_value(*share) and results.has_value(*norm):
+            means = (float(results.layers(*key).value[[*layers]].mean()) for key in (share, norm))
+            attention, added = means
+            if kind == "inner_separator" and not attention:
+                continue
+            if results.study.manifest.text_noun == "passage" and added >= MOSTLY * attention:
+                return True
+    return False
 
 
 def not_measured(results: StackResults) -> Iterator[str]:

@@ -27,6 +27,7 @@ from headbook.report.answers.overview.numbers import (
     sink_run,
 )
 from headbook.report.facts.function_numbers import INDUCTION
+from headbook.report.facts.outputs import separators_add
 from headbook.report.facts.sinks import sink_heads, sink_heads_text
 from headbook.report.findings.finding import Parts, metric_link
 from headbook.report.linked_rows import claim_number, linked
@@ -54,6 +55,7 @@ def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
         p for p in places_of(results.stack) if p[0] in run.layers and shares[p] >= value.value
     ]
     exact = claim_number(percent(value.value), SINK, stack, SINK_SHARE)
+    little = run.contributes_little and not separators_add(results, run.layers)
     several = " and " in tokens or tokens.endswith("tokens")
     contribute = "contribute" if several else "contributes"
     yield OverviewClaim(
@@ -63,7 +65,7 @@ def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
             f"In {layers_text(results, run.layers)}, ",
             exact._replace(text=whole_percent(value.value)),
             f" of attention goes to {tokens}",
-            f", which {contribute} little." if run.contributes_little else ".",
+            f", which {contribute} little." if little else ".",
         ),
         heads_at(results, lit),
         (
