@@ -209,7 +209,7 @@ def test_the_address_alone_brings_the_view_back(encoder_site: Site, open_page: O
             page.locator(".words [aria-pressed=true]").evaluate_all(
                 "(e) => e.map((t) => t.dataset.i)"
             ),
-            page.locator(".turn [aria-pressed=true]").text_content(),
+            page.locator(".turn [data-direction][aria-pressed=true]").text_content(),
             page.get_by_label("mask special tokens").is_checked(),
             ranked(page),
         ]

@@ -23,6 +23,7 @@ from headbook.pages.parts.blocks import Page, Table
 from headbook.report.facts.outputs import OUTPUTS, REPETITION, ROWS, SENTENCE
 from headbook.report.results import StackResults, stack_results
 from headbook.results.number import Number
+from headbook.results.sentence import Link
 from headbook.schema import CONTEXT_DISTANCES, HeadKey, SinkView
 from headbook.study.study import Study
 from sites import Site, make_study
@@ -120,6 +121,8 @@ def test_the_curve_of_a_passage_has_its_ends_and_dips(make: Make) -> None:
     data = results["self"].study.sentence_data
     index = next(i for (_, i), marks in data.ends.items() if len(marks))
     text = data.sentences[index].texts[results["self"].stack.queries]
+    (link,) = (link for link in every(Link, page) if "matrix=similarity" in link.href)
+    assert link.href.startswith(f"sentences/{data.sentences[index].number:04}.html#at=self&heads=")
     drawn = [note for note in plot.marks if isinstance(note, str) and 'class="bl"' in note]
     assert len(drawn) == len(text.parts) - 1
     assert len(plot.rows) == sum(not special for special in text.special)

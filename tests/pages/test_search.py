@@ -5,6 +5,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headbook.metrics import all_metrics
 from headbook.report.answers.heads import RANKINGS
 from headbook.report.facts.functions import families_of, functions_of
@@ -117,12 +119,13 @@ def test_rankings_are_those_of_the_list_of_heads(encoder_site: Site) -> None:
     ]
 
 
-def test_questions_on_patterns_lead_to_their_answers(any_site: Site) -> None:
+@pytest.mark.parametrize("name", ["patterns.html", "outputs.html"])
+def test_questions_of_a_page_lead_to_their_answers(any_site: Site, name: str) -> None:
     """Each to the heading that asks it; with the answer."""
     found = data_of(any_site, "find")["questions"]
-    about = [row for row in found if row[1].startswith("patterns.html")]
-    html = html_of(any_site.folder / "patterns.html") if about else ""
-    assert bool(about) == (any_site.folder / "patterns.html").is_file()
+    about = [row for row in found if row[1].startswith(name)]
+    html = html_of(any_site.folder / name) if about else ""
+    assert bool(about) == (any_site.folder / name).is_file()
     for question, address, text, _ in about:
         part = html.partition(f'id="{address.partition("#")[2]}"')[2] if "#" in address else html
         asked = part.partition(f">{question}</h")[2]

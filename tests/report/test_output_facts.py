@@ -20,6 +20,7 @@ from headbook.report.facts.outputs import (
     alike,
     anchor_counts,
     anchors,
+    by_distance,
     different_outputs,
     layers_above,
     repetition,
@@ -188,3 +189,14 @@ def test_separators_of_passages_that_add_half_of_what_they_get_are_no_sink(
     passages = StackResults(replace(found.study, manifest=packed), found.stack)
     assert separators_add(passages, (0, 1)) == adds
     assert not separators_add(found, (0, 1))
+
+
+def test_the_fall_with_distance_is_that_of_the_layers_that_fall_most_and_least() -> None:
+    at = {1: [[0.9], [0.8], [0.7]], 5: [[0.2], [0.2], [0.2]], 9: [[0.3], [0.6], [0.4]]}
+    numbers = {OUTPUTS._replace(label=f"within:{d}"): Fake(values) for d, values in at.items()}
+    found = fake_results(numbers | {OUTPUTS._replace(label="across:20"): Fake(at[1])})
+    cosines = [(n.value, n.place("layer")) for n in every(Number, by_distance(found).text)]
+    assert [layer for _, layer in cosines] == [0, 0, 1, 1]
+    assert [value for value, _ in cosines] == pytest.approx([0.9, 0.3, 0.8, 0.6])
+    assert "tokens 1 and 9 apart" in by_distance(found).text.text
+    assert not by_distance(fake_results({OUTPUTS: Fake([[0.3]])})).text

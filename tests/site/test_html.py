@@ -16,6 +16,7 @@ KINDS = (
     "speech.html",
     "syntax.html",
     "patterns.html",
+    "outputs.html",
     "importance.html",
     "similar.html",
     "alignment.html",

@@ -67,6 +67,7 @@ def expected_pages(site: Site) -> set[str]:
     }  # fmt: skip
     pages |= {"geometry.html"} if len(study.geometry) or states else set()
     pages |= {"patterns.html"} if "sink_share" in metrics else set()
+    pages |= {"outputs.html"} if "context_similarity" in metrics else set()
     metrics |= {"anchor_token"} if study.corpus_sums.anchors else set()
     pages |= {metric_page(metric).partition("#")[0] for metric in metrics}
     is_language_model = study.circuits.space is OutputSpace.UNEMBEDDING

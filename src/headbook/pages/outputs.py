@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from headbook.analysis.arrays import divide
 from headbook.charts.patterns import distance_plot, gap_plot, similarity_plot
 from headbook.charts.plots import Plot
 from headbook.charts.theme import amount_class
@@ -32,8 +33,8 @@ from headbook.report.findings.head_numbers import HeadMetricNumbers
 from headbook.report.findings.states import best_layer
 from headbook.report.leaders import head_leaders
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import count_text, label_name
-from headbook.results.formats import MISSING, number
+from headbook.report.wording import count_text, label_name, sentence_page
+from headbook.results.formats import MISSING, head_name, number
 from headbook.results.number import PLAIN, Number
 from headbook.results.sentence import Link, Sentence, say
 from headbook.schema import HEAD_RULES, HeadKey, HeadName, SinkView, heads_of
@@ -86,6 +87,7 @@ def outputs_page(results: Results) -> Page:
         ),
         blocks=blocks(
             _lead(first, in_passages=in_passages),
+            _matrix_link(first),
             _questions(first, in_passages=in_passages),
         ),
         closer=by_stack(stacks, _closer, results),
@@ -117,6 +119,22 @@ def _lead(results: StackResults, *, in_passages: bool) -> Lead:
     return Lead(_curve(results, facts.SENTENCE, "sentence", caption))
 
 
+def _matrix_link(results: StackResults) -> Text | None:
+    """Return a link to the similarities of every two tokens of a text, in the head of the most."""
+    data, stack = results.study.sentence_data, results.stack
+    layers = stack.attention_layers
+    index = next((i for i in data.sentences if (stack.name, i, layers[0]) in data.outputs), None)
+    key = facts.SENTENCE if results.has_value(*facts.SENTENCE) else facts.OUTPUTS
+    leaders = head_leaders(results, key)
+    if index is None or leaders is None:
+        return None
+    layer, head = leaders.first
+    number = data.sentences[index].number
+    address = f"{sentence_page(number)}#at={stack.name}&heads={layer}.{head}&matrix=similarity"
+    name = f"{head_name(HeadName(stack.name, layer, head))} in {results.study.manifest.text_noun}"
+    return Text(say("Every two tokens of a text: {link}.", link=Link(f"{name} {number}", address)))
+
+
 def _curve(results: StackResults, key: HeadKey, part: str, caption: str) -> Plot:
     """Return a number by layer with its controls."""
     numbers = HeadMetricNumbers(results, results.by_id[key.metric], key.view, key.label)
@@ -146,12 +164,13 @@ def _questions(results: StackResults, *, in_passages: bool) -> Iterator[Question
     plot = distance_plot(
         results, _name(results, "distance"),
         "Mean cosine of outputs for two tokens by their distance"
-        + (", within one sentence and across two" if in_passages else "") + "; all heads.",
+        + (", within one sentence and across two" if in_passages else "")
+        + "; all heads, with 95 % intervals. The last point is for 32 tokens and more.",
     )  # fmt: skip
     if plot is not None:
-        text = "Each panel is a layer; the cosine at each distance with its 95 % interval."
+        answer = results.cached(facts.by_distance).text or "Each panel is a layer."
         yield Question(
-            "distance", "How does similarity fall with distance?", text, (Lead(plot),),
+            "distance", "How does similarity fall with distance?", answer, (Lead(plot),),
             "context similarity distance range long short",
         )  # fmt: skip
     if in_passages and (alike := results.cached(facts.alike).text):
@@ -268,7 +287,8 @@ def _gap_figure(results: StackResults) -> Lead | None:
             "tokens before a gap with as many after it, all heads. Vertical lines: ends of "
             "sentences; marks: dips that the rule proposes."
         )
-        cosines = np.nanmean(outputs.similarity(centred=True), axis=0)
+        of_heads = outputs.similarity(centred=True)
+        cosines = divide(np.nansum(of_heads, 0, float), np.isfinite(of_heads).sum(0))
         dips = np.flatnonzero(marks[layer, 0]).tolist()
         ends = true_ends(results, text)
         return Lead(gap_plot(_name(results, "gaps"), caption, cosines, ends, dips))

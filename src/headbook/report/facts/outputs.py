@@ -17,7 +17,7 @@ from headbook.report.wording import capital, layers_text
 from headbook.results.formats import number, word_list
 from headbook.results.number import Number
 from headbook.results.sentence import NOTHING, Sentence, listed, say
-from headbook.schema import Baseline, HeadKey, Place, SinkView
+from headbook.schema import MAX_DISTANCE, Baseline, HeadKey, Place, SinkView
 from headbook.study.manifest import MissingPart
 from headbook.study.sums.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn
 
@@ -74,6 +74,35 @@ def _separators(results: StackResults, leaders: Leaders) -> str:
     if band.low[layer] > MIN_EXCESS and share > MOSTLY:
         return "; inner separators are not the reason"
     return f"; without inner separators {number(float(band.value[layer]))}"
+
+
+def by_distance(results: StackResults) -> Fact:
+    """Return how similarity within a sentence falls with distance, where most and where least."""
+    of_layers = results.stack.attention_layers
+    numbers: dict[int, list[Number]] = {}
+    for d in range(1, MAX_DISTANCE):
+        key = OUTPUTS._replace(label=f"within:{d}")
+        if results.has_value(*key):
+            at_distance = [results.number(key, layer) for layer in of_layers]
+            if all(n.known and not n.is_thin for n in at_distance):
+                numbers[d] = at_distance
+    if len(numbers) < 2:
+        return Fact("by_distance", holds=False)
+    near, far = min(numbers), max(numbers)
+    falls = dict(zip(of_layers, zip(numbers[near], numbers[far], strict=True), strict=True))
+    ranked = sorted(falls, key=lambda layer: falls[layer][1].value - falls[layer][0].value)
+    layers = [ranked[0], ranked[-1]] if len(ranked) > 1 else ranked
+    parts = [
+        say("from {near} to {far} in layer {layer}", near=falls[layer][0], far=falls[layer][1],
+            layer=layer)
+        for layer in layers
+    ]  # fmt: skip
+    note = " (largest and smallest fall, not tested)" if len(layers) > 1 else ""
+    text = say(
+        "Between tokens {near} and {far} apart in a sentence, the mean cosine goes {parts}{note}.",
+        near=near, far=far, parts=listed(parts), note=note,
+    )  # fmt: skip
+    return Fact("by_distance", text)
 
 
 def repetition(results: StackResults) -> Fact:
