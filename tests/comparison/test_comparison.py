@@ -136,7 +136,7 @@ def test_every_difference_is_that_of_the_tables(found: Comparison) -> None:
     numbers = found.differences.set_index(keys)
     both = heads[0].index.intersection(heads[1].index).intersection(numbers.index)
     kept = numbers.loc[both]
-    assert len(both) > 1000
+    assert len(both) > 900  # comparisons within texts need 20 of them
     assert {"attention_distance", "variability", "context_similarity", "induction_score"} <= set(
         both.get_level_values("metric")
     )

@@ -9,13 +9,13 @@ tokens, as in ``mid/positional/all``.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats, Ints
-from headbook.analysis.intervals import UNBOUNDED
+from headbook.analysis.intervals import UNBOUNDED, has_value
 from headbook.analysis.multiple_testing import ALPHA
 from headbook.analysis.paired import ClusterSums, differences, paired_tests
 from headbook.comparison.study_pair import StackPair, StudyPair
@@ -235,9 +235,28 @@ def head_differences(sides: StudyPair, pair: StackPair) -> HeadDifferences:
         part = HeadDifferences.of(sums.columns, sums.keys, sums.a, sums.b)
         if sums.counted:
             n_sentences = _n_sentences_of_heads(sides, pair.a.name, sums.counted)
-            part = replace(part, sentences=n_sentences)
+            part = _with_enough_texts(part, *n_sentences)
         parts.append(part)
     return HeadDifferences.join_columns(parts)
+
+
+def _with_enough_texts(part: HeadDifferences, n_a: Ints, n_b: Ints) -> HeadDifferences:
+    """Return differences with their numbers of sentences, without values of too few texts.
+
+    Args:
+        n_a, n_b: numbers of sentences of both models. *Shape:* ``(layer, head, column)``.
+    """
+    metric = all_metrics().get(part.columns[0].metric)
+    rules = [metric.spread(c.label) if metric else IntervalRule.USUAL for c in part.columns]
+    has_a, has_b = (has_value(n, np.array(rules)) for n in (n_a, n_b))
+    known = {
+        "a": has_a, "b": has_b,
+        **dict.fromkeys(("value", "low", "high", "p", "q"), has_a & has_b),
+    }  # fmt: skip
+    values: dict[str, Any] = {
+        name: np.where(mask, getattr(part, name), np.nan) for name, mask in known.items()
+    }
+    return replace(part, sentences=np.minimum(n_a, n_b), **values)
 
 
 def head_floors(twice: StudyPair, pair: StackPair) -> dict[ComparedColumn, float]:
@@ -266,17 +285,19 @@ def _bucket_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
                 yield PairedSums(names, keys, a, b, columns)
 
 
-def _n_sentences_of_heads(sides: StudyPair, stack: str, columns: Sequence[HeadKey]) -> Ints:
-    """Return the number of sentences behind every head number.
+def _n_sentences_of_heads(
+    sides: StudyPair, stack: str, columns: Sequence[HeadKey]
+) -> tuple[Ints, Ints]:
+    """Return the numbers of sentences behind every head number of both models.
 
-    *Shape:* ``(layer, head, column)``.
+    *Shape:* ``(layer, head, column)`` each.
     """
     counts = []
     for study in (sides.a, sides.b):
         table = study.head_tables[stack]
         indices = {column: index for index, column in enumerate(table.columns)}
         counts.append(table.heads[..., [indices[column] for column in columns]].n_sentences)
-    return np.minimum(*counts)
+    return counts[0], counts[1]
 
 
 def _sample_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
