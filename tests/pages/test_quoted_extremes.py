@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from chosen_results import Fake, fake_results
+from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
 from headbook.pages.comparison.parts import DriftMeasure, moved_lead
 from headbook.pages.head_parts.standing import strips
@@ -76,6 +77,25 @@ def test_findings_and_questions_say_which_heads_are_not_told_apart() -> None:
     (ranking,) = rankings(of, number_columns(of), ())
     expected = "uniform attention: 10.0\u202f% (alike: L0·H1)"
     assert ranking.heads[0].behind == expected
+
+
+class FirstHeadRarely(Fake):
+    """Numbers of which the first head has three sentences only."""
+
+    def each(self, sentences: int) -> Floats:
+        """Values of every sentence. *Shape:* ``(sentence, layer, head)``."""
+        values = super().each(sentences)
+        values[3:, :, 0] = np.nan
+        return values
+
+
+def test_heads_of_too_few_sentences_do_not_lead_and_are_counted() -> None:
+    key = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
+    found = fake_results({key: FirstHeadRarely([[0.9, 0.5, 0.1]])})
+    best = chosen_head(found, key)
+    assert best is not None
+    assert best.head.head == 1
+    assert best.note == " (without 1 head measured on too few sentences)"
 
 
 def test_the_rank_of_a_head_is_a_range_where_a_test_does_not_tell_heads_apart() -> None:
