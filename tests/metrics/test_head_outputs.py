@@ -1,5 +1,6 @@
 """What heads write: numbers against plain loops, laws, anchors, and pages."""
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -377,6 +378,18 @@ def test_two_sentences_decide_nothing_for_a_single_one(study: Callable[[str], St
     found = stack_results(of)["self"]
     assert not found.has_value("same_sentence_preference", SinkView.RAW, "0.9")
     assert np.isnan(found.heads("segmentation", SinkView.RAW, "f1:even").value).all()
+
+
+def test_documents_of_one_sentence_give_no_passages_and_the_reason(
+    tiny_folder: Folder, tmp_path: Path
+) -> None:
+    rows = ({"text": treebank.text_of(tree), "document": n} for n, tree in
+            enumerate(treebank.TREES))  # fmt: skip
+    file = tmp_path / "documents.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    of = run(tiny_folder("bert"), file, pack=40)
+    whys = [gap.why for gap in of.manifest.gaps if gap.key == MissingPart.PASSAGES]
+    assert whys == ["no document has two sentences that fit into 40 tokens together"]
 
 
 def test_a_model_outside_the_hook_has_rows_only_and_says_so(

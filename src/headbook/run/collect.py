@@ -192,6 +192,7 @@ def measure_study(run: Run, words: Mapping[str, Any]) -> Study:
         sums.counts,
         lens=lens,
         rarities=run.sentences.encoder.rarities,
+        pack=run.config.pack,
     )
     long_gaps = run.long.gaps(chosen_metrics(run.config.metrics).values())
     trace_gaps = stacks_without_queries_keys(

@@ -54,6 +54,7 @@ def find_gaps(
     *,
     lens: LogitLens | NoLogitLens,
     rarities: Mapping[Side, WordFrequencies],
+    pack: int | None = None,
 ) -> tuple[NotAvailable, ...]:
     """Return the measures that a study cannot have, and why.
 
@@ -65,6 +66,7 @@ def find_gaps(
         counts: numbers of sentences and tokens, by side and annotation.
         lens: logit lens of the model, or the reason why it has none.
         rarities: word frequencies of each side.
+        pack: largest number of tokens of a passage; None if sentences were not joined.
     """
     metrics = list(metrics)
     return (
@@ -74,7 +76,7 @@ def find_gaps(
         *_lens_gaps(architecture, metrics, lens),
         *_annotation_gaps(architecture, metrics, counts),
         *_value_gaps(model, architecture, metrics),
-        *_context_gaps(model, architecture, metrics, counts),
+        *_context_gaps(architecture, metrics, counts, pack),
         *_rarity_gaps(architecture, metrics, rarities),
         *_cross_attention_gaps(architecture, metrics),
         *_flow_gaps(architecture, metrics),
@@ -205,7 +207,10 @@ def _value_gaps(
 
 
 def _context_gaps(
-    model: Model, architecture: Architecture, metrics: Iterable[Metric], counts: Mapping[str, int]
+    architecture: Architecture,
+    metrics: Iterable[Metric],
+    counts: Mapping[str, int],
+    pack: int | None,
 ) -> Iterator[NotAvailable]:
     """Yield gaps of metrics that need head outputs, or texts of several sentences."""
     heads = [metric for metric in metrics if isinstance(metric, HeadMetric)]
@@ -216,11 +221,10 @@ def _context_gaps(
         if Need.OUTPUTS in needs and not architecture.hooked:
             yield NotAvailable(Need.OUTPUTS, name, architecture.unhooked, MissingPart.OUTPUTS)
         elif Need.PASSAGES in needs and not counts.get(f"{stack.queries}.joined"):
-            yield NotAvailable(
-                listed_titles(passage_metrics), name,
-                f"every {stack.queries} text counts as one sentence; --pack joins as many as fit",
-                MissingPart.PASSAGES,
-            )  # fmt: skip
+            why = f"every {stack.queries} text counts as one sentence; --pack joins as many as fit"
+            if pack:
+                why = f"no document has two sentences that fit into {pack} tokens together"
+            yield NotAvailable(listed_titles(passage_metrics), name, why, MissingPart.PASSAGES)
         elif Need.PASSAGES in needs and counts[f"{stack.queries}.joined"] < intervals.MIN_COMPARED:
             titles = [m.title for m in heads if Need.PASSAGES in m.needs and has_least_texts(m)]
             yield NotAvailable(
