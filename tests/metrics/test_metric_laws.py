@@ -260,6 +260,7 @@ def write_runs(place: Path, family: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(METRICS.keys() - CIRCUITS))
 @pytest.mark.parametrize("other", ["joined", "one_by_one"])
+@pytest.mark.usefixtures("of_any_number")
 def test_splits_padding_and_batches_change_nothing(runs: Runs, name: str, other: str) -> None:
     tables = ["heads", "layers", "controls"] if name in HEADS else ["layers", "tokens"]
     if isinstance(METRICS[name], ContextMetric) and other == "joined":
@@ -311,6 +312,7 @@ def same(one: pd.DataFrame, two: pd.DataFrame, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize("other", ["joined", "one_by_one"])
+@pytest.mark.usefixtures("of_any_number")
 def test_splits_and_batches_change_no_exemplar_map_or_neighbour(runs: Runs, other: str) -> None:
     one, two = runs.whole, getattr(runs, other)
     chosen = [
