@@ -216,7 +216,9 @@ def _context_gaps(
     heads = [metric for metric in metrics if isinstance(metric, HeadMetric)]
     needs = _needs(heads)
     passage_metrics = [metric.title for metric in heads if Need.PASSAGES in metric.needs]
-    compared = [m for m in heads if has_least_texts(m) and m.title not in passage_metrics]
+    least = [metric for metric in heads if has_least_texts(metric)]
+    in_passages = [metric.title for metric in least if Need.PASSAGES in metric.needs]
+    compared = [metric for metric in least if metric.title not in in_passages]
     for name, stack in architecture.stacks.items():
         if Need.OUTPUTS in needs and not architecture.hooked:
             yield NotAvailable(Need.OUTPUTS, name, architecture.unhooked, MissingPart.OUTPUTS)
@@ -225,10 +227,9 @@ def _context_gaps(
             if pack:
                 why = f"no document has two sentences that fit into {pack} tokens together"
             yield NotAvailable(listed_titles(passage_metrics), name, why, MissingPart.PASSAGES)
-        elif Need.PASSAGES in needs and counts[f"{stack.queries}.joined"] < intervals.MIN_COMPARED:
-            titles = [m.title for m in heads if Need.PASSAGES in m.needs and has_least_texts(m)]
+        elif in_passages and counts[f"{stack.queries}.joined"] < intervals.MIN_COMPARED:
             yield NotAvailable(
-                listed_titles(titles), name,
+                listed_titles(in_passages), name,
                 f"{counts[f'{stack.queries}.joined']} passages have several sentences; at least "
                 f"{intervals.MIN_COMPARED} are needed", MissingPart.PASSAGES,
             )  # fmt: skip
