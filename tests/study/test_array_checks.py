@@ -36,6 +36,8 @@ from sealed_studies import edit_arrays, edit_manifest, reseal
 HASHES = ("content_hash", "prints", "text_hash", "pair", "texts")
 # Arrays in which NaN says that a number is not known.
 GAPS = {
+    "corpus_sums/anchors/lift",
+    "corpus_sums/anchors/low",  # of heads without an anchor
     "corpus_sums/heads/members/values",
     "corpus_sums/heads/sample/payload",
     "corpus_sums/ablation/changes/embedding",

@@ -311,8 +311,8 @@ class BucketAccumulator:
             d = np.zeros((len(buckets), n_heads, len(self._kept)))
             d[..., own] = parts.own[:, heads][..., d_of[own] - width]
             n = np.zeros(d.shape)
-            is_counted = (d + shared[:, None])[..., columns] > 0
-            n[..., columns] = parts.n[:, heads][..., given_positions] * is_counted
+            # Odds have numerators in texts whose denominator is 0, as in the table of sums.
+            n[..., columns] = parts.n[:, heads][..., given_positions]
             for sentence, bucket in enumerate(buckets):
                 self._shared[bucket, layer, 0] += shared[sentence]
                 self._own[bucket, layer, :n_heads] += d[sentence]
