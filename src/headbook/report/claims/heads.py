@@ -42,6 +42,7 @@ from headbook.study.sentence_data import Ranking
 
 SPLITS = {SELECTION: "choice", HELD_OUT: HELD_OUT_SPLIT}
 UNIFORM = "uniform attention"
+MAX_LAYER_LABELS = 4  # labels of a metric each of which has rows of the layers that lead
 Row = Mapping[str, Any]
 
 
@@ -186,22 +187,32 @@ def extreme_layers(results: StackResults) -> Iterator[Row]:
     Of attention to the sink and attention distance, also yield the number of the layer beside
     uniform attention and random weights.
     """
+    for column, claim in _layer_claims(results):
+        leaders = layer_leaders(results, column, lowest=claim == LOWEST_LAYER)
+        if leaders is None or leaders.candidates < 2:
+            continue
+        values, (layer,), second = results.layers(*column), leaders.first, leaders.second
+        yield row(
+            claim, results.stack.name, column, layer=layer, value=values.at(layer), p=leaders.p,
+            baseline=f"layer {second[0]}" if second else "",
+            baseline_value=float(values.value[second]) if second else math.nan,
+        )  # fmt: skip
+        if column.metric in {ids.SINK_SHARE, ids.ATTENTION_DISTANCE}:
+            yield from _beside_controls(results, claim, column, layer)
+
+
+def _layer_claims(results: StackResults) -> Iterator[tuple[HeadKey, str]]:
+    """Yield each number by whose ends layers are named, with the claim.
+
+    Of a metric with up to `MAX_LAYER_LABELS` labels each one, else the one of its page.
+    """
     for metric in results.metrics:
         drawn = results.drawn(metric) if metric.has_layer_value else None
-        for claim, lowest in ((LOWEST_LAYER, True), (HIGHEST_LAYER, False)) if drawn else ():
-            assert drawn is not None
-            column = HeadKey(metric.id, *drawn)
-            leaders = layer_leaders(results, column, lowest=lowest)
-            if leaders is None or leaders.candidates < 2:
-                continue
-            values, (layer,), second = results.layers(*column), leaders.first, leaders.second
-            yield row(
-                claim, results.stack.name, column, layer=layer, value=values.at(layer), p=leaders.p,
-                baseline=f"layer {second[0]}" if second else "",
-                baseline_value=float(values.value[second]) if second else math.nan,
-            )  # fmt: skip
-            if metric.id in {ids.SINK_SHARE, ids.ATTENTION_DISTANCE}:
-                yield from _beside_controls(results, claim, column, layer)
+        if drawn is not None:
+            labels = results.drawable(metric)
+            for label in labels if len(metric.labels) <= MAX_LAYER_LABELS else drawn[1:]:
+                column = HeadKey(metric.id, results.view(metric, label), label)
+                yield from ((column, claim) for claim in (LOWEST_LAYER, HIGHEST_LAYER))
 
 
 def _beside_controls(
