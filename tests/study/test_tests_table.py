@@ -9,7 +9,7 @@ import pytest
 import headbook.report.tables
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, RatioSums
 from headbook.analysis.arrays import Floats
-from headbook.analysis.intervals import MIN_EFFECTIVE
+from headbook.analysis.intervals import MIN_EFFECTIVE, has_value
 from headbook.metrics import all_metrics
 from headbook.report.claims.table import TESTS
 from headbook.report.results import stack_results
@@ -44,6 +44,7 @@ def test_a_chosen_head_is_the_best_of_one_half_with_its_value_on_the_other(study
         np.stack([sums_of(table.heads.split(half), name) for half in (SELECTION, HELD_OUT)])
         for name in ("n", "d", "effective")
     )
+    n_sentences = np.stack([table.heads.split(half).n_sentences for half in (SELECTION, HELD_OUT)])
     rows = study.tests.query("claim == 'highest of all heads, on the choice half'")
     columns = {tuple(map(str, column)): k for k, column in enumerate(table.columns)}
     asked = 0
@@ -52,9 +53,10 @@ def test_a_chosen_head_is_the_best_of_one_half_with_its_value_on_the_other(study
         half = {"choice": SELECTION, "held_out": HELD_OUT}[row["split"]]
         with np.errstate(invalid="ignore", divide="ignore"):
             values = n[..., k] / d[..., k]
-        trusted = np.where(
-            effective[SELECTION, ..., k] >= MIN_EFFECTIVE, values[SELECTION], -np.inf
-        )
+        rule = all_metrics()[row["metric"]].spread(row["label"])
+        values = np.where(has_value(n_sentences[..., k], rule), values, np.nan)
+        is_trusted = (effective[SELECTION, ..., k] >= MIN_EFFECTIVE) & ~np.isnan(values[SELECTION])
+        trusted = np.where(is_trusted, values[SELECTION], -np.inf)
         best = np.unravel_index(int(trusted.argmax()), trusted.shape)
         assert (row["layer"], row["head"]) == best
         np.testing.assert_allclose(row["value"], values[half][best], rtol=1e-12)
