@@ -75,9 +75,10 @@ def _claim(numbers: ComparedNumbers, changes: list[HeadNumberChange]) -> SizedCl
     rest = [part for change in named[1:] for part in ("; ", *_with_function(numbers, change))]
     beyond = "beyond the rounding floor" if numbers.differences.floor is not None else "beyond 0"
     evidence: Parts = (
-        *_with_function(numbers, first), *rest, f". Of each head its largest change, in standard "
-        f"deviations of the number among the heads of both models: {number(first.size)} for the "
-        f"first, q {p_text(q)}. {count_text(len(changes), 'head')} with a supported change of any "
+        *_with_function(numbers, first), *rest, ". Of each head its largest change, in the view of "
+        "the metric’s page, in standard deviations of the number among the heads of both models "
+        f"(at least those of the metric’s median label): {number(first.size)} for the first, q "
+        f"{p_text(q)}. {count_text(len(changes), 'head')} with a supported change of any such "
         f"number: q < 0.05 over all heads and labels of a metric, interval {beyond}. "
         f"{count_text(int(numbers.differences.sentences[index]), 'sentence')}. ",
         DEFINITION,

@@ -197,19 +197,23 @@ class Compared:
         reach = float(np.nanmax(np.fmax(np.abs(low), np.abs(high))))
         size = signed_points(reach) if self.metric.share else number(reach)
         unit = " points" if self.metric.share else ""
-        return f"; intervals reach ±{size.removeprefix('+')}{unit}"
+        return f"; intervals reach {size.removeprefix('+')}{unit} from 0"
 
     @property
     def short(self) -> str:
-        """The number of heads or layers that differ in any label, in few words."""
+        """The number of heads or layers that differ in any view or label, in few words."""
         at = [self.at(column) for column in self.columns]
         if not np.nan_to_num(self.found.value[..., at]).any():
             return "exactly equal"
         amount = int(self.found.supported[..., at].any(-1).sum())
         total = int((~np.isnan(self.found.value[..., at])).any(-1).sum())
-        several = len({column.label for column in self.columns}) > 1
+        several = [
+            name
+            for name in ("view", "label")
+            if len({getattr(column, name) for column in self.columns}) > 1
+        ]
         notes = [
-            *(["in any label"] if several else []),
+            *([f"in any {' or '.join(several)}"] if several else []),
             *([ROUNDING_NOTE] if amount and np.isnan(self.found.floors[at]).all() else []),
         ]
         note = f" ({'; '.join(notes)})" if notes else ""
@@ -314,7 +318,7 @@ def _by_label(each: Compared) -> Table:
     )  # fmt: skip
     grey = frozenset(n for n, (column, _) in enumerate(known) if not each.amount(column))
     columns = ("Label", f"{each.what}s that differ", "most", *each.both.names, "difference", "q")
-    caption = "The largest difference of each label; grey: not supported."
+    caption = "The largest supported difference of each label, else the largest, grey."
     return Table(columns, rows, caption, grey=grey)
 
 
