@@ -170,7 +170,7 @@ def test_passages_of_one_sentence_are_told(tiny_folder: Folder, tmp_path: Path) 
     file = treebank.write_trees(tmp_path / "a.conllu")
     study = collect(file, model=str(tiny_folder("bert")), pack=4, **options)
     assert study.manifest.counts["sentences"] == len(treebank.TREES)
-    assert "--pack joins as many as fit" in study.manifest.gaps[0].why
+    assert "two sentences that fit into 4 tokens" in study.manifest.gaps[0].why
 
 
 def test_shown_texts_keep_where_sentences_begin(tiny_folder: Folder, tmp_path: Path) -> None:

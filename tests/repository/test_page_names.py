@@ -13,11 +13,11 @@ from headbook.pages.parts.page import TemplatePage
 from headbook.resources import folder
 from sites import Site
 
-# Modules that make a second kind of page: lists, and the page that servers ask for.
-SECOND = {
-    "about": "404.html",
-    "comparison/sentencepair": "comparison/sentencepairs.html",
-    "metric": "metrics.html",
+# Modules that make further kinds of pages: lists, the page that servers ask for, and the author's.
+FURTHER = {
+    "about": {"404.html", "section.html"},
+    "comparison/sentencepair": {"comparison/sentencepairs.html"},
+    "metric": {"metrics.html"},
 }
 
 
@@ -46,12 +46,12 @@ BLOCKS = TEMPLATES.pop("parts/blocks")  # of all pages that are functions
 def test_there_are_pages() -> None:
     assert {"page.html"} == BLOCKS
     assert len(TEMPLATES) > 15
-    assert SECOND.keys() <= TEMPLATES.keys()
+    assert FURTHER.keys() <= TEMPLATES.keys()
 
 
 @pytest.mark.parametrize("path", sorted(TEMPLATES))
 def test_a_template_is_named_like_the_module_of_its_page(path: str) -> None:
-    expected = {f"{path}.html"} | ({SECOND[path]} if path in SECOND else set())
+    expected = {f"{path}.html"} | FURTHER.get(path, set())
     assert TEMPLATES[path] == expected
     assert all((folder("templates") / name).is_file() for name in expected)
 
