@@ -25,7 +25,7 @@ from headbook.metrics import ids
 from headbook.model.load import load_model
 from headbook.model.packing import pack_sentences
 from headbook.model.tokenizer import sequence_limit
-from headbook.report.findings.states import anchor_layers
+from headbook.report.facts.outputs import anchor_counts
 from headbook.report.results import StackResults, stack_results
 from headbook.schema import Baseline, SinkView
 
@@ -141,11 +141,11 @@ def main() -> None:
         path = passages(arguments.corpus, arguments.sentences, Path(folder))
         results = stack_results(packed(path, ",".join(METRICS)))["self"]
     agree = [compared(results, reference) for reference in REFERENCE]
-    layers = anchor_layers(results)
+    counts = anchor_counts(results)
     anchors = {
         "metric": ids.ANCHOR_TOKEN,
-        "different": [counts[0][0] for counts in layers.values()],
-        "permuted": [counts[0][1] for counts in layers.values()],
+        "different": [of_layer.different for of_layer in counts],
+        "permuted": [of_layer.permuted for of_layer in counts],
         "reference": ANCHORS,
     }
     print(json.dumps(anchors), flush=True)  # noqa: T201

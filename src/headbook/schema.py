@@ -45,6 +45,7 @@ MILLION = 1_000_000  # attention on a learned sink is stored in whole millionths
 DOUBLED, UNKNOWN, UNREADABLE = "doubled", "unknown", "unreadable"
 MAX_DISTANCE = 32  # tokens; larger distances are counted together
 DISTANCES = ("all", *map(str, range(1, MAX_DISTANCE)), f"{MAX_DISTANCE}+")
+GAP_TOKENS = 10  # tokens compared on each side of a gap between two tokens
 # Distances of pairs of tokens within one sentence of a passage, and of two sentences.
 CONTEXT_DISTANCES = (
     "all",

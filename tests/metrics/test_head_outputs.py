@@ -21,7 +21,7 @@ from headbook.attention.head_outputs import HeadOutputs
 from headbook.metrics import all_metrics
 from headbook.pages.metrics.anchors import anchor_sections
 from headbook.pages.outputs import has_outputs
-from headbook.report.findings.states import anchor_layers
+from headbook.report.facts.outputs import ANCHORS, anchor_counts
 from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.schema import SIMILARITY_LABELS, TOP_PAIR_SHARES, SinkView
@@ -429,8 +429,10 @@ def test_anchors_are_counted_by_layer_and_named_by_head(packed: Callable[[str], 
     (section,) = anchor_sections(results)
     assert len(section.layers.rows) == tiny.LAYERS
     assert len(section.heads.rows) == tiny.LAYERS * tiny.HEADS
-    counts = [each for layer in anchor_layers(results["self"]).values() for each in layer]
-    assert all(own <= heads for own, _, heads in counts)
+    for column in (ANCHORS, ANCHORS._replace(view=SinkView.NOSINK)):
+        counts = anchor_counts(results["self"], column)
+        assert len(counts) == tiny.LAYERS
+        assert all(each.different <= each.n_heads for each in counts)
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from block_parts import every
 from chosen_results import Fake, fake_results
 from headbook.charts import Plot
 from headbook.charts.patterns import (
-    GAP_TOKENS,
     distance_plot,
     similarity_of_gaps,
     similarity_plot,
@@ -24,7 +23,7 @@ from headbook.report.facts.outputs import OUTPUTS, REPETITION, ROWS, SENTENCE
 from headbook.report.results import StackResults, stack_results
 from headbook.results.number import Number
 from headbook.results.sentence import Link
-from headbook.schema import CONTEXT_DISTANCES, HeadKey, SinkView
+from headbook.schema import CONTEXT_DISTANCES, GAP_TOKENS, HeadKey, SinkView
 from headbook.study.study import Study
 from sites import Site, make_study
 

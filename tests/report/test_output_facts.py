@@ -17,6 +17,7 @@ from headbook.report.facts.outputs import (
     REPETITION,
     ROWS,
     SENTENCE,
+    AnchorCounts,
     alike,
     anchor_counts,
     anchors,
@@ -148,12 +149,12 @@ def with_anchors(tokens: list[list[int]], low: list[list[float]]) -> StackResult
 
 def test_anchors_count_whose_lift_is_above_that_of_all_pairs() -> None:
     found = with_anchors([[1, 2, 1], [1, 2, 0]], [[2.0, 3.0, 4.0], [2.0, 0.5, math.nan]])
-    assert anchor_counts(found) == [(0, 2, 1, 3), (1, 1, 1, 1)]
+    assert anchor_counts(found) == [AnchorCounts(0, 2, 1, 3, 3), AnchorCounts(1, 1, 1, 1, 3)]
     text = anchors(found).text.text
     assert "around 1 (layer 1) to 2 (layer 0) different tokens" in text
     assert text.endswith("around 1 to 1.")
     nobody = with_anchors([[1, 2]], [[0.5, 0.9]])
-    assert not anchor_counts(nobody)
+    assert [counts.n_above for counts in anchor_counts(nobody)] == [0]
     assert not anchors(nobody).text
 
 

@@ -15,9 +15,8 @@ from torch.nn.functional import max_pool1d, pad
 
 from headbook.attention.masks import BatchMask
 from headbook.attention.pair_cells import SIMILARITY_DECIMALS
-from headbook.schema import MAX_DISTANCE
+from headbook.schema import GAP_TOKENS, MAX_DISTANCE
 
-WINDOW_TOKENS = 10  # compared on each side of a gap
 MINIMUM_RADIUS = 5  # gaps on each side of a minimum that must not be lower
 END_TOLERANCES = (0, 1, 2)  # tokens between a proposed and a true end that agree
 MIN_PAIRS = 0.5  # below 1, since sums over corners of a table are rounded
@@ -87,7 +86,7 @@ def attended_stops(places: TokenOrder, stops: torch.Tensor, received: torch.Tens
 def similarity_across_gaps(
     places: TokenOrder, similarity: torch.Tensor, pairs: torch.Tensor
 ) -> torch.Tensor:
-    """Return the mean similarity between up to `WINDOW_TOKENS` tokens before and after each gap.
+    """Return the mean similarity between up to `GAP_TOKENS` tokens before and after each gap.
 
     Args:
         similarity: similarities of pairs, else 0. *Shape:* ``(sentence, head, n, n)``.
@@ -99,7 +98,7 @@ def similarity_across_gaps(
     """
     n = similarity.shape[-1]
     middle = torch.arange(1, n + 1, device=similarity.device)
-    first, last = (middle - WINDOW_TOKENS).clamp(0), (middle + WINDOW_TOKENS).clamp(max=n)
+    first, last = (middle - GAP_TOKENS).clamp(0), (middle + GAP_TOKENS).clamp(max=n)
     sums = []
     for table in (similarity, pairs):
         in_order = places.take(places.take(table).mT).mT

@@ -32,14 +32,13 @@ from headbook.results.formats import head_name, number, signed
 from headbook.results.formats import percent as share_text
 from headbook.results.number import Number
 from headbook.results.sentence import Sentence, listed, say
-from headbook.schema import CONTEXT_DISTANCES, HeadKey, HeadName, SinkView
+from headbook.schema import CONTEXT_DISTANCES, GAP_TOKENS, HeadKey, HeadName, SinkView
 
 OFFSET_HEIGHT = 330  # pixels
 LAYER_HEIGHT = 250
 PANEL_HEIGHT = 170
 DOT_STEP = 2.2  # pixels between the dots of two heads in a row
 MAX_DOT_SPREAD = 40.0  # pixels that the dots of a layer take at most
-GAP_TOKENS = 10  # tokens compared on each side of a gap, as in the segmentation metric
 MAX_MARKED = 8  # distances of a panel with a mark
 MAX_PANELS = 6  # layers whose similarity by distance is drawn; of more, that many at even distances
 N_OFFSETS = 13  # offsets that the chart shows

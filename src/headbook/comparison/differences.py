@@ -134,12 +134,17 @@ class ModelDifferences:
             a, b: sums of both models. *Shape:* ``(cluster, *cells, column)``.
         """
         metric = all_metrics().get(columns[0].metric)
-        rules = [metric.spread(c.label) if metric else IntervalRule.USUAL for c in columns]
         limits = metric.limits if metric else UNBOUNDED
-        paired = differences(a, b, np.array(rules), limits)
+        paired = differences(a, b, _interval_rules(columns), limits)
         tests = paired_tests(a, b, paired, keys)
         values = paired.a, paired.b, paired.value, paired.low, paired.high
         return cls(tuple(columns), *values, tests.p, tests.q, paired.clusters)
+
+
+def _interval_rules(columns: Sequence[ComparedColumn]) -> NDArray[np.integer]:
+    """Return the interval rule of each column of one metric."""
+    metric = all_metrics().get(columns[0].metric)
+    return np.array([metric.spread(c.label) if metric else IntervalRule.USUAL for c in columns])
 
 
 def rounding_floors(
@@ -246,9 +251,8 @@ def _with_enough_texts(part: HeadDifferences, n_a: Ints, n_b: Ints) -> HeadDiffe
     Args:
         n_a, n_b: numbers of sentences of both models. *Shape:* ``(layer, head, column)``.
     """
-    metric = all_metrics().get(part.columns[0].metric)
-    rules = [metric.spread(c.label) if metric else IntervalRule.USUAL for c in part.columns]
-    has_a, has_b = (has_value(n, np.array(rules)) for n in (n_a, n_b))
+    rules = _interval_rules(part.columns)
+    has_a, has_b = (has_value(n, rules) for n in (n_a, n_b))
     known = {
         "a": has_a, "b": has_b,
         **dict.fromkeys(("value", "low", "high", "p", "q"), has_a & has_b),

@@ -8,15 +8,14 @@ import numpy as np
 from headbook.analysis.arrays import divide
 from headbook.charts.patterns import distance_plot, gap_plot, similarity_plot
 from headbook.charts.plots import Plot
-from headbook.charts.theme import amount_class
 from headbook.metrics import ids
 from headbook.pages.metrics.figures import curve_plot
 from headbook.pages.parts.blocks import (
+    MAX_NARROW_COLUMNS,
     Block,
     Cell,
     Columns,
     Group,
-    Heat,
     Lead,
     Page,
     Question,
@@ -25,6 +24,8 @@ from headbook.pages.parts.blocks import (
     Text,
     blocks,
     by_stack,
+    figure_name,
+    heat_of,
     row,
 )
 from headbook.pages.parts.passages import true_ends
@@ -32,10 +33,10 @@ from headbook.report.facts import outputs as facts
 from headbook.report.findings.head_numbers import HeadMetricNumbers
 from headbook.report.findings.states import best_layer
 from headbook.report.leaders import head_leaders
-from headbook.report.results import StackResults, study_of
+from headbook.report.results import StackResults, heads_by_value, study_of
 from headbook.report.wording import count_text, label_name, sentence_page
-from headbook.results.formats import MISSING, head_name, number
-from headbook.results.number import PLAIN, Number
+from headbook.results.formats import head_name, number
+from headbook.results.number import PLAIN
 from headbook.results.sentence import Link, Sentence, say
 from headbook.schema import HEAD_RULES, HeadKey, HeadName, SinkView, heads_of
 from headbook.study.sums.token_sums import TRUE_ORDER
@@ -57,7 +58,6 @@ BY_LAYER = {  # numbers of the table by layer, with their names there
 }
 MAX_HEADS = 6  # heads in the table of sentence ends
 MAX_ANCHORS = 150  # heads in the table of anchors
-NARROW = 14  # columns of a table on half of the page
 Results = Mapping[str, StackResults]
 
 
@@ -66,11 +66,16 @@ def has_outputs(results: Results) -> bool:
     return any(r.has_value(*facts.OUTPUTS) for r in results.values())
 
 
+def _in_passages(results: StackResults) -> bool:
+    """Return whether sentences of passages can be compared."""
+    return results.has_value(*facts.SENTENCE)
+
+
 def outputs_page(results: Results) -> Page:
     """Return the page of head outputs; the first stack answers."""
     stacks = [r for r in results.values() if r.has_value(*facts.OUTPUTS)]
     first = stacks[0]
-    in_passages = first.has_value(*facts.SENTENCE)
+    in_passages = _in_passages(first)
     return Page(
         path="outputs.html",
         topic="Head outputs",
@@ -81,14 +86,14 @@ def outputs_page(results: Results) -> Page:
         answer=(first.cached(facts.sentence_range).text if in_passages
                 else first.cached(facts.alike).text),
         scope=(
-            ("Measured on", f"{_texts(first, in_passages)}, tokens without special ones; of a run "
+            ("Measured on", f"{_texts(first)}, tokens without special ones; of a run "
              "of one token the first alone"),
             ("Compared with", "pairs at the same distance in the same text"),
         ),
         blocks=blocks(
-            _lead(first, in_passages=in_passages),
+            _lead(first),
             _matrix_link(first),
-            _questions(first, in_passages=in_passages),
+            _questions(first),
         ),
         closer=by_stack(stacks, _closer, results),
         measured=_measured(),
@@ -96,20 +101,19 @@ def outputs_page(results: Results) -> Page:
     )  # fmt: skip
 
 
-def _texts(results: StackResults, in_passages: bool) -> str:
-    n = int(results.layers(*(facts.SENTENCE if in_passages else facts.OUTPUTS)).sentences.max())
+def _texts(results: StackResults) -> str:
+    n = int(results.layers(*_answer_key(results)).sentences.max())
     return count_text(n, results.study.manifest.text_noun)
 
 
-def _name(results: StackResults, part: str) -> str:
-    """Return the name of a figure; figures of one stack have no stack in their names."""
-    stack = results.stack.name
-    return f"outputs-{part}" if stack == "self" else f"outputs-{stack}-{part}"
+def _answer_key(results: StackResults) -> HeadKey:
+    """Return the number that answers the page's question."""
+    return facts.SENTENCE if _in_passages(results) else facts.OUTPUTS
 
 
-def _lead(results: StackResults, *, in_passages: bool) -> Lead:
+def _lead(results: StackResults) -> Lead:
     """Return the figure of the answer."""
-    if not in_passages:
+    if not _in_passages(results):
         return _alike_figure(results)
     caption = (
         "Mean difference of the cosine of a head’s outputs for two different tokens, within a "
@@ -124,8 +128,7 @@ def _matrix_link(results: StackResults) -> Text | None:
     data, stack = results.study.sentence_data, results.stack
     layers = stack.attention_layers
     index = next((i for i in data.sentences if (stack.name, i, layers[0]) in data.outputs), None)
-    key = facts.SENTENCE if results.has_value(*facts.SENTENCE) else facts.OUTPUTS
-    leaders = head_leaders(results, key)
+    leaders = head_leaders(results, _answer_key(results))
     if index is None or leaders is None:
         return None
     layer, head = leaders.first
@@ -138,12 +141,12 @@ def _matrix_link(results: StackResults) -> Text | None:
 def _curve(results: StackResults, key: HeadKey, part: str, caption: str) -> Plot:
     """Return a number by layer with its controls."""
     numbers = HeadMetricNumbers(results, results.by_id[key.metric], key.view, key.label)
-    return replace(curve_plot(numbers), name=_name(results, part), caption=caption)
+    return replace(curve_plot(numbers), name=figure_name(results, "outputs", part), caption=caption)
 
 
 def _alike_figure(results: StackResults) -> Lead:
     figure = similarity_plot(
-        results, _name(results, "alike"),
+        results, figure_name(results, "outputs", "alike"),
         "Mean cosine of all pairs of tokens of a text, without special tokens, all keys: of head "
         f"outputs and of attention rows{_sample_note(results)}. Small dots: single heads.",
     )  # fmt: skip
@@ -159,10 +162,11 @@ def _sample_note(results: StackResults) -> str:
     return results.sample_note(int(results.layers(*facts.OUTPUTS).sentences.max()), ", on")
 
 
-def _questions(results: StackResults, *, in_passages: bool) -> Iterator[Question]:
+def _questions(results: StackResults) -> Iterator[Question]:
     """Yield the further questions that the study answers."""
+    in_passages = _in_passages(results)
     plot = distance_plot(
-        results, _name(results, "distance"),
+        results, figure_name(results, "outputs", "distance"),
         "Mean cosine of outputs for two tokens by their distance"
         + (", within one sentence and across two" if in_passages else "")
         + "; all heads, with 95 % intervals. The last point is for 32 tokens and more.",
@@ -205,17 +209,11 @@ def _questions(results: StackResults, *, in_passages: bool) -> Iterator[Question
         )  # fmt: skip
 
 
-def _heat(number_: Number, top: float, format_name: str = "") -> Heat:
-    if not number_.known:
-        return Heat(MISSING, "q0")
-    return Heat(number_.printed(format_name), amount_class(number_.value, 0, top))
-
-
 def _anchor_layers(results: StackResults) -> Table:
     """Return the number of different anchors of each layer."""
     rows = tuple(
-        row(f"L{layer}", str(heads), str(true), str(shuffled))
-        for layer, true, shuffled, heads in facts.anchor_counts(results)
+        row(f"L{counts.layer}", str(counts.n_above), str(counts.different), str(counts.permuted))
+        for counts in facts.anchor_counts(results)
     )
     titles = ("layer", "heads with an anchor", "different anchors", "with tokens permuted")
     return Table(titles, rows, "Anchors by layer", "lower end of the lift above 1")
@@ -224,7 +222,7 @@ def _anchor_layers(results: StackResults) -> Table:
 def _anchors(results: StackResults) -> Table | None:
     """Return the anchor of each head with its lift."""
     anchors = results.study.corpus_sums.anchors.get(results.stack.name)
-    if anchors is None or not facts.anchor_counts(results):
+    if anchors is None or not results.cached(facts.anchors).text:
         return None
     column = anchors.columns.index(facts.ANCHORS)
     token, lift, low = (
@@ -248,7 +246,7 @@ def _by_layer(results: StackResults) -> Table | None:
         if results.has_value(*key):
             numbers = [results.number(key, layer) for layer in layers]
             top = max((abs(n.value) for n in numbers if n.known), default=1.0) or 1.0
-            rows.append(row(name, *(_heat(n, 1.25 * top, "bare") for n in numbers)))
+            rows.append(row(name, *(heat_of(n, 1.25 * top, "bare") for n in numbers)))
     note = "different tokens where sentences and distance are asked"
     return (
         Table(("numbers", *layers), tuple(rows), "Pairs of tokens by layer", note, "heat")
@@ -267,7 +265,7 @@ def _separators(results: StackResults) -> Table | None:
         key = HeadKey(metric.id, SinkView.RAW, label)
         if results.has_value(*key):
             numbers = (results.number(key, layer) for layer in layers)
-            rows.append(row(label_name(label), *(_heat(n, 0.5) for n in numbers)))
+            rows.append(row(label_name(label), *(heat_of(n, 0.5) for n in numbers)))
     note = "share of attention, and of the norms that keys add, by layer"
     return Table(("to", *layers), tuple(rows), "Separators", note, "heat") if rows else None
 
@@ -291,7 +289,7 @@ def _gap_figure(results: StackResults) -> Lead | None:
         cosines = divide(np.nansum(of_heads, 0, float), np.isfinite(of_heads).sum(0))
         dips = np.flatnonzero(marks[layer, 0]).tolist()
         ends = true_ends(results, text)
-        return Lead(gap_plot(_name(results, "gaps"), caption, cosines, ends, dips))
+        return Lead(gap_plot(figure_name(results, "outputs", "gaps"), caption, cosines, ends, dips))
     return None
 
 
@@ -301,32 +299,27 @@ def _end_key(measure: str, rule: str) -> HeadKey:
 
 def _end_leaders(results: StackResults) -> list[tuple[str, HeadName]]:
     """Return the heads that find sentence ends best by each rule, the best first."""
-    heads: list[tuple[str, HeadName]] = []
-    for rule in HEAD_RULES:
-        key = _end_key("f1_1", rule)
-        if results.has_value(*key):
-            value = results.heads(*key).value
-            order = np.argsort(-np.nan_to_num(value, nan=-1), axis=None, kind="stable")
-            places = (np.unravel_index(at, value.shape) for at in order[: MAX_HEADS // 2].tolist())
-            names = (HeadName(results.stack.name, int(a), int(b)) for a, b in places)
-            heads += [(rule, name) for name in names]
-    return heads
+    return [
+        (rule, HeadName(results.stack.name, *place))
+        for rule in HEAD_RULES
+        if results.has_value(*(key := _end_key("f1_1", rule)))
+        for place in heads_by_value(results.heads(*key).value)[: MAX_HEADS // 2]
+    ]
 
 
 def _ends_answer(results: StackResults) -> Sentence:
     """Return the head that finds ends best by dips of similarity, beside both baselines."""
     key = _end_key("f1_1", "similarity")
-    leaders = head_leaders(results, key)
-    place = leaders.first if leaders else _end_leaders(results)[0][1][1:]
-    layer, head = place
-    layers = results.stack.attention_layers
+    numbers = HeadMetricNumbers(results, results.by_id[key.metric], key.view, key.label)
+    layer, head = numbers.best()
+    first = results.stack.attention_layers[0]
     even, marks = (
-        results.number(_end_key("f1_1", rule), layers[0]) for rule in ("even", "punctuation")
+        results.number(_end_key("f1_1", rule), first) for rule in ("even", "punctuation")
     )
     return say(
         "Dips of similarity in {head} find ends within one token with an F1 of {f1:interval}; as "
         "many ends as there are at even distances {even}, every . ! ? {marks}.",
-        head=HeadName(results.stack.name, layer, head), f1=results.number(key, layer, head),
+        head=numbers.name((layer, head)), f1=results.number(key, layer, head),
         even=even, marks=marks,
     )  # fmt: skip
 
@@ -361,8 +354,8 @@ def _different(results: StackResults) -> Table | None:
     rows = tuple(
         (
             HeadName(results.stack.name, *place),
-            _heat(results.number(facts.MASKED_ROWS, *place, unit=PLAIN), 1),
-            _heat(results.number(facts.MASKED_OUTPUTS, *place), 1),
+            heat_of(results.number(facts.MASKED_ROWS, *place, unit=PLAIN), 1),
+            heat_of(results.number(facts.MASKED_OUTPUTS, *place), 1),
         )
         for place in facts.different_outputs(results)
     )
@@ -374,11 +367,10 @@ def _different(results: StackResults) -> Table | None:
 def _closer(results: StackResults) -> Iterator[Block]:
     """Yield the tables of layers and heads."""
     suffix = "" if results.stack.name == "self" else f"-{results.stack.name}"
-    in_passages = results.has_value(*facts.SENTENCE)
-    separators = None if in_passages else _separators(results)  # else below its question
+    separators = None if _in_passages(results) else _separators(results)  # else below its question
     found = (_by_layer(results), separators, _different(results))
     tables = [table for table in found if table]
-    narrow = all(len(table.columns) <= NARROW for table in tables)
+    narrow = all(len(table.columns) <= MAX_NARROW_COLUMNS for table in tables)
     if tables:
         columns = Columns(tuple(tables), 2 if narrow and len(tables) > 1 else 1)
         yield Group((columns,), id=f"tables{suffix}", link="numbers by layer")

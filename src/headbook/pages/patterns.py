@@ -13,17 +13,16 @@ from headbook.charts.patterns import (
 )
 from headbook.charts.plots import Plot
 from headbook.charts.sinks import change_plot, sink_plot
-from headbook.charts.theme import amount_class
 from headbook.metrics import ids
 from headbook.pages.overview_parts.wall import tile_style
 from headbook.pages.parts.atlas import map_style
 from headbook.pages.parts.blocks import (
+    MAX_NARROW_COLUMNS,
     Block,
     Bullets,
     Caption,
     Group,
     HeadMap,
-    Heat,
     Lead,
     Maps,
     Page,
@@ -34,6 +33,8 @@ from headbook.pages.parts.blocks import (
     Title,
     blocks,
     by_stack,
+    figure_name,
+    heat_of,
     row,
 )
 from headbook.pages.parts.exemplars import received_pair, received_picture
@@ -53,13 +54,12 @@ from headbook.report.facts.sinks import SINK, SINK_OUTPUT
 from headbook.report.results import StackResults, heads_by_value, study_of
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import STACKS, capital, count_text, number_word, visible
-from headbook.results.formats import MISSING, head_page, number
+from headbook.results.formats import head_page, number
 from headbook.results.number import Number
 from headbook.results.sentence import Link, Marked, Sentence, listed, say
 from headbook.schema import HeadKey, HeadName, SinkView
 from headbook.study.ablation.results import FULL
 
-MAX_NARROW_COLUMNS = 14  # columns of a table on half of the page
 MAX_UNIFORM_SPREAD = 0.001  # range over layers up to which a uniform share is printed once
 MAX_MAPS = 144  # maps of all stacks; of more heads, every n-th has a map
 DESTINATIONS = {  # labels of attention_to, with their names in the table of layers
@@ -111,12 +111,6 @@ def _asks(questions: Sequence[Question]) -> Sentence:
     return say("Below: {links}", links=listed(links, " · ", " · "))
 
 
-def _name(results: StackResults, part: str) -> str:
-    """Return the name of a figure; figures of one stack have no stack in their names."""
-    stack = results.stack.name
-    return f"patterns-{part}" if stack == "self" else f"patterns-{stack}-{part}"
-
-
 def _sink_figure(results: StackResults) -> Plot:
     """Return the chart of attention to the sink and its part of the output."""
     tokens, measured = sink_tokens(results), "their share of its output"
@@ -126,7 +120,7 @@ def _sink_figure(results: StackResults) -> Plot:
         f"{measured} (bar), by summed value-weighted norms; all sentences. Solid: sink heads, "
         f"{sink_heads}."
     )
-    return sink_plot(results, _name(results, "sinks"), caption)
+    return sink_plot(results, figure_name(results, "patterns", "sinks"), caption)
 
 
 def _why_sinks(results: StackResults) -> str:
@@ -150,7 +144,7 @@ def _questions(results: StackResults) -> Iterator[Question]:
         yield _stripes_question(results, Sentence(stripes))
     if diagonal := facts.diagonal(results).text:
         figure = offset_plot(
-            results, _name(results, "offsets"),
+            results, figure_name(results, "patterns", "offsets"),
             "Share of attention by the distance from query to key, all keys. Each line is a head; "
             "marks and names: the largest shares, from 20 % on.",
         )  # fmt: skip
@@ -220,7 +214,7 @@ def _dead_question(results: StackResults, answer: Sentence) -> Question:
     all_exact = ablation.level == FULL
     hollow = "" if all_exact else "; hollow: estimated from slopes (attribution patching)"
     figure = change_plot(
-        results, _name(results, "dead"),
+        results, figure_name(results, "patterns", "dead"),
         "Circle: change when the head is replaced by its mean over tokens of the same class. "
         f"Diamond: with only the sink masked: attention to {sink_tokens(results)} left out. "
         f"{count_text(len(ablation.content_hash), 'sentence')}; largest change first, all sink "
@@ -347,12 +341,6 @@ def _closer(results: StackResults, most: int) -> Iterator[Block]:
         yield Group((table,), id=f"tables{suffix}", link=link)
 
 
-def _heat(number_: Number, top: float, format_name: str = "") -> Heat:
-    if not number_.known:
-        return Heat(MISSING, "q0")
-    return Heat(number_.printed(format_name), amount_class(number_.value, 0, top))
-
-
 def _destinations(results: StackResults) -> Table | None:
     """Return the table of the shares of each layer's attention, the largest destination first."""
     layers, names = results.stack.attention_layers, _token_names(results)
@@ -368,7 +356,7 @@ def _destinations(results: StackResults) -> Table | None:
     rows = []
     for key in sorted(keys, key=lambda key: -top[key]):
         numbers = (results.number(key, layer) for layer in layers)
-        cells = (_heat(n, max(0.5, *top.values()), format_name) for n in numbers)
+        cells = (heat_of(n, max(0.5, *top.values()), format_name) for n in numbers)
         even = results.uniform_number(key, layers[0]).printed(format_name)
         rows.append(row(names[key.label], *cells, even))
     spread = max(np.ptp(results.uniform(*key).value[[*layers]]) for key in keys)

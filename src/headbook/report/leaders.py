@@ -4,7 +4,7 @@ A test is paired by sentence, on all sentences (`headbook.analysis.leaders`). Nu
 by sentence or bucket, such as those of weights, are not tested, and pages say so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -61,32 +61,45 @@ class Leaders:
 
 def head_leaders(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Leaders | None:
     """Return the heads that lead a metric; None without a number that is trusted."""
-    made = results.cached(_made_leaders)
-    if (key, lowest) not in made:
-        made[key, lowest] = _head_leaders(results, key, lowest=lowest)
-    return made[key, lowest]
+    return _cached(results, _head_leaders, key, lowest=lowest)
 
 
-def _made_leaders(_: StackResults) -> dict[tuple[HeadKey, bool], Leaders | None]:
+def layer_leaders(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Leaders | None:
+    """Return the layers that lead a metric, all heads of each together; None without a number."""
+    return _cached(results, _layer_leaders, key, lowest=lowest)
+
+
+Finder = Callable[..., Leaders | None]
+
+
+def _made_leaders(_: StackResults) -> dict[tuple[Finder, HeadKey, bool], Leaders | None]:
     """Return the leaders that were tested before: pages ask for them several times."""
     return {}
 
 
+def _cached(results: StackResults, finder: Finder, key: HeadKey, *, lowest: bool) -> Leaders | None:
+    """Return the leaders of a number; None without one."""
+    made, question = results.cached(_made_leaders), (finder, key, lowest)
+    if question not in made:
+        known = results.has_value(*key)
+        made[question] = finder(results, key, lowest=lowest) if known else None
+    return made[question]
+
+
+def _trusted_places(values: Estimates) -> list[Place]:
+    """Return layer and number of the heads with enough sentences, in order."""
+    return [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(values.trusted))]
+
+
 def _head_leaders(results: StackResults, key: HeadKey, *, lowest: bool) -> Leaders | None:
-    if not results.has_value(*key):
-        return None
     values = results.heads(*key)
-    trusted = np.argwhere(~np.isnan(values.trusted))
-    places = [(int(layer), int(head)) for layer, head in trusted]
+    places = _trusted_places(values)
     leaders = _leaders(places, values.value, _bucket_sums(results, key), lowest=lowest)
     left_out = int(np.isfinite(values.value).sum()) - len(places)
     return leaders and replace(leaders, left_out=left_out)
 
 
-def layer_leaders(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Leaders | None:
-    """Return the layers that lead a metric, all heads of each together; None without a number."""
-    if not results.has_value(*key):
-        return None
+def _layer_leaders(results: StackResults, key: HeadKey, *, lowest: bool) -> Leaders | None:
     values, sums = results.layers(*key).value, _bucket_sums(results, key)
     places = [(layer,) for layer in results.stack.attention_layers if not np.isnan(values[layer])]
     of_layers = sums and (sums[0].sum(2), sums[1].sum(2))
@@ -147,8 +160,7 @@ class RankRange(NamedTuple):
 def rank_range(results: StackResults, key: HeadKey, place: Place) -> RankRange | None:
     """Return the ranks that a head may have; None if the number of heads cannot be compared."""
     sums, values = _bucket_sums(results, key), results.heads(*key)
-    trusted = np.argwhere(~np.isnan(values.trusted))
-    places = [(int(layer), int(head)) for layer, head in trusted]
+    places = _trusted_places(values)
     if sums is None or place not in places:
         return None
     n, d = _of_places(places, values.value, sums)
@@ -214,11 +226,11 @@ class Chosen(NamedTuple):
 
 def chosen_head(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Chosen | None:
     """Return the head with the highest or lowest value; None without enough observations."""
-    if not results.has_value(*key):
-        return None
     leaders = head_leaders(results, key, lowest=lowest)
+    if leaders is None:
+        return None
     selected = highest(results.split(SELECTION, *key), lowest=lowest)
-    if leaders is None or selected is None:
+    if selected is None:
         return None
     layer, head = leaders.first
     held_out = results.split(HELD_OUT, *key).at(*selected)

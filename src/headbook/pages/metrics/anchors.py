@@ -7,14 +7,15 @@ import numpy as np
 
 from headbook.pages.parts.page import StackSection
 from headbook.pages.parts.table import DASH, MarkedText, PageTable, Row, WordsCell, words_cell
-from headbook.report.findings.states import ANCHOR_COLUMNS, anchor_layers
+from headbook.report.facts.outputs import ANCHORS, AnchorCounts, anchor_counts
 from headbook.report.results import StackResults
 from headbook.results.formats import MISSING, number
 from headbook.results.sentence import head_link
-from headbook.schema import heads_of
+from headbook.schema import SinkView, heads_of
 from headbook.study.sums.token_sums import TRUE_ORDER, Anchors
 
 MOST_HEADS = 150  # heads in the list
+COLUMNS = (ANCHORS, ANCHORS._replace(view=SinkView.NOSINK))
 TITLES = ("all keys", "sink masked")
 
 
@@ -41,19 +42,21 @@ def anchor_sections(results: Mapping[str, StackResults]) -> Iterator[AnchorSecti
 
 def anchors_by_layer(results: StackResults) -> PageTable | None:
     """Return the number of different anchors of each layer; None if none were counted."""
-    layers = results.cached(anchor_layers)
-    rows = (
-        Row(str(layer), tuple(_number(results.stack.n_heads, *each) for each in counts))
-        for layer, counts in layers.items()
+    of_columns = [anchor_counts(results, column) for column in COLUMNS]
+    rows = tuple(
+        Row(str(counts[0].layer), tuple(_number(results.stack.n_heads, each) for each in counts))
+        for counts in zip(*of_columns, strict=True)
     )
     caption = "Different anchors in a layer, of those with a lower end of the lift above 1."
-    return PageTable(("Layer", *TITLES), tuple(rows), caption) if layers else None
+    return PageTable(("Layer", *TITLES), rows, caption) if rows else None
 
 
-def _number(n_heads: int, own: int, mixed: int, heads: int) -> WordsCell:
-    some = f" ({heads} heads)" if heads < n_heads else ""
-    counted = (f"{own} ", MarkedText(f"shuffled {mixed}{some}", "small")) if heads else (MISSING,)
-    return words_cell(*counted, style="number")
+def _number(n_heads: int, counts: AnchorCounts) -> WordsCell:
+    if not counts.n_heads:
+        return words_cell(MISSING, style="number")
+    some = f" ({counts.n_heads} heads)" if counts.n_heads < n_heads else ""
+    beside = MarkedText(f"shuffled {counts.permuted}{some}", "small")
+    return words_cell(f"{counts.different} ", beside, style="number")
 
 
 def anchors_by_head(results: StackResults) -> PageTable | None:
@@ -61,7 +64,7 @@ def anchors_by_head(results: StackResults) -> PageTable | None:
     anchors = results.study.corpus_sums.anchors.get(results.stack.name)
     if anchors is None:
         return None
-    columns = [anchors.columns.index(column) for column in ANCHOR_COLUMNS]
+    columns = [anchors.columns.index(column) for column in COLUMNS]
     lift = np.nan_to_num(anchors.low[columns[0], TRUE_ORDER])
     heads = heads_of(results.stack)
     kept = sorted(heads, key=lambda name: -lift[name.layer, name.head])[:MOST_HEADS]

@@ -10,17 +10,20 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from headbook.charts import Drawing, Figure, Plot
+from headbook.charts.theme import amount_class
 from headbook.metrics.base import Metric
 from headbook.pages.parts.page import TemplatePage
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import STACKS, capital
+from headbook.results.formats import MISSING
 from headbook.results.number import Number, Printed
 from headbook.results.sentence import Link, Marked, Sentence
 from headbook.schema import HeadName
 
 Words = str | Sentence
 MOST_NARROW = 12  # layers of tables that stand side by side
+MAX_NARROW_COLUMNS = 14  # columns of a table on half of the page
 
 
 @dataclass(frozen=True)
@@ -204,6 +207,13 @@ class Heat:
     note: str = ""
 
 
+def heat_of(number: Number, top: float, format_name: str = "") -> Heat:
+    """Return a number on a fill from 0 to ``top``; a dash if it is not known."""
+    if not number.known:
+        return Heat(MISSING, "q0")
+    return Heat(number.printed(format_name), amount_class(number.value, 0, top))
+
+
 class SmallMap(NamedTuple):
     """The mean map of a head inside a sentence.
 
@@ -332,6 +342,12 @@ class Page(TemplatePage):
                 if isinstance(group, Group) and group.link and group.link not in seen:
                     seen.add(group.link)
                     yield group
+
+
+def figure_name(results: StackResults, page: str, part: str) -> str:
+    """Return the name of a figure; figures of one stack have no stack in their names."""
+    stack = results.stack.name
+    return f"{page}-{part}" if stack == "self" else f"{page}-{stack}-{part}"
 
 
 def by_stack(

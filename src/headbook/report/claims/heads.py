@@ -146,13 +146,16 @@ def extreme_heads(results: StackResults) -> Iterator[Row]:
 
 
 def _leader_row(results: StackResults, claim: str, column: HeadKey, leaders: Leaders) -> Row:
-    """Return the row of the head that leads a metric, beside the best one told from it."""
-    layer, head = leaders.first
-    values, second = results.heads(*column), leaders.second
+    """Return the row of the head or layer that leads a metric, beside the best one told from it."""
+    layer, *head = leaders.first
+    numbers, second = results.heads(*column) if head else results.layers(*column), leaders.second
+    name = f"layer {second[0]}" if second else ""
+    if head and second:
+        name = head_name(HeadName(results.stack.name, *second))
     return row(
-        claim, results.stack.name, column, layer=layer, head=head, value=values.at(layer, head),
-        baseline=head_name(HeadName(results.stack.name, *second)) if second else "",
-        baseline_value=float(values.value[second]) if second else math.nan, p=leaders.p,
+        claim, results.stack.name, column, layer=layer, head=head[0] if head else None,
+        value=numbers.at(*leaders.first), baseline=name,
+        baseline_value=float(numbers.value[second]) if second else math.nan, p=leaders.p,
     )  # fmt: skip
 
 
@@ -191,14 +194,9 @@ def extreme_layers(results: StackResults) -> Iterator[Row]:
         leaders = layer_leaders(results, column, lowest=claim == LOWEST_LAYER)
         if leaders is None or leaders.candidates < 2:
             continue
-        values, (layer,), second = results.layers(*column), leaders.first, leaders.second
-        yield row(
-            claim, results.stack.name, column, layer=layer, value=values.at(layer), p=leaders.p,
-            baseline=f"layer {second[0]}" if second else "",
-            baseline_value=float(values.value[second]) if second else math.nan,
-        )  # fmt: skip
+        yield _leader_row(results, claim, column, leaders)
         if column.metric in {ids.SINK_SHARE, ids.ATTENTION_DISTANCE}:
-            yield from _beside_controls(results, claim, column, layer)
+            yield from _beside_controls(results, claim, column, leaders.first[0])
 
 
 def _layer_claims(results: StackResults) -> Iterator[tuple[HeadKey, str]]:

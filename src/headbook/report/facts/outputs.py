@@ -5,12 +5,14 @@ arXiv:2512.21956). Pairs are compared at equal distance in one passage.
 """
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
 from headbook.metrics import ids
 from headbook.report.facts.fact import Fact
-from headbook.report.leaders import Leaders, alike_note, layer_leaders
+from headbook.report.leaders import alike_note, layer_leaders
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital, layers_text
@@ -43,31 +45,59 @@ def layers_above(results: StackResults, key: HeadKey) -> list[int]:
     return [layer for layer in results.stack.attention_layers if low[layer] > MIN_EXCESS]
 
 
+class _LayersAbove(NamedTuple):
+    """Layers with a clear difference of similarities, each of which was checked alone.
+
+    Attributes:
+        above: the layers.
+        first: the layer that leads.
+        where, most: the layers, and the one that leads with its number, in words.
+    """
+
+    above: list[int]
+    first: int
+    where: str
+    most: Sentence
+
+
+def _layers_above(results: StackResults, key: HeadKey) -> _LayersAbove | None:
+    """Return the layers in which pairs differ; None if no layer is above `MIN_EXCESS`."""
+    leaders = layer_leaders(results, key)
+    above = layers_above(results, key) if leaders else []
+    if leaders is None or not above:
+        return None
+    (first,) = leaders.first
+    number = results.number(key, first)
+    most = say(" (by a cosine of {n:interval})", n=number)
+    if len(above) > 1:
+        note = alike_note(results, leaders)
+        most = say(", most in layer {layer}{note}{most}", layer=first, note=note, most=most)
+    where = f"in {layers_text(above)}"
+    if [*above] == [*results.stack.attention_layers]:
+        where = "in every layer" if len(above) > 1 else "in the only layer"
+    return _LayersAbove(above, first, where, most)
+
+
 def sentence_range(results: StackResults) -> Fact:
     """Return in which layers outputs are more alike within a sentence than across sentences."""
-    if not results.has_value(*SENTENCE):
-        return Fact("sentence_range", holds=False)
-    above = layers_above(results, SENTENCE)
-    leaders = layer_leaders(results, SENTENCE)
-    if not above or leaders is None:
-        text = _no_layer(results, SENTENCE)
-        return Fact("sentence_range", text, holds=False)
+    layers = _layers_above(results, SENTENCE)
+    if layers is None:
+        return Fact("sentence_range", _no_layer(results, SENTENCE), holds=False)
     last = results.stack.attention_layers[-1]
     text = say(
         "Outputs keep to a sentence {where}{most}{ending}{reason}.",
-        where=_where(results, above), most=_most(results, above, leaders, SENTENCE),
-        ending="" if last in above else ", not in the last",
-        reason=_separators(results, leaders),
+        where=layers.where, most=layers.most,
+        ending="" if last in layers.above else ", not in the last",
+        reason=_separators(results, layers.first),
     )  # fmt: skip
     return Fact("sentence_range", text)
 
 
-def _separators(results: StackResults, leaders: Leaders) -> str:
-    """Return whether the leading layer keeps to a sentence without separators between them."""
+def _separators(results: StackResults, layer: int) -> str:
+    """Return whether a layer keeps to a sentence without separators between them."""
     if Baseline.NO_SEPARATORS not in results.baselines:
         return ""
     band = results.baseline_band(Baseline.NO_SEPARATORS, *SENTENCE)
-    (layer,) = leaders.first
     if np.isnan(band.value[layer]):
         return ""
     share = band.value[layer] / results.layers(*SENTENCE).value[layer]
@@ -107,51 +137,27 @@ def by_distance(results: StackResults) -> Fact:
 
 def repetition(results: StackResults) -> Fact:
     """Return in which layers a token that occurs again gets a more similar output than others."""
-    if not results.has_value(*REPETITION):
-        return Fact("repetition", holds=False)
-    above = layers_above(results, REPETITION)
-    leaders = layer_leaders(results, REPETITION)
-    if not above or leaders is None:
+    layers = _layers_above(results, REPETITION)
+    if layers is None:
         return Fact("repetition", _no_layer(results, REPETITION), holds=False)
     text = say(
         "Outputs for two occurrences of a token are more alike than for two different tokens at "
         "the same distance {where}{most}.",
-        where=_where(results, above), most=_most(results, above, leaders, REPETITION),
+        where=layers.where, most=layers.most,
     )  # fmt: skip
     return Fact("repetition", text)
 
 
 def _no_layer(results: StackResults, key: HeadKey) -> Sentence:
-    numbers = [results.number(key, layer) for layer in results.stack.attention_layers]
-    known = [n for n in numbers if n.known]
-    largest = max(known, key=_value)
+    """Return the largest difference of any layer; nothing if it was not measured."""
+    if not results.has_value(*key):
+        return NOTHING
+    numbers = (results.number(key, layer) for layer in results.stack.attention_layers)
+    largest = max((n for n in numbers if n.known), key=attrgetter("value"))
     return say(
         "In no layer by more than a cosine of {limit} at equal distance: the largest difference, "
         "not tested against the others, is {n:interval}, in layer {layer}.",
         limit=f"{MIN_EXCESS:g}", n=largest, layer=largest.place("layer"),
-    )  # fmt: skip
-
-
-def _value(number: Number) -> float:
-    return number.value
-
-
-def _where(results: StackResults, layers: Sequence[int]) -> str:
-    """Return layers in words, each of which was checked alone."""
-    if [*layers] == [*results.stack.attention_layers]:
-        return "in every layer" if len(layers) > 1 else "in the only layer"
-    return f"in {layers_text(layers)}"
-
-
-def _most(results: StackResults, layers: Sequence[int], leaders: Leaders, key: HeadKey) -> Sentence:
-    """Return the layer that leads, with its number."""
-    (layer,) = leaders.first
-    number = results.number(key, layer)
-    if len(layers) == 1:
-        return say(" (by a cosine of {n:interval})", n=number)
-    return say(
-        ", most in layer {layer}{note} (by a cosine of {n:interval})",
-        layer=layer, note=alike_note(results, leaders), n=number,
     )  # fmt: skip
 
 
@@ -204,48 +210,59 @@ def different_outputs(results: StackResults) -> list[Place]:
     return ranked[:MAX_DIFFERENT_HEADS]
 
 
-def anchor_counts(results: StackResults) -> list[tuple[int, int, int, int]]:
-    """Return the number of different anchors by layer, that of chance, and the heads with one.
+class AnchorCounts(NamedTuple):
+    """Anchors of the heads of one layer.
 
-    An anchor counts if the lower end of its lift is above 1. Empty if no anchors were found.
-
-    Returns:
-        Layer, different anchors, the same with token types permuted within texts, heads with an
-        anchor.
+    Attributes:
+        layer: the layer.
+        different: number of different anchors, of those whose lift has a lower end above 1.
+        permuted: the same number with token types permuted within texts.
+        n_above: number of heads with such an anchor.
+        n_heads: number of heads with an anchor of any lift.
     """
+
+    layer: int
+    different: int
+    permuted: int
+    n_above: int
+    n_heads: int
+
+
+def anchor_counts(results: StackResults, column: AnchorColumn = ANCHORS) -> list[AnchorCounts]:
+    """Return the anchors of each layer; empty if none were found."""
     anchors = results.study.corpus_sums.anchors.get(results.stack.name)
-    if anchors is None or ANCHORS not in anchors.columns:
+    if anchors is None or column not in anchors.columns:
         return []
-    column, counts = anchors.columns.index(ANCHORS), []
+    index = anchors.columns.index(column)
+    counts = []
     for layer in results.stack.attention_layers:
-        is_above = anchors.low[column, :, layer] > 1
-        tokens = anchors.token[column, :, layer]
-        true, shuffled = (
-            len({*tokens[order][is_above[order]].tolist()})
-            for order in (TRUE_ORDER, SHUFFLED_ORDER)
+        token, is_above = anchors.token[index, :, layer], anchors.low[index, :, layer] > 1
+        different, permuted = (
+            len({*token[order][is_above[order]].tolist()}) for order in (TRUE_ORDER, SHUFFLED_ORDER)
         )
-        counts.append((layer, true, shuffled, int(is_above[TRUE_ORDER].sum())))
-    return counts if any(heads for *_, heads in counts) else []
+        n_above, n_heads = int(is_above[TRUE_ORDER].sum()), int((token[TRUE_ORDER] >= 0).sum())
+        counts.append(AnchorCounts(layer, different, permuted, n_above, n_heads))
+    return counts
 
 
 def anchors(results: StackResults) -> Fact:
     """Return whether the heads of a layer gather outputs around different tokens."""
     counts = anchor_counts(results)
-    if not counts:
+    if not any(of_layer.n_above for of_layer in counts):
         return Fact("anchors", holds=False)
-    numbers = [true for _, true, _, _ in counts]
+    numbers = [of_layer.different for of_layer in counts]
     fewest, most = (
         say(
             "{n} ({layers})", n=end,
-            layers=layers_text([layer for layer, true, _, _ in counts if true == end]),
+            layers=layers_text([each.layer for each in counts if each.different == end]),
         )
         for end in (min(numbers), max(numbers))
     )  # fmt: skip
     text = say(
         "The heads of a layer gather their outputs around {fewest} to {most} different tokens; "
         "with tokens permuted within a text, around {low} to {high}.",
-        fewest=fewest, most=most, low=min(chance for _, _, chance, _ in counts),
-        high=max(chance for _, _, chance, _ in counts),
+        fewest=fewest, most=most, low=min(each.permuted for each in counts),
+        high=max(each.permuted for each in counts),
     )  # fmt: skip
     return Fact("anchors", text)
 
@@ -294,14 +311,13 @@ def separators_add(results: StackResults, layers: Sequence[int]) -> bool:
 
     By the means over layers, of separators between sentences or of the last one.
     """
+    if results.study.manifest.text_noun != "passage":
+        return False
     for kind in ("inner_separator", "last_separator"):
-        share, norm = separator_key(kind), separator_key(kind, by_norm=True)
-        if results.has_value(*share) and results.has_value(*norm):
-            means = (float(results.layers(*key).value[[*layers]].mean()) for key in (share, norm))
-            attention, added = means
-            if kind == "inner_separator" and not attention:
-                continue
-            if results.study.manifest.text_noun == "passage" and added >= MOSTLY * attention:
+        keys = separator_key(kind), separator_key(kind, by_norm=True)
+        if all(results.has_value(*key) for key in keys):
+            share, added = (float(results.layers(*key).value[[*layers]].mean()) for key in keys)
+            if added >= MOSTLY * share and (share or kind == "last_separator"):
                 return True
     return False
 

@@ -16,42 +16,6 @@ from headbook.report.results import StackResults
 from headbook.report.wording import SPACES
 from headbook.results.formats import interval_text, number
 from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView
-from headbook.study.sums.token_sums import SHUFFLED_ORDER, TRUE_ORDER, AnchorColumn
-
-ANCHOR_METRIC = ids.ANCHOR_TOKEN
-ANCHOR_COLUMNS = tuple(
-    AnchorColumn(ANCHOR_METRIC, view, "top 1 %") for view in (SinkView.RAW, SinkView.NOSINK)
-)
-
-
-def anchor_layers(results: StackResults) -> dict[int, list[tuple[int, int, int]]]:
-    """Return the number of different anchor tokens by layer, for each of `ANCHOR_COLUMNS`.
-
-    Anchors count whose lift has a lower end above 1. Beside this number are the number with tokens
-    permuted within each text, and the number of heads with an anchor of any lift. Empty if no
-    anchors were found.
-    """
-    anchors = results.study.corpus_sums.anchors.get(results.stack.name)
-    if anchors is None:
-        return {}
-
-    def distinct(column: int, order: int, layer: int) -> int:
-        tokens, low = anchors.token[column, order, layer], anchors.low[column, order, layer]
-        return len({*tokens[low > 1].tolist()})
-
-    columns = [anchors.columns.index(column) for column in ANCHOR_COLUMNS]
-    return {
-        layer: [
-            (
-                distinct(column, TRUE_ORDER, layer),
-                distinct(column, SHUFFLED_ORDER, layer),
-                int((anchors.token[column, TRUE_ORDER, layer] >= 0).sum()),
-            )
-            for column in columns
-        ]
-        for layer in results.stack.attention_layers
-    }
-
 
 SEGMENTATION_METRIC = ids.SEGMENTATION
 
