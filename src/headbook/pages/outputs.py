@@ -88,7 +88,8 @@ def outputs_page(results: Results) -> Page:
         scope=(
             ("Measured on", f"{_texts(first)}, tokens without special ones; of a run "
              "of one token the first alone"),
-            ("Compared with", "pairs at the same distance in the same text"),
+            ("Compared with", "pairs at the same distance in the same text" if in_passages
+             else "the similarity of rows of attention"),
         ),
         blocks=blocks(
             _lead(first),
