@@ -18,7 +18,7 @@ from headbook.report.answers.overview.claim_parts import (
     change_parts,
     group_change,
     heads_at,
-    sentences_text,
+    texts_behind,
 )
 from headbook.report.answers.overview.numbers import decisive_layer, sink_group_effect
 from headbook.report.facts.layers import CHANGES, layer_sentence
@@ -79,7 +79,7 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
             f" for those of layer {ratio.second}, the next; ratio ",
             exact,
             f" {interval_text(ratio.low, ratio.high)}, on all sentences. Each head is replaced by "
-            f"its mean output.{WRITING if writing else ''}{sentences_text(found.effect)} ",
+            f"its mean output.{WRITING if writing else ''}{texts_behind(results, found.effect)} ",
             Link("All layers", "importance.html"),
         ),
     )
@@ -116,7 +116,7 @@ def sink_heads_claim(results: StackResults) -> Iterator[OverviewClaim]:
             linked(random_end(found.high)),
             f" without {found.sets:,} random sets with as many heads in each layer: number {rank} "
             f"of {found.sets + 1:,}, counted from the {'least' if found.is_less else 'largest'} "
-            f"change.{sentences_text(found.effect)} ",
+            f"change.{texts_behind(results, found.effect)} ",
             Link("All groups", "importance.html#groups"),
         ),
     )

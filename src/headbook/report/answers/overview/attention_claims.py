@@ -14,8 +14,8 @@ from headbook.report.answers.overview.claim_parts import (
     heads_at,
     layers_text,
     places_of,
-    sentences_text,
     short_link,
+    texts_behind,
 )
 from headbook.report.answers.overview.family_claim import function_heads
 from headbook.report.answers.overview.numbers import (
@@ -77,7 +77,7 @@ def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
             f" Lit: sink heads, {sink_heads_text(results)}."
             if sinks
             else " Lit: heads above this share.",
-            f"{sentences_text(value)} ",
+            f"{texts_behind(results, value)} ",
             metric_link(ids.SINK_SHARE, "Definition"),
         ),
     )
@@ -123,7 +123,7 @@ def same_keys_claim(results: StackResults) -> Iterator[OverviewClaim]:
     if not found.word_class:
         value = by_key._replace(text=whole_percent(found.by_key.value))
         sentence: Parts = (f"{start} (", value, " of their departure from even attention).")
-        evidence = (*left, sentences_text(found.by_key))
+        evidence = (*left, texts_behind(results, found.by_key))
     else:
         column = class_key(found.word_class)
         exact = claim_number(percent(found.share.value), SAME_KEYS, stack, column, layer=layer)
@@ -137,7 +137,7 @@ def same_keys_claim(results: StackResults) -> Iterator[OverviewClaim]:
             *estimate_parts(others, found.others),
             ". ",
             *left,
-            sentences_text(found.share),
+            texts_behind(results, found.share),
         )
     yield OverviewClaim("same keys", stack, sentence, heads_at(results, found.heads), evidence)
 
@@ -203,6 +203,6 @@ def random_weights_claim(results: StackResults) -> Iterator[OverviewClaim]:
             *estimate_parts(value._replace(text=number(found.random.value)), found.random,
                             share=False),
             ". Attention to the sink and attention distance do not differ in any layer either."
-            f"{sentences_text(found.entropy)}",
+            f"{texts_behind(results, found.entropy)}",
         ),
     )  # fmt: skip

@@ -81,9 +81,9 @@ def estimate_parts(value: LinkedNumber, estimate: Estimate, *, share: bool = Tru
     return (value, f" {interval}" if interval else "")
 
 
-def sentences_text(estimate: Estimate) -> str:
-    """Return the number of sentences behind a number, as a sentence after another one."""
-    return f" {count_text(estimate.sentences, 'sentence')}."
+def texts_behind(results: StackResults, estimate: Estimate) -> str:
+    """Return the number of sentences or passages behind a number, after another sentence."""
+    return f" {count_text(estimate.sentences, results.study.manifest.text_noun)}."
 
 
 def group_change(results: StackResults, group: str, change: Estimate) -> Number:
