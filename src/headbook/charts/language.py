@@ -8,9 +8,8 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats
 from headbook.charts.drawing import Drawing, drawing, guessed_width, svg_text
-from headbook.charts.plots import MAX_LINKED_MARKS, Plot, Scale, Series, layer_plot
+from headbook.charts.plots import MAX_LINKED_MARKS, Line, Plot, Scale, Series, layer_plot
 from headbook.charts.theme import GREY, INK
-from headbook.results.number import Number
 
 LETTER_PIXELS, WIDE_LETTER_PIXELS = 6.9, 12.0  # widths of a Latin and of an East Asian letter
 LABEL_LETTER_PIXELS = 5.6  # width of a letter in the label of an arc
@@ -135,27 +134,13 @@ HEIGHT = 430.0  # pixels
 LONG_NAME = 15  # letters of a name that fits the narrower column of labels
 
 
-class Line(NamedTuple):
-    """A line of a figure: one number for each layer with attention.
-
-    Attributes:
-        name: label at its end.
-        kind: class, role or family of the palette.
-        numbers: its numbers by layer.
-    """
-
-    name: str
-    kind: str
-    numbers: Sequence[Number]
-
-
 def ratio_lines(name: str, caption: str, lines: Sequence[Line], layers: Sequence[int]) -> Plot:
     """Draw multiples of a baseline by layer on a logarithmic scale, around a dashed line at 1.
 
     Lines that end near 1 step back; one without any interval is hollow. Intervals are in the file.
     """
     linked = sum(len(line.numbers) for line in lines) <= MAX_LINKED_MARKS
-    series = [_series(line, linked=linked) for line in lines]
+    series = [line.series if linked else line.series._replace(hrefs=()) for line in lines]
     strong = sorted(series, key=_end_distance, reverse=True)[:MOST_STRONG]
     strong_names = {line.name for line in strong}
     values = np.concatenate([line.values for line in series])
@@ -179,18 +164,6 @@ def ratio_lines(name: str, caption: str, lines: Sequence[Line], layers: Sequence
     )
     ends = [np.concatenate([getattr(line, end) for line in series]) for end in ("low", "high")]
     return replace(plot, rows=plot.rows.assign(low=ends[0], high=ends[1]))
-
-
-def _series(line: Line, *, linked: bool) -> Series:
-    """Return the arrays that a plot draws."""
-    values, low, high = (
-        np.array([getattr(n, part) for n in line.numbers]) for part in ("value", "low", "high")
-    )
-    rows = [n.row for n in line.numbers] if linked else []
-    texts = [n.as_text() for n in line.numbers]
-    return Series(
-        line.name, line.kind, values, low, high, texts, rows, hollow=bool(np.isnan(low).all())
-    )
 
 
 def _end_distance(line: Series) -> float:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import Estimates
 from headbook.analysis.arrays import Floats
 from headbook.charts.axes import even_places, spread_values
 from headbook.charts.drawing import Drawing
 from headbook.charts.panels import PanelPlot, PlotPanel, panel_plot
 from headbook.charts.plots import (
+    Line,
     Plot,
     PlotMark,
     Scale,
@@ -205,25 +205,15 @@ def parts_sentence(parts: dict[str, Number]) -> Sentence:
     return say("Explains its preference among keys: {shares}.", shares=listed(shares))
 
 
-def _line(
-    results: StackResults, name: str, kind: str, key: HeadKey, layers: Sequence[int]
-) -> Series:
-    """Return a metric of layers as a line."""
-    numbers: Estimates = results.layers(*key)
-    at = [*layers]
-    values = numbers.value[at]
-    return Series(
-        name, kind, values, numbers.low[at], numbers.high[at], [number(value) for value in values],
-        [results.number(key, layer).row for layer in layers],
-    )  # fmt: skip
-
-
 def similarity_plot(results: StackResults, name: str, caption: str) -> Plot:
     """Draw how alike the outputs of a head are for two tokens, beside its rows of attention."""
     layers = [*results.stack.attention_layers]
-    lines = [_line(results, "head outputs", "model", OUTPUTS, layers)]
-    if results.has_value(*ROWS):
-        lines.append(_line(results, "attention rows", "baseline", ROWS, layers))
+    keys = [("head outputs", "model", OUTPUTS), ("attention rows", "baseline", ROWS)]
+    lines = [
+        Line(side, kind, [results.number(key, layer) for layer in layers])
+        for side, kind, key in keys
+        if key == OUTPUTS or results.has_value(*key)
+    ]
     heads = results.heads(*OUTPUTS).value
     low = min(0.0, math.floor(5 * np.nanmin(heads)) / 5)
     scale = Scale(low, 1, LAYER_HEIGHT, top=16)
@@ -283,14 +273,9 @@ def _values(results: StackResults, keys: Sequence[HeadKey], layer: int) -> list[
     return [float(results.layers(*key).value[layer]) for key in keys]
 
 
-def _by_distance(results: StackResults, keys: Sequence[HeadKey], layer: int, side: str) -> Series:
-    numbers = [results.number(key, layer) for key in keys]
-    value, low, high = (
-        np.array([getattr(n, part) for n in numbers]) for part in ("value", "low", "high")
-    )
+def _by_distance(results: StackResults, keys: Sequence[HeadKey], layer: int, side: str) -> Line:
     kind = "model" if side == "within" else "baseline"
-    texts = [number(part) for part in value.tolist()]
-    return Series(side, kind, value, low, high, texts, [n.row for n in numbers])
+    return Line(side, kind, [results.number(key, layer) for key in keys])
 
 
 def gap_plot(

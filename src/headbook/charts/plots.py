@@ -29,7 +29,7 @@ from headbook.charts.theme import (
 )
 from headbook.report.linked_rows import address_of
 from headbook.report.wording import visible
-from headbook.results.number import RowAddress
+from headbook.results.number import Number, RowAddress
 
 AXIS_WIDTHS = (0, 46, 60, 120)  # pixels of the column of the axis
 LABEL_WIDTHS = (0, 20, 60, 100, 130, 160, 200)  # pixels of the column of labels
@@ -352,10 +352,45 @@ class Series(NamedTuple):
     faint: bool = False
 
 
+class Line(NamedTuple):
+    """A line of numbers: values, intervals, texts and links of its marks follow from them.
+
+    A line without any interval is hollow.
+
+    Attributes:
+        name: label at its end.
+        kind: class, role or family of the palette.
+        numbers: a number for each point; NaN if unknown.
+        format_name: format of the texts, as in `headbook.results.number.FORMATS`.
+        start: value at a point before the first number that follows from a definition, such as
+            the cosine 1 of the input to itself; NaN for an empty point, None without such a point.
+    """
+
+    name: str
+    kind: str
+    numbers: Sequence[Number]
+    format_name: str = ""
+    start: float | None = None
+
+    @property
+    def series(self) -> Series:
+        """The line as arrays."""
+        before = [] if self.start is None else [self.start]
+        values, low, high = (
+            np.array([*before, *(getattr(number, part) for number in self.numbers)])
+            for part in ("value", "low", "high")
+        )
+        texts = [f"{value:g}" for value in before]
+        texts += [number.as_text(self.format_name) for number in self.numbers]
+        rows = ["" for _ in before] + [number.row for number in self.numbers]
+        hollow = bool(np.isnan([number.low for number in self.numbers]).all())
+        return Series(self.name, self.kind, values, low, high, texts, rows, hollow=hollow)
+
+
 def layer_plot(
     name: str,
     caption: str,
-    series: Sequence[Series],
+    lines: Sequence[Series | Line],
     points: Sequence[str],
     *,
     scale: Scale,
@@ -379,6 +414,7 @@ def layer_plot(
             distances.
         across: name of the horizontal axis, and of its column in the file.
     """
+    series = [line.series if isinstance(line, Line) else line for line in lines]
     places = [2 + 96 * index / max(1, len(points) - 1) for index in range(len(points))]
     behind = [*grid(scale, [value for value, _ in ticks])]
     behind += _point_names(points, places, scale.height - 6)

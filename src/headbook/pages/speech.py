@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 
 from headbook.charts import Plot
-from headbook.charts.language import Line, ratio_lines
+from headbook.charts.language import ratio_lines
+from headbook.charts.plots import Line
 from headbook.charts.theme import fills_between, ratio_class
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.all_heads import MAX_LINKED, heads_table
