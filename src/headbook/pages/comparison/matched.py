@@ -16,8 +16,8 @@ from headbook.pages.comparison.parts import StackComparison
 from headbook.pages.parts.page import TemplatePage
 from headbook.pages.parts.table import PageTable, Row
 from headbook.report.findings.finding import Parts
-from headbook.report.wording import count_text, number_word
-from headbook.results.formats import THIN, head_name, number, percent
+from headbook.report.wording import count_text, number_word, tied_places
+from headbook.results.formats import MISSING, THIN, head_name, number, percent
 from headbook.results.sentence import head_link
 from headbook.schema import HeadName
 
@@ -37,15 +37,7 @@ def matched_summary(both: StackComparison, found: MatchedHeads) -> Iterator[Part
         )
     if both.found is None:
         yield (_deep(both, found),)
-    best = _best(found)
-    if best is not None:
-        place, value = best
-        partner = found.b[found.matching.partner[place]]
-        yield (
-            "Most alike are ",
-            head_link(found.a[place]),
-            f" and {head_name(partner)} of {both.names[1]}: similarity {number(value)}.",
-        )
+    yield from _best(both, found)
 
 
 def _same_number(both: StackComparison, found: MatchedHeads) -> str:
@@ -101,17 +93,28 @@ def _deep(both: StackComparison, found: MatchedHeads) -> str:
     )
 
 
-def _best(found: MatchedHeads) -> tuple[int, float] | None:
-    value = found.matching.similarity
-    if np.isnan(value).all():
-        return None
-    place = int(np.nanargmax(value))
-    return place, float(value[place])
+def _best(both: StackComparison, found: MatchedHeads) -> Iterator[Parts]:
+    """Yield the match of highest similarity, or how many are alike to the digits printed."""
+    matching = found.matching
+    matches = tied_places(matching.similarity, number)
+    if not matches:
+        return
+    place = matches[0][0]
+    value = number(float(matching.similarity[place]))
+    if len(matches) > 1:
+        yield (f"{len(matches):,} matches have the highest similarity, {value}.",)
+        return
+    yield (
+        "The highest similarity, not tested against the others, is that of ",
+        head_link(found.a[place]),
+        f" and {head_name(found.b[matching.partner[place]])} of {both.names[1]}: {value}.",
+    )
 
 
 MOST_HEADS = 300  # of the list; the files have them all
 SIDE = 256  # cells of a side of the picture, at most
 WEAK = "weak"
+YES_NO = ("no", "yes")
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,15 @@ def _section(both: StackComparison, found: MatchedHeads) -> MatchedSection:
         most=number(largest),
         figures=(_layers(both, found), _depths(both, found)),
         heads=PageTable(
-            ("Head", both.names[1], "similarity", "mutual", "margin", "most similar"),
+            (
+                "Head",
+                f"match in {both.names[1]}",
+                "similarity",
+                "counterpart",
+                "mutual",
+                "margin",
+                "most similar",
+            ),
             tuple(_rows(found))[:MOST_HEADS],
             style="numbers",
         ),
@@ -265,17 +276,18 @@ def _rows(found: MatchedHeads) -> Iterator[Row]:
     order = np.argsort(-np.nan_to_num(matching.similarity, nan=-1), kind="stable")
     for place in order.tolist():
         best, partner = matching.best[place], matching.partner[place]
-        there = partner >= 0 and (not found.tested or bool(matching.counterpart[place]))
+        is_counterpart = bool(matching.counterpart[place])
         yield Row(
             head_link(found.a[place]),
             (
-                head_name(found.b[partner]) if there else "no counterpart",
+                head_name(found.b[partner]) if partner >= 0 else MISSING,
                 number(float(matching.similarity[place])),
-                "yes" if matching.mutual[place] else "no",
+                YES_NO[is_counterpart] if found.tested else "not tested",
+                YES_NO[bool(matching.mutual[place])],
                 number(float(matching.margin[place])),
-                head_name(found.b[best]) if best >= 0 else "–",
+                head_name(found.b[best]) if best >= 0 else MISSING,
             ),
-            "" if there and found.tested else WEAK,
+            "" if is_counterpart and found.tested else WEAK,
         )
 
 
