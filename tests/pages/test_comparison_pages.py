@@ -372,8 +372,8 @@ def test_walls_and_lists_name_the_functions_of_both_models(compared: Make) -> No
         head = next(h for h in functions_of(both.a) if head_name(h) == row.name)
         nouns = [functions_of(each)[head].noun for each in (both.a, both.b)]
         assert [*row.cells[-2:]] == nouns
-    assert both.found is not None
-    summary = drift_summary(both.found)
+    assert both.differences is not None
+    summary = drift_summary(both.differences)
     assert summary is not None
     for changed in changed_heads(both, summary):
         head = next(h for h in functions_of(both.a) if head_name(h) == changed.head.text)

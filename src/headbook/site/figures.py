@@ -182,7 +182,7 @@ def choosable_of_two(comparison: Comparison) -> list[Choosable]:
             if metric is None:
                 continue
             columns = pair_choices(both, metric)
-            if both.found is None:
+            if both.differences is None:
                 columns = [(str(view), label) for view, label in depth_choices(both, metric)]
             if columns:
                 draw = partial(_pair, both, metric)
@@ -193,7 +193,7 @@ def choosable_of_two(comparison: Comparison) -> list[Choosable]:
 
 
 def _pair(both: StackComparison, metric: ComparedMetric, view: str, label: str) -> Sequence[Figure]:
-    if both.found is None:
+    if both.differences is None:
         return (depth_figure(both, metric, SinkView(view), label),)
     return pair_figures(both, metric, view, label)
 

@@ -67,25 +67,25 @@ SERIES = {"": "same head", FLOOR_LABEL: "bfloat16 rounding", CEILING_LABEL: "ano
 TITLE = "divergence of attention (nats)"
 
 
-def drift_map(both: StackComparison, found: HeadDifferences) -> Figure:
+def drift_map(stack: StackComparison, differences: HeadDifferences) -> Figure:
     """Every head's divergence; colours begin at 0, below which rounding lies."""
-    rows = _cells(found, SinkView.RAW).assign(view=str(SinkView.RAW), label="")
+    rows = _cells(differences, SinkView.RAW).assign(view=str(SinkView.RAW), label="")
     return heat_map(
-        f"drift-{both.stack}",
-        f"Divergence of the attention of each head of {both.names[0]} and the same head of "
-        f"{both.names[1]}, all keys. Rows: layers, columns: heads.",
+        f"drift-{stack.stack}",
+        f"Divergence of the attention of each head of {stack.names[0]} and the same head of "
+        f"{stack.names[1]}, all keys. Rows: layers, columns: heads.",
         rows,
         title=TITLE,
         domain=(0.0, float(rows["value"].max()) or 1.0),
     )
 
 
-def drift_curve(both: StackComparison, found: HeadDifferences) -> Figure:
+def drift_curve(stack: StackComparison, differences: HeadDifferences) -> Figure:
     """Return the median head of each layer with the middle half, rounding and unrelated heads."""
-    rows = pd.concat([*_lines(found)], ignore_index=True)
-    floor = FLOOR_LABEL in {column.label for column in found.columns}
+    rows = pd.concat([*_lines(differences)], ignore_index=True)
+    floor = FLOOR_LABEL in {column.label for column in differences.columns}
     return layer_curve(
-        f"drift-{both.stack}-layers",
+        f"drift-{stack.stack}-layers",
         "Divergence by layer, all keys: the median head; band: the middle half of the heads. "
         "Another head: the next one of the layer in the other model, as a ceiling"
         f"{'; rounding: the first model against itself in bfloat16, as a floor' if floor else ''}.",
@@ -94,26 +94,26 @@ def drift_curve(both: StackComparison, found: HeadDifferences) -> Figure:
     )
 
 
-def _values(found: HeadDifferences, view: SinkView, label: str) -> Floats:
-    place = found.column(PATTERN_DRIFT, str(view), label)
+def _values(differences: HeadDifferences, view: SinkView, label: str) -> Floats:
+    place = differences.column(PATTERN_DRIFT, str(view), label)
     assert place is not None
-    return found.value[..., place]
+    return differences.value[..., place]
 
 
-def _cells(found: HeadDifferences, view: SinkView) -> pd.DataFrame:
-    place = found.column(PATTERN_DRIFT, str(view))
+def _cells(differences: HeadDifferences, view: SinkView) -> pd.DataFrame:
+    place = differences.column(PATTERN_DRIFT, str(view))
     assert place is not None
-    there = ~np.isnan(found.value[..., place])
+    there = ~np.isnan(differences.value[..., place])
     layers, heads = np.nonzero(there)
-    parts = {n: getattr(found, n)[..., place][there] for n in ("value", "low", "high")}
+    parts = {n: getattr(differences, n)[..., place][there] for n in ("value", "low", "high")}
     return pd.DataFrame({"layer": layers, "head": heads, **parts})
 
 
-def _lines(found: HeadDifferences) -> Iterator[pd.DataFrame]:
+def _lines(differences: HeadDifferences) -> Iterator[pd.DataFrame]:
     for label, series in SERIES.items():
-        if found.column(PATTERN_DRIFT, str(SinkView.RAW), label) is None:
+        if differences.column(PATTERN_DRIFT, str(SinkView.RAW), label) is None:
             continue
-        low, value, high = by_layer(_values(found, SinkView.RAW, label))
+        low, value, high = by_layer(_values(differences, SinkView.RAW, label))
         known = np.flatnonzero(~np.isnan(value))
         frame = pd.DataFrame({"layer": known, "series": series, "view": str(SinkView.RAW)})
         yield frame.assign(label="", value=value[known], low=low[known], high=high[known])
@@ -123,31 +123,39 @@ MAX_IMPORTANCE_ROWS = 8  # heads that the overview lists
 SCALE = 1000.0  # changes are small: thousandths
 
 
-def importance_differences(both: StackComparison) -> PageTable | None:
+def importance_differences(stack: StackComparison) -> PageTable | None:
     """Heads whose importance differs most; None where a study has none, or all are equal."""
-    metric, found = compared_metric(EFFECT), both.found
-    columns = [n for n, c in enumerate(found.columns) if c.metric == EFFECT] if found else []
-    if found is None or metric is None or not columns:
+    metric, differences = compared_metric(EFFECT), stack.differences
+    columns = (
+        [n for n, c in enumerate(differences.columns) if c.metric == EFFECT] if differences else []
+    )
+    if differences is None or metric is None or not columns:
         return None
     at = columns[0]
-    value, sure = found.value[..., at], found.supported[..., at]
+    value, sure = differences.value[..., at], differences.supported[..., at]
     if not np.nan_to_num(value).any():
         return None  # exactly equal, as the list of metrics says
     chosen = heads_by_value(np.abs(np.where(sure, value, np.nan))) or heads_by_value(np.abs(value))
     rows = []
     for place in chosen[:MAX_IMPORTANCE_ROWS]:
         gap, low, high = (
-            float(part[*place, at]) * SCALE for part in (found.value, found.low, found.high)
+            float(part[*place, at]) * SCALE
+            for part in (differences.value, differences.low, differences.high)
         )
         cell = difference_cell(Estimate(gap, low, high, 0, 0.0), share=False, behind="")
-        values = (number(float(part[*place, at]) * SCALE) for part in (found.a, found.b))
-        name = head_link(HeadName(both.pair.a.name, *place))
+        values = (
+            number(float(part[*place, at]) * SCALE) for part in (differences.a, differences.b)
+        )
+        name = head_link(HeadName(stack.pair.a.name, *place))
         style = "" if sure[place] else "weak"
-        rows.append(Row(name, (*values, cell, p_text(float(found.q[*place, at]))), style))
+        rows.append(Row(name, (*values, cell, p_text(float(differences.q[*place, at]))), style))
     counts = f"{int(sure.sum()):,} of {count_text(int((~np.isnan(value)).sum()), 'head')} differ"
-    label, floor = metric.label(found.columns[at].label), float(found.floors[at]) * SCALE
+    label, floor = (
+        metric.label(differences.columns[at].label),
+        float(differences.floors[at]) * SCALE,
+    )
     return PageTable(
-        ("Head", *both.names, "difference", "q"),
+        ("Head", *stack.names, "difference", "q"),
         tuple(rows),
         f"In thousandths: {label}. {counts} ({counted_if(floor, share=False)}).",
     )
@@ -157,23 +165,23 @@ NAMED = 3  # heads that a sentence names
 NAMED_LAYERS = 4
 
 
-def drift_lead(both: StackComparison, summary: DriftSummary, *, several: bool) -> Iterator[Parts]:
+def drift_lead(stack: StackComparison, summary: DriftSummary, *, several: bool) -> Iterator[Parts]:
     """Return how different corresponding heads are, and where attention diverges most.
 
     Args:
         several: whether there are other kinds of attention, so that sentences name theirs.
     """
-    where = f"In {both.title}, " if several else ""
+    where = f"In {stack.title}, " if several else ""
     total = int(summary.there.sum())
     if summary.equal:
-        text = f"the attention of {both.names[0]} and {both.names[1]} is exactly equal in all"
+        text = f"the attention of {stack.names[0]} and {stack.names[1]} is exactly equal in all"
         yield (capital(f"{where}{text} {count_text(total, 'head')}."),)
         return
     yield (capital(f"{where}{_share(summary, total)}{_part(summary)}."),)
     layers = summary.changed()
     if layers:
         yield (_layers(layers, summary.layers()[1]),)
-    yield (*_heads(both, summary),)
+    yield (*_heads(stack, summary),)
 
 
 def _share(summary: DriftSummary, total: int) -> str:
@@ -223,27 +231,27 @@ def _layers(layers: Sequence[int], medians: Floats) -> str:
     return f"The median divergence of heads is highest in {named}; {beside} (not tested)."
 
 
-def _heads(both: StackComparison, summary: DriftSummary) -> Iterator[str | Link]:
+def _heads(stack: StackComparison, summary: DriftSummary) -> Iterator[str | Link]:
     """Yield the heads with the highest divergence, with their numbers."""
     yield "Highest divergence of attention: "
     for n, place in enumerate(heads_by_value(summary.value)[:NAMED]):
         yield ", " if n else ""
-        yield head_link(HeadName(both.pair.a.name, *place))
+        yield head_link(HeadName(stack.pair.a.name, *place))
         ends = nats_interval(float(summary.low[place]), float(summary.high[place]))
         drift = divergence_text(float(summary.value[place]))
         yield f" ({drift} nats{f' {ends}' if n == 0 and ends else ''})"
     yield "."
 
 
-def matched_lead(found: MatchedHeads) -> Iterator[Parts]:
+def matched_lead(matched: MatchedHeads) -> Iterator[Parts]:
     """Yield how many heads have a counterpart."""
     page = Link("matched by where they attend", "matched.html")
-    if np.isnan(found.similarity).all():
+    if np.isnan(matched.similarity).all():
         yield ("Too few words were read by both for heads to be matched.",)
         return
-    total = count_text(len(found.a), "head")
-    matching = found.matching
-    if not found.tested:
+    total = count_text(len(matched.a), "head")
+    matching = matched.matching
+    if not matched.tested:
         mutual = int(matching.mutual.sum())
         yield (
             "Heads were ",
@@ -253,31 +261,31 @@ def matched_lead(found: MatchedHeads) -> Iterator[Parts]:
             "weights was compared, so that no match is shown to be more than chance.",
         )
         return
-    there = int(matching.counterpart.sum())
+    n_counterparts = int(matching.counterpart.sum())
     yield (
         "Heads were ",
         page,
-        f": {there:,} of {total} have a counterpart{stability_clause(found)}.",
+        f": {n_counterparts:,} of {total} have a counterpart{stability_clause(matched)}.",
     )
 
 
 def losses_text(comparison: Comparison) -> str:
     """Loss of both by character; empty where one of them predicts no text."""
-    found = comparison.losses
-    if found is None or np.isnan(found.bits.value).any():
+    losses = comparison.losses
+    if losses is None or np.isnan(losses.bits.value).any():
         return ""
     names = comparison.sides.names
     a, b, gap, low, high = (
         float(np.ravel(part)[0])
         for part in (
-            found.bits.a, found.bits.b, found.bits.value, found.bits.low, found.bits.high,
+            losses.bits.a, losses.bits.b, losses.bits.value, losses.bits.low, losses.bits.high,
         )
     )  # fmt: skip
     begin = (
         f"Loss of the next token: {number(a)} bits per character in {names[0]}, {number(b)} in "
         f"{names[1]}"
     )
-    behind = f"({count_text(found.sentences, 'sentence')})"
+    behind = f"({count_text(losses.sentences, 'sentence')})"
     if gap == 0:
         return f"{begin}, exactly equal {behind}."
     ends = interval_text(low, high)
@@ -298,18 +306,18 @@ class FamilyChanges:
     table: PageTable
 
 
-def family_changes(both: StackComparison) -> FamilyChanges | None:
+def family_changes(stack: StackComparison) -> FamilyChanges | None:
     """Return families in one model against those in the other; None if they are not known."""
-    first, second = functions_of(both.a), functions_of(both.b)
+    first, second = functions_of(stack.a), functions_of(stack.b)
     pairs = Counter((function.family, second[head].family) for head, function in first.items())
-    family_names = {**families_of(both.b), **families_of(both.a)}
+    family_names = {**families_of(stack.b), **families_of(stack.a)}
     families = [family for family in FunctionFamily if family in family_names]
     counts = np.array([[pairs[one, other] for other in families] for one in families], np.int64)
     if not counts.any():
         return None
     names = [family_names[family] for family in families]
-    columns = (f"in {both.names[0]}", *names, "all")
-    groups = ((f"Family in {both.names[1]}", len(names) + 1),)
+    columns = (f"in {stack.names[0]}", *names, "all")
+    groups = ((f"Family in {stack.names[1]}", len(names) + 1),)
     table = PageTable(columns, tuple(_rows(names, counts)), groups=groups)
     return FamilyChanges(_summary(counts), table)
 
@@ -420,9 +428,9 @@ class ComparisonPage(TemplatePage):
     def pictures(self) -> Iterator[tuple[str, bytes]]:
         """Pictures of atlases that are files: address and content."""
         for section in self.sections:
-            for each in filter(None, (section.wall, *section.atlases)):
-                if each.picture:
-                    yield each.atlas.sheet, each.picture
+            for side in filter(None, (section.wall, *section.atlases)):
+                if side.picture:
+                    yield side.atlas.sheet, side.picture
 
 
 def comparison_page(
@@ -439,7 +447,7 @@ def comparison_page(
     sides = comparison.sides
     mapped = sum(1 for _ in sides.mapped())
     same = sides.same_heads
-    functions = {both.stack: (functions_of(both.a), functions_of(both.b)) for both in stacks}
+    functions = {stack.stack: (functions_of(stack.a), functions_of(stack.b)) for stack in stacks}
     claims = difference_claims(comparison, functions) if same else matching_claims(comparison)
     unsupported = equal_text(comparison) if same else unmatched_text(comparison)
     lit = lit_heads(claims)
@@ -453,7 +461,7 @@ def comparison_page(
         apart="" if same else apart_text(comparison),
         same=same,
         models=_models(comparison),
-        sections=tuple(_section(both, lit, several=len(stacks) > 1) for both in stacks),
+        sections=tuple(_section(stack, lit, several=len(stacks) > 1) for stack in stacks),
         depths=tuple(_depths(metrics)),
         metrics=tuple(_links(metrics)),
         losses=losses_text(comparison),
@@ -480,46 +488,50 @@ def _models(comparison: Comparison) -> PageTable:
     return PageTable(columns, tuple(rows))
 
 
-def _section(both: StackComparison, lit: Lit, *, several: bool) -> ComparedSection:
-    found = both.found
-    summary = drift_summary(found) if found is not None else None
+def _section(stack: StackComparison, lit: Lit, *, several: bool) -> ComparedSection:
+    differences = stack.differences
+    summary = drift_summary(differences) if differences is not None else None
     lead: tuple[Parts, ...] = ()
     if summary is not None:
-        lead = tuple(drift_lead(both, summary, several=several))
-    elif found is None and both.matched is not None:
-        lead = tuple(matched_lead(both.matched))
-    moves = moved(found) if found is not None else ()
-    lead = (*lead, *moved_lead(both, moves))
-    drawn = found is not None and summary is not None and not summary.equal
+        lead = tuple(drift_lead(stack, summary, several=several))
+    elif differences is None and stack.matched is not None:
+        lead = tuple(matched_lead(stack.matched))
+    moves = moved(differences) if differences is not None else ()
+    lead = (*lead, *moved_lead(stack, moves))
+    drawn = differences is not None and summary is not None and not summary.equal
     differs = summary if drawn else None
     return ComparedSection(
-        title=both.title,
-        stack=both.stack,
+        title=stack.title,
+        stack=stack.stack,
         lead=lead,
-        wall=difference_wall(both, differs, lit) if found is not None else None,
+        wall=difference_wall(stack, differs, lit) if differences is not None else None,
         largest=divergence_text(float(np.nanmax(differs.value))) if differs else "",
-        changed=tuple(changed_heads(both, differs)) if differs else (),
-        atlases=tuple(side_atlases(both, lit)),
-        drift=(drift_map(both, found), drift_curve(both, found)) if found and drawn else (),
-        most=_most(both, summary, moves) if summary is not None and drawn else None,
+        changed=tuple(changed_heads(stack, differs)) if differs else (),
+        atlases=tuple(side_atlases(stack, lit)),
+        drift=(drift_map(stack, differences), drift_curve(stack, differences))
+        if differences and drawn
+        else (),
+        most=_most(stack, summary, moves) if summary is not None and drawn else None,
         layers=layer_moves(summary, moves),
-        families=family_changes(both) if found is not None else None,
-        importance=importance_differences(both),
-        matched=_matched(both),
+        families=family_changes(stack) if differences is not None else None,
+        importance=importance_differences(stack),
+        matched=_matched(stack),
     )
 
 
-def _matched(both: StackComparison) -> tuple[Parts, ...]:
-    found = both.matched
-    if found is None or np.isnan(found.similarity).all():
+def _matched(stack: StackComparison) -> tuple[Parts, ...]:
+    matched = stack.matched
+    if matched is None or np.isnan(matched.similarity).all():
         return ()
-    return tuple(matched_summary(both, found))
+    return tuple(matched_summary(stack, matched))
 
 
-def _most(both: StackComparison, summary: DriftSummary, moves: Sequence[DriftMeasure]) -> PageTable:
+def _most(
+    stack: StackComparison, summary: DriftSummary, moves: Sequence[DriftMeasure]
+) -> PageTable:
     """Return the heads whose attention differs most, beside rounding and unrelated heads."""
     part, floor = summary.part, summary.floor
-    functions = [functions_of(each) for each in (both.a, both.b)]
+    functions = [functions_of(results) for results in (stack.a, stack.b)]
     rows = []
     for place in heads_by_value(summary.value)[:MAX_DRIFT_ROWS]:
         cells: list[Content] = [
@@ -531,13 +543,13 @@ def _most(both: StackComparison, summary: DriftSummary, moves: Sequence[DriftMea
         if part is not None:
             cells.append(percent(max(float(part[place]), 0.0)))
         cells += moved_cells(moves, place)
-        head = HeadName(both.pair.a.name, *place)
-        cells += [each[head].noun for each in functions]
+        head = HeadName(stack.pair.a.name, *place)
+        cells += [by_head[head].noun for by_head in functions]
         rows.append(Row(head_link(head), tuple(cells)))
     columns = (
         "Head", "divergence (nats)", "95 %", *(("rounding",) if floor is not None else ()),
         *(("of the way to an unrelated head",) if part is not None else ()),
-        *(each.title for each in moves), *(f"function in {name}" for name in both.names),
+        *(move.title for move in moves), *(f"function in {name}" for name in stack.names),
     )  # fmt: skip
     return PageTable(columns, tuple(rows), _unrelated(summary))
 

@@ -24,51 +24,52 @@ from headbook.schema import HeadName
 TO_THE_OTHER = 0.1  # of the depth: within it, a match counts as at the same depth
 
 
-def matched_summary(both: StackComparison, found: MatchedHeads) -> Iterator[Parts]:
+def matched_summary(stack: StackComparison, matched: MatchedHeads) -> Iterator[Parts]:
     """Sentences with links: counterparts, stability, depth and the best match."""
-    if both.found is not None:
-        yield (_same_number(both, found),)
-    yield (_counterparts(both, found),)
-    if not np.isnan(found.stability):
-        again = percent(found.stability)
+    if stack.differences is not None:
+        yield (_same_number(stack, matched),)
+    yield (_counterparts(stack, matched),)
+    if not np.isnan(matched.stability):
+        again = percent(matched.stability)
         yield (
             f"Matched on one half of the sentences, {again} of the matches are found again on the "
             "other half.",
         )
-    if both.found is None:
-        yield (_deep(both, found),)
-    yield from _best(both, found)
+    if stack.differences is None:
+        yield (_deep(stack, matched),)
+    yield from _best(stack, matched)
 
 
-def _same_number(both: StackComparison, found: MatchedHeads) -> str:
+def _same_number(stack: StackComparison, matched: MatchedHeads) -> str:
     """Return how many heads are most like the head of the same number, in words."""
     same = sum(
-        found.b[best].layer == head.layer and found.b[best].head == head.head
-        for head, best in zip(found.a, found.matching.best.tolist(), strict=True)
+        matched.b[best].layer == head.layer and matched.b[best].head == head.head
+        for head, best in zip(matched.a, matched.matching.best.tolist(), strict=True)
         if best >= 0
     )
     return (
-        f"Of {count_text(len(found.a), 'head')} of {both.names[0]}, {same:,} are most like the "
+        f"Of {count_text(len(matched.a), 'head')} of {stack.names[0]}, {same:,} are most like the "
         "head "
-        f"of the same number in {both.names[1]}."
+        f"of the same number in {stack.names[1]}."
     )
 
 
-def _counterparts(both: StackComparison, found: MatchedHeads) -> str:
+def _counterparts(stack: StackComparison, matched: MatchedHeads) -> str:
     """Return how many heads have a counterpart, and the criterion, in words."""
-    matching, total = found.matching, count_text(len(found.a), "head")
-    there = int(matching.counterpart.sum())
+    matching, total = matched.matching, count_text(len(matched.a), "head")
+    n_counterparts = int(matching.counterpart.sum())
     mutual = _mutual(int((matching.mutual & matching.counterpart).sum()))
-    if not found.tested:
+    if not matched.tested:
         return (
-            f"Of {total} of {both.names[0]}, {_mutual(int(matching.mutual.sum()))} in a pair "
-            f"with one of {both.names[1]} in which each is the other's most similar head. Whether "
+            f"Of {total} of {stack.names[0]}, {_mutual(int(matching.mutual.sum()))} in a pair "
+            f"with one of {stack.names[1]} in which each is the other's most similar head. Whether "
             "a match is more than chance was not tested: no model with random weights was compared "
             "(--untrained)."
         )
     return (
-        f"Of {total} of {both.names[0]}, {there:,} have a counterpart in {both.names[1]}: a match "
-        f"more alike than 95{THIN}% of heads are to those of random weights (similarity "
+        f"Of {total} of {stack.names[0]}, {n_counterparts:,} have a counterpart in "
+        f"{stack.names[1]}: a match more alike than 95{THIN}% of heads are to those of random "
+        "weights (similarity "
         f"{number(matching.threshold)}). Of them, {mutual} in a pair in which each is the "
         "other's most similar head."
     )
@@ -78,12 +79,12 @@ def _mutual(amount: int) -> str:
     return f"{number_word(amount)} {'is' if amount == 1 else 'are'}"
 
 
-def _deep(both: StackComparison, found: MatchedHeads) -> str:
+def _deep(stack: StackComparison, matched: MatchedHeads) -> str:
     """Return how close the relative depths of matched heads are, in words."""
-    matching = found.matching
+    matching = matched.matching
     gaps = np.array([
-        abs(depth(both.pair.a, head.layer) - depth(both.pair.b, found.b[partner].layer))
-        for head, partner in zip(found.a, matching.partner.tolist(), strict=True)
+        abs(depth(stack.pair.a, head.layer) - depth(stack.pair.b, matched.b[partner].layer))
+        for head, partner in zip(matched.a, matching.partner.tolist(), strict=True)
         if partner >= 0
     ])  # fmt: skip
     near = percent(float((gaps <= TO_THE_OTHER).mean()))
@@ -93,9 +94,9 @@ def _deep(both: StackComparison, found: MatchedHeads) -> str:
     )
 
 
-def _best(both: StackComparison, found: MatchedHeads) -> Iterator[Parts]:
+def _best(stack: StackComparison, matched: MatchedHeads) -> Iterator[Parts]:
     """Yield the match of highest similarity, or how many are alike to the digits printed."""
-    matching = found.matching
+    matching = matched.matching
     matches = tied_places(matching.similarity, number)
     if not matches:
         return
@@ -106,8 +107,8 @@ def _best(both: StackComparison, found: MatchedHeads) -> Iterator[Parts]:
         return
     yield (
         "The highest similarity, not tested against the others, is that of ",
-        head_link(found.a[place]),
-        f" and {head_name(found.b[matching.partner[place]])} of {both.names[1]}: {value}.",
+        head_link(matched.a[place]),
+        f" and {head_name(matched.b[matching.partner[place]])} of {stack.names[1]}: {value}.",
     )
 
 
@@ -170,7 +171,9 @@ def matched_page(stacks: Sequence[StackComparison], apart: str) -> MatchedPage |
         apart: why heads do not correspond by number; empty where they do.
     """
     sections = tuple(
-        _section(both, both.matched) for both in stacks if both.matched and _known(both.matched)
+        _section(stack, stack.matched)
+        for stack in stacks
+        if stack.matched and _known(stack.matched)
     )
     if not sections:
         return None
@@ -186,119 +189,119 @@ def matched_page(stacks: Sequence[StackComparison], apart: str) -> MatchedPage |
     )
 
 
-def _known(found: MatchedHeads) -> bool:
-    return not bool(np.isnan(found.similarity).all())
+def _known(matched: MatchedHeads) -> bool:
+    return not bool(np.isnan(matched.similarity).all())
 
 
-def _section(both: StackComparison, found: MatchedHeads) -> MatchedSection:
-    value = np.nan_to_num(found.similarity)
+def _section(stack: StackComparison, matched: MatchedHeads) -> MatchedSection:
+    value = np.nan_to_num(matched.similarity)
     largest = float(value.max()) or 1.0
     steps = np.rint(value / largest * (STEPS - 1)).astype(np.uint8)
     return MatchedSection(
-        title=both.title,
-        summary=tuple(matched_summary(both, found)),
-        cut=found.cut,
+        title=stack.title,
+        summary=tuple(matched_summary(stack, matched)),
+        cut=matched.cut,
         picture=images.inline_map(images.shrunk(steps, SIDE), rgba_ramp()),
-        rows=len(found.a),
-        columns=len(found.b),
+        rows=len(matched.a),
+        columns=len(matched.b),
         most=number(largest),
-        figures=(_layers(both, found), _depths(both, found)),
+        figures=(_layers(stack, matched), _depths(stack, matched)),
         heads=PageTable(
             (
                 "Head",
-                f"match in {both.names[1]}",
+                f"match in {stack.names[1]}",
                 "similarity",
                 "counterpart",
                 "mutual",
                 "margin",
                 "most similar",
             ),
-            tuple(_rows(found))[:MOST_HEADS],
+            tuple(_rows(matched))[:MOST_HEADS],
             style="numbers",
         ),
-        left_out=max(0, len(found.a) - MOST_HEADS),
-        alone=tuple(_alone(both, found)),
+        left_out=max(0, len(matched.a) - MOST_HEADS),
+        alone=tuple(_alone(stack, matched)),
     )
 
 
-def _layers(both: StackComparison, found: MatchedHeads) -> Figure:
+def _layers(stack: StackComparison, matched: MatchedHeads) -> Figure:
     """Draw the largest similarity of every two layers."""
     rows = pd.DataFrame({
-        "layer": np.repeat([head.layer for head in found.a], len(found.b)),
-        "other_layer": np.tile([head.layer for head in found.b], len(found.a)),
-        "value": found.similarity.reshape(-1),
+        "layer": np.repeat([head.layer for head in matched.a], len(matched.b)),
+        "other_layer": np.tile([head.layer for head in matched.b], len(matched.a)),
+        "value": matched.similarity.reshape(-1),
     })  # fmt: skip
     largest = rows.groupby(["layer", "other_layer"])["value"].max().reset_index()
     return layer_pairs(
-        f"matched-{both.stack}-layers",
-        f"The largest similarity of a head of each layer of {both.names[0]} (down) to a head of "
-        f"each layer of {both.names[1]} (across).",
+        f"matched-{stack.stack}-layers",
+        f"The largest similarity of a head of each layer of {stack.names[0]} (down) to a head of "
+        f"each layer of {stack.names[1]} (across).",
         largest.dropna(),
-        titles=tuple(f"layer of {name}" for name in both.names),
+        titles=tuple(f"layer of {name}" for name in stack.names),
         legend="largest similarity",
     )
 
 
-def _depths(both: StackComparison, found: MatchedHeads) -> Figure:
+def _depths(stack: StackComparison, matched: MatchedHeads) -> Figure:
     """Draw the relative depth of each head beside that of its match."""
-    mine, theirs = both.pair.a, both.pair.b
+    of_a, of_b = stack.pair.a, stack.pair.b
     rows = [
         {
             "name": f"{head_name(head)} and {head_name(partner)}",
             "view": "",
             "label": "",
-            "a": depth(mine, head.layer),
-            "b": depth(theirs, partner.layer),
-            "supported": found.tested and bool(found.matching.counterpart[place]),
+            "a": depth(of_a, head.layer),
+            "b": depth(of_b, partner.layer),
+            "supported": matched.tested and bool(matched.matching.counterpart[place]),
         }
-        for place, head, partner in _matches(found)
+        for place, head, partner in _matches(matched)
     ]
-    filled = "Filled: a counterpart; hollow: none." if found.tested else "Hollow: not tested."
+    filled = "Filled: a counterpart; hollow: none." if matched.tested else "Hollow: not tested."
     return pair_points(
-        f"matched-{both.stack}-depth",
-        f"Relative depth of each head of {both.names[0]} and of its match in {both.names[1]}; "
+        f"matched-{stack.stack}-depth",
+        f"Relative depth of each head of {stack.names[0]} and of its match in {stack.names[1]}; "
         f"dashed line: the same depth. {filled}",
         pd.DataFrame(rows),
-        titles=tuple(f"relative depth in {name}" for name in both.names),
+        titles=tuple(f"relative depth in {name}" for name in stack.names),
     )
 
 
-def _matches(found: MatchedHeads) -> Iterator[tuple[int, HeadName, HeadName]]:
+def _matches(matched: MatchedHeads) -> Iterator[tuple[int, HeadName, HeadName]]:
     """Each head that is matched with another, whether that is a counterpart or not."""
-    for place, head in enumerate(found.a):
-        if found.matching.partner[place] >= 0:
-            yield place, head, found.b[found.matching.partner[place]]
+    for place, head in enumerate(matched.a):
+        if matched.matching.partner[place] >= 0:
+            yield place, head, matched.b[matched.matching.partner[place]]
 
 
-def _rows(found: MatchedHeads) -> Iterator[Row]:
+def _rows(matched: MatchedHeads) -> Iterator[Row]:
     """Yield the best matches first; matches that are no counterparts are grey."""
-    matching = found.matching
+    matching = matched.matching
     order = np.argsort(-np.nan_to_num(matching.similarity, nan=-1), kind="stable")
     for place in order.tolist():
         best, partner = matching.best[place], matching.partner[place]
         is_counterpart = bool(matching.counterpart[place])
         yield Row(
-            head_link(found.a[place]),
+            head_link(matched.a[place]),
             (
-                head_name(found.b[partner]) if partner >= 0 else MISSING,
+                head_name(matched.b[partner]) if partner >= 0 else MISSING,
                 number(float(matching.similarity[place])),
-                YES_NO[is_counterpart] if found.tested else "not tested",
+                YES_NO[is_counterpart] if matched.tested else "not tested",
                 YES_NO[bool(matching.mutual[place])],
                 number(float(matching.margin[place])),
-                head_name(found.b[best]) if best >= 0 else MISSING,
+                head_name(matched.b[best]) if best >= 0 else MISSING,
             ),
-            "" if is_counterpart and found.tested else WEAK,
+            "" if is_counterpart and matched.tested else WEAK,
         )
 
 
-def _alone(both: StackComparison, found: MatchedHeads) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _alone(stack: StackComparison, matched: MatchedHeads) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Heads without a counterpart, by model; nothing where that was not tested."""
-    if not found.tested:
+    if not matched.tested:
         return
-    matching = found.matching
+    matching = matched.matching
     taken = {int(matching.partner[n]) for n in np.flatnonzero(matching.counterpart)}
-    mine = [h for n, h in enumerate(found.a) if not matching.counterpart[n]]
-    theirs = [h for n, h in enumerate(found.b) if n not in taken]
-    for name, heads in zip(both.names, (mine, theirs), strict=True):
+    of_a = [h for n, h in enumerate(matched.a) if not matching.counterpart[n]]
+    of_b = [h for n, h in enumerate(matched.b) if n not in taken]
+    for name, heads in zip(stack.names, (of_a, of_b), strict=True):
         if heads:
             yield name, tuple(head_name(head) for head in heads)

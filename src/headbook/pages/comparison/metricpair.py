@@ -84,21 +84,21 @@ class Compared:
     """The numbers of a metric in one kind of attention of two models, by head or by layer.
 
     Attributes:
-        both: the kind of attention.
-        found: all differences in it, of heads or of layers.
+        stack: the kind of attention.
+        differences: all differences in it, of heads or of layers.
         metric: the metric.
         columns: views and labels that both models have numbers for; the first is shown first.
     """
 
-    both: StackComparison
-    found: ModelDifferences
+    stack: StackComparison
+    differences: ModelDifferences
     metric: ComparedMetric
     columns: tuple[ComparedColumn, ...]
 
     @property
     def what(self) -> str:
         """The kind of places that have a number: a head or a layer."""
-        return "layer" if isinstance(self.found, LayerDifferences) else "head"
+        return "layer" if isinstance(self.differences, LayerDifferences) else "head"
 
     @property
     def leading(self) -> ComparedColumn:
@@ -107,17 +107,17 @@ class Compared:
 
     def at(self, column: ComparedColumn) -> int:
         """Return the index of a number among all differences."""
-        return self.found.columns.index(column)
+        return self.differences.columns.index(column)
 
     def supported(self, column: ComparedColumn) -> np.ndarray:
         """Return which differences are supported. *Shape:* ``(layer, head)`` or ``(layer,)``."""
-        found: np.ndarray = self.found.supported[..., self.at(column)]
-        return found
+        supported: np.ndarray = self.differences.supported[..., self.at(column)]
+        return supported
 
     def values(self, column: ComparedColumn) -> np.ndarray:
         """Return the differences. *Shape:* ``(layer, head)`` or ``(layer,)``."""
-        found: np.ndarray = self.found.value[..., self.at(column)]
-        return found
+        values: np.ndarray = self.differences.value[..., self.at(column)]
+        return values
 
     def largest(self, column: ComparedColumn) -> list[Place]:
         """Return the places of all differences, the largest first; supported ones before others."""
@@ -129,28 +129,31 @@ class Compared:
         """Return the head, or the layer in words."""
         if self.what == "layer":
             return f"layer {place[0]}"
-        return HeadName(self.both.pair.a.name, *place)
+        return HeadName(self.stack.pair.a.name, *place)
 
     def numbers(self, column: ComparedColumn, place: Place) -> tuple[Number, Number, Number]:
         """Return the number in both models, and its difference."""
-        found, unit = self.found, SHARE if self.metric.share else PLAIN
+        differences, unit = self.differences, SHARE if self.metric.share else PLAIN
         layer, head = place[0], place[1] if place[1:] else ""
         row = RowAddress("differences", (
-            ("stack", self.both.stack), ("layer", layer), ("head", head),
+            ("stack", self.stack.stack), ("layer", layer), ("head", head),
             ("metric", column.metric), ("view", column.view), ("label", column.label),
         ))  # fmt: skip
         at = (*place, self.at(column))
-        sentences = int(found.sentences[at])
-        value, low, high = (float(part[at]) for part in (found.value, found.low, found.high))
+        sentences = int(differences.sentences[at])
+        value, low, high = (
+            float(part[at]) for part in (differences.value, differences.low, differences.high)
+        )
         a, b = (
-            Number(float(side[at]), unit, row, sentences=sentences) for side in (found.a, found.b)
+            Number(float(side[at]), unit, row, sentences=sentences)
+            for side in (differences.a, differences.b)
         )
         gap = difference(value, low, high, row, share=self.metric.share, sentences=sentences)
         return a, b, gap
 
     def cells(self, column: ComparedColumn, place: Place) -> tuple[Cell, ...]:
         """Return both numbers, their difference and its q."""
-        q = float(self.found.q[(*place, self.at(column))])
+        q = float(self.differences.q[(*place, self.at(column))])
         return (*self.numbers(column, place), p_text(q))
 
     def amount(self, column: ComparedColumn) -> int:
@@ -160,15 +163,17 @@ class Compared:
     @property
     def differs(self) -> bool:
         """Whether anything differs at all under any label."""
-        of_metric = [n for n, c in enumerate(self.found.columns) if c.metric == self.metric.id]
-        return bool(np.nan_to_num(self.found.value[..., of_metric]).any())
+        of_metric = [
+            n for n, c in enumerate(self.differences.columns) if c.metric == self.metric.id
+        ]
+        return bool(np.nan_to_num(self.differences.value[..., of_metric]).any())
 
     @property
     def summary(self) -> Sentence:
         """In how many heads or layers the number that is shown first differs, and where most."""
         column, several = self.leading, len(self.columns) > 1
         total = count_text(int((~np.isnan(self.values(column))).sum()), self.what)
-        floor = float(self.found.floors[self.at(column)])
+        floor = float(self.differences.floors[self.at(column)])
         of_label = f" ({self.words})" if several and self.words else ""
         if not np.nan_to_num(self.values(column)).any():
             text = "Both models are exactly equal in all {total}{of_label}."
@@ -186,12 +191,14 @@ class Compared:
             "{a} in {name}, {b} in {other}, {gap:interval}.",
             total=total, n=self.amount(column), of_label=of_label,
             rule=counted_if(floor, share=self.metric.share), where=self.subject(place),
-            a=a, name=self.both.names[0], b=b, other=self.both.names[1], gap=gap,
+            a=a, name=self.stack.names[0], b=b, other=self.stack.names[1], gap=gap,
         )  # fmt: skip
 
     def _possible(self, column: ComparedColumn) -> str:
         """Return how large differences may be by their intervals; empty without an interval."""
-        low, high = (part[..., self.at(column)] for part in (self.found.low, self.found.high))
+        low, high = (
+            part[..., self.at(column)] for part in (self.differences.low, self.differences.high)
+        )
         if np.isnan(low).all():
             return ""
         reach = float(np.nanmax(np.fmax(np.abs(low), np.abs(high))))
@@ -203,10 +210,10 @@ class Compared:
     def short(self) -> str:
         """The number of heads or layers that differ in any view or label, in few words."""
         at = [self.at(column) for column in self.columns]
-        if not np.nan_to_num(self.found.value[..., at]).any():
+        if not np.nan_to_num(self.differences.value[..., at]).any():
             return "exactly equal"
-        amount = int(self.found.supported[..., at].any(-1).sum())
-        total = int((~np.isnan(self.found.value[..., at])).any(-1).sum())
+        amount = int(self.differences.supported[..., at].any(-1).sum())
+        total = int((~np.isnan(self.differences.value[..., at])).any(-1).sum())
         several = [
             name
             for name in ("view", "label")
@@ -214,7 +221,7 @@ class Compared:
         ]
         notes = [
             *([f"in any {' or '.join(several)}"] if several else []),
-            *([ROUNDING_NOTE] if amount and np.isnan(self.found.floors[at]).all() else []),
+            *([ROUNDING_NOTE] if amount and np.isnan(self.differences.floors[at]).all() else []),
         ]
         note = f" ({'; '.join(notes)})" if notes else ""
         return f"{amount:,} of {total:,} {self.what}s differ{note}"
@@ -237,11 +244,11 @@ def metric_pairs(stacks: Sequence[StackComparison]) -> Iterator[MetricPair]:
         metric = compared_metric(name)
         if metric is None:
             continue
-        heads = [each for both in stacks if (each := _of_heads(both, metric))]
-        layers = [each for both in stacks if (each := _of_layers(both, metric))]
-        apart = [both for both in stacks if both.found is None]
+        heads = [compared for stack in stacks if (compared := _of_heads(stack, metric))]
+        layers = [compared for stack in stacks if (compared := _of_layers(stack, metric))]
+        apart = [stack for stack in stacks if stack.differences is None]
         depths = {
-            both.title: of_stack for both in apart if (of_stack := _depth_blocks(both, metric))
+            stack.title: of_stack for stack in apart if (of_stack := _depth_blocks(stack, metric))
         }
         if heads or layers or depths:
             yield _pair(metric, [*heads, *layers], depths)
@@ -254,8 +261,8 @@ def _pair(
 ) -> MetricPair:
     """Return the page of a metric: where models correspond, and over relative depth elsewhere."""
     of_page: list[Block] = []
-    for each in compared:
-        of_page += [Title(capital(each.both.title), 2), *_blocks(each)]
+    for of_cells in compared:
+        of_page += [Title(capital(of_cells.stack.title), 2), *_blocks(of_cells)]
     for title, of_stack in depths.items():
         of_page += [Title(capital(title), 2), *of_stack]
     page = Page(
@@ -280,80 +287,95 @@ def _source(metric: ComparedMetric) -> Text:
     ))  # fmt: skip
 
 
-def _blocks(each: Compared) -> tuple[Block, ...]:
+def _blocks(compared: Compared) -> tuple[Block, ...]:
     """Return the differences of a metric: figures, largest difference by label, all places."""
-    names = each.both.names
+    names = compared.stack.names
     about = say(
         "Shown: {words}. Differences are {second} minus {first}, paired by sentence, with 95 % "
         "intervals; {how}.",
-        words=each.words or each.metric.title, second=names[1], first=names[0],
+        words=compared.words or compared.metric.title, second=names[1], first=names[0],
         how=Link("how they are made", "comparing.html"),
     )  # fmt: skip
-    if each.what == "head":
-        figures = pair_figures(each.both, each.metric, each.leading.view, each.leading.label)
+    if compared.what == "head":
+        figures = pair_figures(
+            compared.stack, compared.metric, compared.leading.view, compared.leading.label
+        )
     else:
-        figures = _layer_figures(each)
-    table = _places(each)
-    many = len(table.rows) > len(each.found.value)
+        figures = _layer_figures(compared)
+    table = _places(compared)
+    many = len(table.rows) > len(compared.differences.value)
     title = f"The {len(table.rows)} largest differences, by size"
-    labels = {column.label for column in each.columns}
+    labels = {column.label for column in compared.columns}
     return blocks(
-        Text(each.summary, "evidence"),
+        Text(compared.summary, "evidence"),
         Text(about, "hint"),
         Charts(figures),
-        [Title("Labels"), _by_label(each)] if len(labels) > 1 and each.differs else None,
-        Title(capital(f"{each.what}s")),
+        [Title("Labels"), _by_label(compared)] if len(labels) > 1 and compared.differs else None,
+        Title(capital(f"{compared.what}s")),
         Details(title, (table,), "differences.csv") if many else table,
     )
 
 
-def _by_label(each: Compared) -> Table:
+def _by_label(compared: Compared) -> Table:
     """Return how many heads or layers differ for each number, and the largest difference."""
-    same_view = [c for c in each.columns if c.view == each.leading.view]
-    known = [(column, places) for column in same_view if (places := each.largest(column))]
+    same_view = [c for c in compared.columns if c.view == compared.leading.view]
+    known = [(column, places) for column in same_view if (places := compared.largest(column))]
     rows = tuple(
-        (each.metric.label(column.label) if each.what == "head" else each.name(column),
-         each.amount(column), each.subject(places[0]), *each.cells(column, places[0]))
+        (compared.metric.label(column.label) if compared.what == "head" else compared.name(column),
+         compared.amount(column), compared.subject(places[0]), *compared.cells(column, places[0]))
         for column, places in known
     )  # fmt: skip
-    grey = frozenset(n for n, (column, _) in enumerate(known) if not each.amount(column))
-    columns = ("Label", f"{each.what}s that differ", "most", *each.both.names, "difference", "q")
+    grey = frozenset(n for n, (column, _) in enumerate(known) if not compared.amount(column))
+    columns = (
+        "Label",
+        f"{compared.what}s that differ",
+        "most",
+        *compared.stack.names,
+        "difference",
+        "q",
+    )
     caption = "The largest supported difference of each label, else the largest, grey."
     return Table(columns, rows, caption, grey=grey)
 
 
-def _places(each: Compared) -> Table:
+def _places(compared: Compared) -> Table:
     """Return the difference of every head, the largest first, or of every layer in order."""
-    places = each.largest(each.leading)
-    values = each.values(each.leading)
-    places.sort(key=lambda place: place if each.what == "layer" else -abs(values[place]))
+    places = compared.largest(compared.leading)
+    values = compared.values(compared.leading)
+    places.sort(key=lambda place: place if compared.what == "layer" else -abs(values[place]))
     places = places[:MOST_HEADS]
-    sure = each.supported(each.leading)
-    rows = tuple((each.subject(place), *each.cells(each.leading, place)) for place in places)
+    sure = compared.supported(compared.leading)
+    rows = tuple(
+        (compared.subject(place), *compared.cells(compared.leading, place)) for place in places
+    )
     grey = frozenset(n for n, place in enumerate(places) if not sure[place])
-    columns = (capital(each.what), *each.both.names, "difference", "q")
-    return Table(columns, rows, grey=grey, label=capital(f"{each.what}s"))
+    columns = (capital(compared.what), *compared.stack.names, "difference", "q")
+    return Table(columns, rows, grey=grey, label=capital(f"{compared.what}s"))
 
 
-def _of_heads(both: StackComparison, metric: ComparedMetric) -> Compared | None:
+def _of_heads(stack: StackComparison, metric: ComparedMetric) -> Compared | None:
     """Return the differences of heads; None where heads do not correspond."""
-    choices = pair_choices(both, metric)
-    if both.found is None or not choices:
+    choices = pair_choices(stack, metric)
+    if stack.differences is None or not choices:
         return None
     columns = (ComparedColumn(metric.id, view, label) for view, label in choices)
-    return Compared(both, both.found, metric, tuple(columns))
+    return Compared(stack, stack.differences, metric, tuple(columns))
 
 
-def _of_layers(both: StackComparison, metric: ComparedMetric) -> Compared | None:
+def _of_layers(stack: StackComparison, metric: ComparedMetric) -> Compared | None:
     """Return the differences of the tokens of layers; None without any."""
-    known, found = all_metrics().get(metric.id), both.layers
-    if found is None or not isinstance(known, LayerwiseMetric):
+    known, differences = all_metrics().get(metric.id), stack.layers
+    if differences is None or not isinstance(known, LayerwiseMetric):
         return None
     keys = sorted(token_keys(known), key=_is_later)
     columns = [ComparedColumn(key.metric, "", key.words) for key in keys]
-    there = [c for c in columns if c in found.columns
-             and not np.isnan(found.value[:, found.columns.index(c)]).all()]  # fmt: skip
-    return Compared(both, found, metric, tuple(there)) if there else None
+    shared = [
+        column
+        for column in columns
+        if column in differences.columns
+        and not np.isnan(differences.value[:, differences.columns.index(column)]).all()
+    ]
+    return Compared(stack, differences, metric, tuple(shared)) if shared else None
 
 
 def token_keys(metric: LayerwiseMetric) -> Iterator[TokenKey]:
@@ -372,7 +394,7 @@ def _is_later(key: TokenKey) -> tuple[bool, bool]:
 def token_words(label: str) -> str:
     """Return state, space and class of a number of tokens in words."""
     state, *space, tokens = label.split("/")
-    beside = [f"compared with {SPACES[each]}" for each in SPACES if [str(each)] == space]
+    beside = [f"compared with {SPACES[known]}" for known in SPACES if [str(known)] == space]
     return ", ".join((STATES[ResidualPoint(state)], *beside, TOKEN_CLASSES[tokens]))
 
 
@@ -382,94 +404,101 @@ def _choice(label: str) -> dict[str, str]:
     return {"state": state, "space": "".join(space), "label": TOKEN_CLASSES[tokens]}
 
 
-def _layer_figures(each: Compared) -> tuple[Figure, ...]:
+def _layer_figures(compared: Compared) -> tuple[Figure, ...]:
     """Return both models over layers, and the difference."""
-    metric, names = each.metric, each.both.names
-    name = f"{metric.id}-{each.both.stack}"
-    about = f"{metric.title}, {each.words}"
-    rule = counted_if(float(each.found.floors[each.at(each.leading)]), share=metric.share)
+    metric, names = compared.metric, compared.stack.names
+    name = f"{metric.id}-{compared.stack.stack}"
+    about = f"{metric.title}, {compared.words}"
+    rule = counted_if(
+        float(compared.differences.floors[compared.at(compared.leading)]), share=metric.share
+    )
     return (
         paired_curves(
             f"{name}-layers",
             f"{about}, mean over tokens by layer. Bands: 95 % intervals of each model, sentences "
             "as clusters.",
-            pd.concat([*_layer_curves(each)], ignore_index=True),
+            pd.concat([*_layer_curves(compared)], ignore_index=True),
             title=metric.unit_title,
         ),
         difference_curve(
             f"{name}-difference",
             f"{about}: {names[1]} minus {names[0]}. Band: 95 % interval, paired by sentence. "
             f"Filled: {rule} (family: all layers and labels); hollow: no clear difference.",
-            _differences(each),
+            _differences(compared),
             title=f"difference in {metric.unit_title}",
         ),
     )
 
 
-def _layer_curves(each: Compared) -> Iterator[pd.DataFrame]:
+def _layer_curves(compared: Compared) -> Iterator[pd.DataFrame]:
     """Yield each model's own numbers."""
-    known = all_metrics()[each.metric.id]
+    known = all_metrics()[compared.metric.id]
     assert isinstance(known, LayerwiseMetric)
-    (key,) = (key for key in token_keys(known) if key.words == each.leading.label)
-    for name, results in zip(each.both.names, (each.both.a, each.both.b), strict=True):
+    (key,) = (key for key in token_keys(known) if key.words == compared.leading.label)
+    for name, results in zip(
+        compared.stack.names, (compared.stack.a, compared.stack.b), strict=True
+    ):
         numbers = results.tokens(*key)
         if numbers is not None:
             yield layer_frame(numbers, name).assign(**_choice(key.words))
 
 
-def _differences(each: Compared) -> pd.DataFrame:
+def _differences(compared: Compared) -> pd.DataFrame:
     parts = ("value", "low", "high", "q", "supported")
-    columns = {part: getattr(each.found, part)[:, each.at(each.leading)] for part in parts}
+    columns = {
+        part: getattr(compared.differences, part)[:, compared.at(compared.leading)]
+        for part in parts
+    }
     frame = pd.DataFrame({"layer": range(len(columns["value"]))} | columns)
-    return frame.assign(**_choice(each.leading.label))
+    return frame.assign(**_choice(compared.leading.label))
 
 
-def _depth_blocks(both: StackComparison, metric: ComparedMetric) -> tuple[Block, ...]:
+def _depth_blocks(stack: StackComparison, metric: ComparedMetric) -> tuple[Block, ...]:
     """Return both models over relative depth; nothing where one of them has no numbers."""
-    choices = depth_choices(both, metric)
+    choices = depth_choices(stack, metric)
     if choices:
         view, label = choices[0]
         labels = [x for v, x in choices if v == view]
         words = choice_words(metric, view, label)
         named = {metric.label(x) or metric.title: ComparedColumn(metric.id, view, x)
                  for x in labels}  # fmt: skip
-        figure, cells = depth_figure(both, metric, view, label), "heads"
-        note = CUT if both.pair.a.causal != both.pair.b.causal else ""
-    elif keys := _keys_of_both(both, metric):
+        figure, cells = depth_figure(stack, metric, view, label), "heads"
+        note = CUT if stack.pair.a.causal != stack.pair.b.causal else ""
+    elif keys := _keys_of_both(stack, metric):
         words, cells = token_words(keys[0].words), "layers"
         named = {token_words(k.words): ComparedColumn(k.metric, "", k.words) for k in keys}
-        figure, note = _token_depths(both, metric, keys[0]), _vocabulary_note(both, metric)
+        figure, note = _token_depths(stack, metric, keys[0]), _vocabulary_note(stack, metric)
     else:
         return ()
     about = (
         f"Shown: {words}. Relative depth is (layer + ½) / number of layers. {capital(cells)} of "
         f"these models do not correspond by number, so none is set against another here. {note}"
     )
-    table = _medians(both, metric, named, cells)
+    table = _medians(stack, metric, named, cells)
     return blocks(Text(about, "hint"), Charts((figure,)), table)
 
 
-def _keys_of_both(both: StackComparison, metric: ComparedMetric) -> list[TokenKey]:
+def _keys_of_both(stack: StackComparison, metric: ComparedMetric) -> list[TokenKey]:
     """Return the numbers of tokens that both models have, the one that is shown first."""
     known = all_metrics().get(metric.id)
     if not isinstance(known, LayerwiseMetric):
         return []
     keys = (key for key in token_keys(known)
-            if all(each.tokens(*key) is not None for each in (both.a, both.b)))  # fmt: skip
+            if all(results.tokens(*key) is not None for results in (stack.a, stack.b)))  # fmt: skip
     return sorted(keys, key=_is_later)
 
 
-def _vocabulary_note(both: StackComparison, metric: ComparedMetric) -> str:
+def _vocabulary_note(stack: StackComparison, metric: ComparedMetric) -> str:
     known = all_metrics()[metric.id]
-    models = (results.study.manifest.model for results in (both.a, both.b))
+    models = (results.study.manifest.model for results in (stack.a, stack.b))
     spaces = isinstance(known, LayerwiseMetric) and known.spaces
     return VOCABULARIES if spaces and not same_vocabulary(*models) else ""
 
 
-def _token_depths(both: StackComparison, metric: ComparedMetric, key: TokenKey) -> Figure:
+def _token_depths(stack: StackComparison, metric: ComparedMetric, key: TokenKey) -> Figure:
     """Return the chart of both models over relative depth, for a metric of tokens."""
     frames = []
-    for name, results in zip(both.names, (both.a, both.b), strict=True):
+    for name, results in zip(stack.names, (stack.a, stack.b), strict=True):
         numbers = results.tokens(*key)
         assert numbers is not None
         known = np.flatnonzero(~np.isnan(numbers.value))
@@ -479,7 +508,7 @@ def _token_depths(both: StackComparison, metric: ComparedMetric, key: TokenKey) 
         })  # fmt: skip
         frames.append(frame.assign(series=name, kind=OF_LAYERS, **_choice(key.words)))
     return depth_curves(
-        f"{metric.id}-{both.stack}-depth",
+        f"{metric.id}-{stack.stack}-depth",
         f"{metric.title}, {token_words(key.words)}, over relative depth: mean over tokens; "
         "bands: 95 % intervals, sentences as clusters.",
         pd.concat(frames, ignore_index=True),
@@ -488,7 +517,7 @@ def _token_depths(both: StackComparison, metric: ComparedMetric, key: TokenKey) 
 
 
 def _medians(
-    both: StackComparison, metric: ComparedMetric, named: dict[str, ComparedColumn], cells: str
+    stack: StackComparison, metric: ComparedMetric, named: dict[str, ComparedColumn], cells: str
 ) -> Table | None:
     """Return medians of both models with their difference, those that there are.
 
@@ -497,25 +526,25 @@ def _medians(
         cells: heads or layers.
     """
     unit = SHARE if metric.share else PLAIN
-    sentences = both.a.study.manifest.counts["sentences"]
+    sentences = stack.a.study.manifest.counts["sentences"]
 
-    def median(each: MedianEstimate, row: RowAddress) -> Number:
-        return Number(each.value, unit, row, each.low, each.high, sentences)
+    def median(compared: MedianEstimate, row: RowAddress) -> Number:
+        return Number(compared.value, unit, row, compared.low, compared.high, sentences)
 
     rows = []
     for title, column in named.items():
-        found = both.medians.get(column)
-        if found is None or np.isnan(found.difference.value):
+        medians = stack.medians.get(column)
+        if medians is None or np.isnan(medians.difference.value):
             continue
         row = RowAddress("medians", (
-            ("stack", both.stack), ("metric", column.metric), ("view", column.view),
+            ("stack", stack.stack), ("metric", column.metric), ("view", column.view),
             ("label", column.label),
         ))  # fmt: skip
-        gap = difference(*found.difference, row, share=metric.share, sentences=sentences)
-        rows.append((title, median(found.a, row), median(found.b, row), gap))
+        gap = difference(*medians.difference, row, share=metric.share, sentences=sentences)
+        rows.append((title, median(medians.a, row), median(medians.b, row), gap))
     caption = (
         f"Median over all {cells} of each model, with 95 % intervals for other sentences; that of "
         f"the difference is paired by sentence. {capital(cells)} of one model are no sample."
     )
-    columns = (f"Median of {cells}", *both.names, "difference")
+    columns = (f"Median of {cells}", *stack.names, "difference")
     return Table(columns, tuple(rows), caption) if rows else None

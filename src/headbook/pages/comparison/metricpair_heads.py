@@ -123,33 +123,33 @@ CUT = (
 OF_HEADS, OF_LAYERS = "head", "layer"  # kinds of rows of the chart
 
 
-def depth_choices(both: StackComparison, metric: ComparedMetric) -> list[tuple[SinkView, str]]:
+def depth_choices(stack: StackComparison, metric: ComparedMetric) -> list[tuple[SinkView, str]]:
     """Return the views and labels that both models have numbers for, the site's choice first."""
-    known = both.a.by_id.get(metric.id)
-    if known is None or metric.id not in both.b.by_id:
+    known = stack.a.by_id.get(metric.id)
+    if known is None or metric.id not in stack.b.by_id:
         return []
-    labels = {view: _depth_labels(both, known, view) for view in known.views}
+    labels = {view: _depth_labels(stack, known, view) for view in known.views}
     views = [view for view in labels if labels[view]]
     if not views:
         return []
-    first = _first(both, views)
+    first = _first(stack, views)
     label = metric.headline if metric.headline in labels[first] else labels[first][0]
     rest = [(view, x) for view in (first, *views) for x in labels[view]]
     return [*dict.fromkeys([(first, label), *rest])]
 
 
 def depth_figure(
-    both: StackComparison, metric: ComparedMetric, view: SinkView, label: str
+    stack: StackComparison, metric: ComparedMetric, view: SinkView, label: str
 ) -> Figure:
     """Return the chart of both models over relative depth, showing one view and label.
 
     The name of a chart that shows another choice than the site's ends with it.
     """
-    usual_view, usual_label = depth_choices(both, metric)[0]
-    models = zip(both.names, (both.a, both.b), strict=True)
+    usual_view, usual_label = depth_choices(stack, metric)[0]
+    models = zip(stack.names, (stack.a, stack.b), strict=True)
     rows = [_of(results, metric, view, label).assign(series=name) for name, results in models]
     name = choice_file(
-        f"{metric.id}-{both.stack}",
+        f"{metric.id}-{stack.stack}",
         "" if view == usual_view else str(view),
         "" if label == usual_label else label,
     )
@@ -167,53 +167,55 @@ def depth(stack: AttentionStack, layer: int) -> float:
     return (layer + 0.5) / stack.n_layers
 
 
-def _first(both: StackComparison, views: Sequence[SinkView]) -> SinkView:
+def _first(stack: StackComparison, views: Sequence[SinkView]) -> SinkView:
     """Return the view that both models show first; if they differ, the one without the sink."""
-    mine, theirs = both.pair.a.default_view, both.pair.b.default_view
+    mine, theirs = stack.pair.a.default_view, stack.pair.b.default_view
     if mine == theirs and mine in views:
         return mine
     return SinkView.RENORM if SinkView.RENORM in views else views[0]
 
 
-def _depth_labels(both: StackComparison, metric: HeadMetric, view: SinkView) -> list[str]:
+def _depth_labels(stack: StackComparison, metric: HeadMetric, view: SinkView) -> list[str]:
     return [
         x
         for x in metric.listed
-        if both.a.has_value(metric.id, view, x) and both.b.has_value(metric.id, view, x)
+        if stack.a.has_value(metric.id, view, x) and stack.b.has_value(metric.id, view, x)
     ]
 
 
 def _of(results: StackResults, metric: ComparedMetric, view: SinkView, label: str) -> pd.DataFrame:
     """Return the heads and the layers of one model."""
     values = results.heads(metric.id, view, label).value
-    there = ~np.isnan(values)
-    layers = np.nonzero(there)[0]
-    heads = pd.DataFrame({"place": layers, "value": values[there], "kind": OF_HEADS})
+    known = ~np.isnan(values)
+    layers = np.nonzero(known)[0]
+    heads = pd.DataFrame({"place": layers, "value": values[known], "kind": OF_HEADS})
     low, middle, high = by_layer(values)
     known = np.flatnonzero(~np.isnan(middle))
     medians = pd.DataFrame(
         {"place": known, "value": middle[known], "low": low[known], "high": high[known]}
     ).assign(kind=OF_LAYERS)
-    found = pd.concat([medians, heads.assign(low=np.nan, high=np.nan)], ignore_index=True)
-    depths = [depth(results.stack, int(place)) for place in found.pop("place")]
-    return found.assign(depth=depths, view=str(view), label=metric.label(label))
+    numbers = pd.concat([medians, heads.assign(low=np.nan, high=np.nan)], ignore_index=True)
+    depths = [depth(results.stack, int(place)) for place in numbers.pop("place")]
+    return numbers.assign(depth=depths, view=str(view), label=metric.label(label))
 
 
-def pair_choices(both: StackComparison, metric: ComparedMetric) -> list[tuple[str, str]]:
+def pair_choices(stack: StackComparison, metric: ComparedMetric) -> list[tuple[str, str]]:
     """Return the views and labels that both models have numbers for, the site's choice first."""
-    found = both.found
-    columns = [c for c in found.columns if c.metric == metric.id] if found else []
-    columns = [c for c in columns if found and _known(found, found.columns.index(c))]
-    default = str(both.pair.a.default_view)
+    differences = stack.differences
+    columns = [c for c in differences.columns if c.metric == metric.id] if differences else []
+    columns = [
+        c for c in columns if differences and _known(differences, differences.columns.index(c))
+    ]
+    default = str(stack.pair.a.default_view)
     views = sorted(dict.fromkeys(c.view for c in columns), key=lambda view: view != default)
     ordered = [(v, c.label) for v in views for c in columns if c.view == v]
-    first = [each for each in ordered if each[0] == views[0]]
-    return sorted(ordered, key=lambda each: each not in first or each[1] != metric.headline)
+    first = [choice for choice in ordered if choice[0] == views[0]]
+    return sorted(ordered, key=lambda choice: choice not in first or choice[1] != metric.headline)
 
 
-def _known(found: HeadDifferences, column: int) -> bool:
-    both = found.a[..., column] + found.b[..., column]
-    return not np.isnan(both).all()
+def _known(differences: HeadDifferences, column: int) -> bool:
+    sums = differences.a[..., column] + differences.b[..., column]
+    return not np.isnan(sums).all()
 
 
 def choice_words(metric: ComparedMetric, view: str, label: str) -> str:
@@ -223,20 +225,20 @@ def choice_words(metric: ComparedMetric, view: str, label: str) -> str:
 
 
 def pair_figures(
-    both: StackComparison, metric: ComparedMetric, view: str, label: str
+    stack: StackComparison, metric: ComparedMetric, view: str, label: str
 ) -> tuple[Figure, ...]:
     """Return the maps and the points of a metric in both models, showing one view and label.
 
     Names of figures that show another choice than the site's end with it.
     """
-    assert both.found is not None
-    column, names = both.found.column(metric.id, view, label), both.names
+    assert stack.differences is not None
+    column, names = stack.differences.column(metric.id, view, label), stack.names
     assert column is not None
-    choices = pair_choices(both, metric)
-    rows = _frame(both.found, column, both.pair.a.name, (view, metric.label(label)))
+    choices = pair_choices(stack, metric)
+    rows = _frame(stack.differences, column, stack.pair.a.name, (view, metric.label(label)))
     usual_view, usual_label = choices[0]
     name = choice_file(
-        f"{metric.id}-{both.stack}",
+        f"{metric.id}-{stack.stack}",
         "" if view == usual_view else view,
         "" if label == usual_label else label,
     )
@@ -248,7 +250,7 @@ def pair_figures(
         ]
         for side, part in zip(names, "ab", strict=True)
     ])  # fmt: skip
-    rule = counted_if(float(both.found.floors[column]), share=metric.share)
+    rule = counted_if(float(stack.differences.floors[column]), share=metric.share)
     end = float(rows["value"].abs().max()) or 1.0
     return (
         side_maps(
@@ -277,18 +279,18 @@ def pair_figures(
 
 
 def _frame(
-    found: HeadDifferences, column: int, stack: str, choice: tuple[str, str]
+    differences: HeadDifferences, column: int, stack: str, choice: tuple[str, str]
 ) -> pd.DataFrame:
     """Return one number of the differences, a row for each head that both models have.
 
     Args:
         choice: view and label of the number in words.
     """
-    known = ~np.isnan(found.value[..., column])
+    known = ~np.isnan(differences.value[..., column])
     layers, heads = np.nonzero(known)
     frame = pd.DataFrame({"layer": layers, "head": heads})
     frame["name"] = [head_name(HeadName(stack, *place)) for place in np.argwhere(known).tolist()]
     frame["view"], frame["label"] = choice
     for part in ("a", "b", "value", "low", "high", "q", "supported"):
-        frame[part] = getattr(found, part)[..., column][known]
+        frame[part] = getattr(differences, part)[..., column][known]
     return frame

@@ -1,7 +1,7 @@
 """One kind of attention in both models; drift of weights and outputs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,8 +36,8 @@ class StackComparison:
     Attributes:
         pair: the two stacks.
         names: of the models.
-        a, b: all numbers of each.
-        found: differences of corresponding heads; None where heads do not correspond.
+        a, b: all numbers of measure.
+        differences: differences of corresponding heads; None where heads do not correspond.
         matched: which heads attend alike; None of cross-attention.
         layers: differences of the tokens of corresponding layers; None likewise, and where a study
             has no sums for them.
@@ -48,7 +48,7 @@ class StackComparison:
     names: tuple[str, str]
     a: StackResults
     b: StackResults
-    found: HeadDifferences | None
+    differences: HeadDifferences | None
     matched: MatchedHeads | None
     layers: LayerDifferences | None
     medians: DepthMedians
@@ -77,13 +77,13 @@ def both_stacks(comparison: Comparison) -> tuple[StackComparison, ...]:
 
 def _both(comparison: Comparison) -> Iterator[StackComparison]:
     sides = comparison.sides
-    mine, theirs = stack_results(sides.a), stack_results(sides.b)
+    of_a, of_b = stack_results(sides.a), stack_results(sides.b)
     for pair in sides.stacks:
         yield StackComparison(
             pair,
             sides.names,
-            mine[pair.a.name],
-            theirs[pair.b.name],
+            of_a[pair.a.name],
+            of_b[pair.b.name],
             comparison.heads.get(pair.name),
             comparison.matched.get(pair.name),
             comparison.layers.get(pair.name),
@@ -132,58 +132,60 @@ def _text(written: Callable[[float], str], value: float) -> str:
     return MISSING if np.isnan(value) else written(value)
 
 
-def moved(found: HeadDifferences) -> tuple[DriftMeasure, ...]:
+def moved(differences: HeadDifferences) -> tuple[DriftMeasure, ...]:
     """Return the measures of drift that are known of a stack."""
-    return tuple(_moved(found))
+    return tuple(_moved(differences))
 
 
-def _moved(found: HeadDifferences) -> Iterator[DriftMeasure]:
+def _moved(differences: HeadDifferences) -> Iterator[DriftMeasure]:
     for metric, label, title, written in KINDS:
-        place, floor = (found.column(metric, "", x) for x in (label, rounded(label)))
-        if place is not None and not np.isnan(found.value[..., place]).all():
-            below = None if floor is None else found.value[..., floor]
-            yield DriftMeasure(title, found.value[..., place], below, written)
+        place, floor = (differences.column(metric, "", x) for x in (label, rounded(label)))
+        if place is not None and not np.isnan(differences.value[..., place]).all():
+            below = None if floor is None else differences.value[..., floor]
+            yield DriftMeasure(title, differences.value[..., place], below, written)
 
 
-def moved_lead(both: StackComparison, every: Sequence[DriftMeasure]) -> Iterator[Parts]:
+def moved_lead(stack: StackComparison, every: Sequence[DriftMeasure]) -> Iterator[Parts]:
     """Return where each measure changed most, beside rounding, as a sentence; empty if unknown."""
     if not every:
         return
-    if not any(np.nan_to_num(each.value).any() for each in every):
-        names = ", ".join(each.title for each in every)
+    if not any(np.nan_to_num(measure.value).any() for measure in every):
+        names = ", ".join(measure.title for measure in every)
         yield (f"Exactly equal in all heads: {names}.",)
         return
     parts: list[Parts] = []
-    for each in every:
-        heads = [HeadName(both.pair.a.name, *at) for at in tied_places(each.value, each.written)]
+    for measure in every:
+        heads = [
+            HeadName(stack.pair.a.name, *at) for at in tied_places(measure.value, measure.written)
+        ]
         first, *others = heads
-        by = f"by {_beside(each, (first.layer, first.head))}"
+        by = f"by {_beside(measure, (first.layer, first.head))}"
         note = tie_note([head_name(head) for head in others])
-        parts.append((f"{each.title} in ", head_link(first), f"{note} {by}"))
+        parts.append((f"{measure.title} in ", head_link(first), f"{note} {by}"))
     joined = [piece for n, part in enumerate(parts) for piece in (("; ",) * bool(n) + part)]
     yield ("Largest changes of weights and outputs: ", *joined, ".")
 
 
 def moved_words(every: Sequence[DriftMeasure], place: tuple[int, int]) -> str:
     """Return the numbers of one head as a sentence; empty if none is known."""
-    there = [each for each in every if not np.isnan(each.value[place])]
-    texts = [f"{each.title} by {_beside(each, place)}" for each in there]
+    known = [measure for measure in every if not np.isnan(measure.value[place])]
+    texts = [f"{measure.title} by {_beside(measure, place)}" for measure in known]
     return f"Change of its weights and outputs: {', '.join(texts)}." if texts else ""
 
 
-def _beside(each: DriftMeasure, place: tuple[int, int]) -> str:
-    below = each.rounding(place)
-    return each.text(place) + (f" (rounding {below})" if below else "")
+def _beside(measure: DriftMeasure, place: tuple[int, int]) -> str:
+    below = measure.rounding(place)
+    return measure.text(place) + (f" (rounding {below})" if below else "")
 
 
 def moved_cells(every: Sequence[DriftMeasure], place: tuple[int, int]) -> Iterator[Content]:
     """Yield the numbers of one head as cells, without rounding, which is alike in all."""
-    yield from (each.text(place) for each in every)
+    yield from (measure.text(place) for measure in every)
 
 
 def layer_moves(summary: DriftSummary | None, every: Sequence[DriftMeasure]) -> PageTable | None:
     """Return the median head of each layer; None if nothing is known or nothing changed."""
-    if not any(np.nan_to_num(each.value).any() for each in every):
+    if not any(np.nan_to_num(measure.value).any() for measure in every):
         return None
     attention = (
         []
@@ -192,26 +194,33 @@ def layer_moves(summary: DriftSummary | None, every: Sequence[DriftMeasure]) -> 
     )
     parts = [*attention, *every]
     medians = [
-        DriftMeasure(each.title, _medians(each.value), each.floor if each.floor is None else
-              _medians(each.floor), each.written)
-        for each in parts
-    ]  # fmt: skip
-    known = ~np.isnan(np.hstack([each.value for each in medians])).all(1)
+        replace(
+            measure,
+            value=_medians(measure.value),
+            floor=None if measure.floor is None else _medians(measure.floor),
+        )
+        for measure in parts
+    ]
+    known = ~np.isnan(np.hstack([measure.value for measure in medians])).all(1)
     layers = np.flatnonzero(known).tolist()
     rows = (Row(f"layer {layer}", tuple(_layer(medians, layer))) for layer in layers)
-    titles = (x for each in parts for x in (each.title, "rounding")[: 1 + (each.floor is not None)])
+    titles = (
+        x
+        for measure in parts
+        for x in (measure.title, "rounding")[: 1 + (measure.floor is not None)]
+    )
     return PageTable(("Layer", *titles), tuple(rows))
 
 
 def _layer(medians: Sequence[DriftMeasure], layer: int) -> Iterator[Content]:
     """Each number, and after it what rounding does, where that is known."""
-    for each in medians:
-        yield each.text((layer, 0))
-        if each.floor is not None:
-            yield each.rounding((layer, 0))
+    for measure in medians:
+        yield measure.text((layer, 0))
+        if measure.floor is not None:
+            yield measure.rounding((layer, 0))
 
 
 def _medians(values: Floats) -> Floats:
     """*Shape:* ``(layer, head)`` to ``(layer, 1)``."""
-    found: Floats = by_layer(values)[1][:, None]
-    return found
+    medians: Floats = by_layer(values)[1][:, None]
+    return medians

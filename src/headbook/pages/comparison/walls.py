@@ -34,39 +34,39 @@ from headbook.results.sentence import head_link
 from headbook.schema import HeadName
 
 
-def side_atlases(both: StackComparison, lit: Lit) -> Iterator[SideAtlas]:
+def side_atlases(stack: StackComparison, lit: Lit) -> Iterator[SideAtlas]:
     """Yield the atlases of both models; claims light heads of the first, if heads do not match."""
-    large = many_heads(both.a) or many_heads(both.b)
+    large = many_heads(stack.a) or many_heads(stack.b)
 
     def lights(head: HeadName) -> tuple[str, str]:
         return lit_classes(lit, head), ""
 
-    if both.found is None:
-        yield _tiles(both, both.a, head_page, "a" * large, lights)
+    if stack.differences is None:
+        yield _tiles(stack, stack.a, head_page, "a" * large, lights)
     else:
-        yield _tiles(both, both.a, head_page, "a" * large)
-    yield _tiles(both, both.b, _second(both), "b" * large)
+        yield _tiles(stack, stack.a, head_page, "a" * large)
+    yield _tiles(stack, stack.b, _second(stack), "b" * large)
 
 
-def _address(both: StackComparison, picture: bytes, file: str) -> str:
+def _address(stack: StackComparison, picture: bytes, file: str) -> str:
     """Return the address of a picture: in the page, or a file if there are many heads."""
-    return f"data/atlas-{both.stack}-{file}.png" if file else images.inline(picture)
+    return f"data/atlas-{stack.stack}-{file}.png" if file else images.inline(picture)
 
 
-def _second(both: StackComparison) -> Callable[[HeadName], str]:
+def _second(stack: StackComparison) -> Callable[[HeadName], str]:
     """Return a function that gives the page of a head of the second model, that of its pair."""
-    if both.found is not None:
+    if stack.differences is not None:
         return head_page
-    found, pages = both.matched, {}
-    for place, head in enumerate(found.a if found else ()):
-        partner = found.partner(place) if found else None
+    matched, pages = stack.matched, {}
+    for place, head in enumerate(matched.a if matched else ()):
+        partner = matched.partner(place) if matched else None
         if partner is not None:
             pages[partner] = head_page(head)
     return lambda head: pages.get(head, "matched.html")
 
 
 def _tiles(
-    both: StackComparison,
+    stack: StackComparison,
     results: StackResults,
     page: Callable[[HeadName], str],
     file: str,
@@ -84,19 +84,19 @@ def _tiles(
         results.stack,
         functions_of(results),
         families_of(results),
-        sheet=_address(both, picture, file),
+        sheet=_address(stack, picture, file),
         side=maps.maps.shape[-1],
         about=maps.about,
         page=page,
         note=note,
     )
-    name = both.names[results is both.b]
+    name = stack.names[results is stack.b]
     return SideAtlas(name, tiles, signed=False, end="1", picture=picture if file else b"")
 
 
-def difference_wall(both: StackComparison, summary: DriftSummary | None, lit: Lit) -> SideAtlas:
+def difference_wall(stack: StackComparison, summary: DriftSummary | None, lit: Lit) -> SideAtlas:
     """Return all heads as differences of mean maps, with bars of their divergence."""
-    large = many_heads(both.a) or many_heads(both.b)
+    large = many_heads(stack.a) or many_heads(stack.b)
     largest = float(np.nanmax(summary.value)) if summary is not None else 0.0
 
     def note(head: HeadName) -> tuple[str, str]:
@@ -105,13 +105,13 @@ def difference_wall(both: StackComparison, summary: DriftSummary | None, lit: Li
         words = "" if np.isnan(value) else f"divergence {divergence_text(value)} nats"
         return " ".join(filter(None, classes)), words
 
-    sentences = count_text(both.a.study.manifest.counts["sentences"], "sentence")
+    sentences = count_text(stack.a.study.manifest.counts["sentences"], "sentence")
     return difference_atlas(
-        both.pair.a,
-        (both.a.cached(mean_maps).maps, both.b.cached(mean_maps).maps),
-        names=both.names,
+        stack.pair.a,
+        (stack.a.cached(mean_maps).maps, stack.b.cached(mean_maps).maps),
+        names=stack.names,
         about=f"mean attention over {sentences} at most",
-        address=lambda picture: _address(both, picture, "difference" * large),
+        address=lambda picture: _address(stack, picture, "difference" * large),
         page=head_page,
         note=note,
     )
@@ -120,26 +120,26 @@ def difference_wall(both: StackComparison, summary: DriftSummary | None, lit: Li
 MAX_CHANGED_HEADS = 6  # heads that stand with both maps
 
 
-def changed_heads(both: StackComparison, summary: DriftSummary) -> Iterator[ChangedHead]:
+def changed_heads(stack: StackComparison, summary: DriftSummary) -> Iterator[ChangedHead]:
     """Yield the heads whose attention differs most, with both maps; none within rounding."""
-    assert both.found is not None
+    assert stack.differences is not None
     above = summary.above if summary.above is not None else summary.value > 0
-    maps = [each.cached(mean_maps).maps for each in (both.a, both.b)]
+    maps = [results.cached(mean_maps).maps for results in (stack.a, stack.b)]
     if maps[0].shape != maps[1].shape:
         return
-    functions = [functions_of(each) for each in (both.a, both.b)]
+    functions = [functions_of(results) for results in (stack.a, stack.b)]
     places = [place for place in heads_by_value(summary.value) if above[place]]
     for place in places[:MAX_CHANGED_HEADS]:
-        head = HeadName(both.pair.a.name, *place)
+        head = HeadName(stack.pair.a.name, *place)
         ends = nats_interval(float(summary.low[place]), float(summary.high[place]))
         number_of_head = divergence_text(float(summary.value[place]))
-        row = divergence_row(both.stack, *place)
-        nouns = " → ".join(dict.fromkeys(each[head].noun for each in functions))
-        largest = largest_difference(both.found, head)
+        row = divergence_row(stack.stack, *place)
+        nouns = " → ".join(dict.fromkeys(by_head[head].noun for by_head in functions))
+        largest = largest_difference(stack.differences, head)
         texts = (nouns, largest and f"largest supported difference: {largest}")
         yield ChangedHead(
             head_link(head),
             (LinkedNumber(number_of_head, "differences", row), f" nats {ends}".rstrip()),
             (capital("; ".join(filter(None, texts))),),
-            map_triple(maps[0][place], maps[1][place], both.names, "difference"),
+            map_triple(maps[0][place], maps[1][place], stack.names, "difference"),
         )
