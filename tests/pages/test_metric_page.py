@@ -30,7 +30,7 @@ from headbook.report.answers.metric import (
     token_metric_answer,
 )
 from headbook.report.claims.heads import extreme_heads
-from headbook.report.findings.head_numbers import HeadMetricNumbers, cell_number, drawn_numbers
+from headbook.report.head_numbers import HeadMetricNumbers, cell_number, drawn_numbers
 from headbook.report.leaders import chosen_head
 from headbook.report.results import StackResults
 from headbook.results.formats import metric_page, percent

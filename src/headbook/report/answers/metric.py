@@ -9,7 +9,7 @@ from headbook.analysis.accumulators import Estimates
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric, LayerwiseMetric, Source
 from headbook.report.findings.finding import Parts, sample_size, sentence_start
-from headbook.report.findings.head_numbers import (
+from headbook.report.head_numbers import (
     HeadMetricNumbers,
     Place,
     drawn_numbers,
