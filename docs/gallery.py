@@ -54,7 +54,7 @@ SHOTS = (
         "overview", "index.html", "Overview",
         "What the model is, up to four claims, a live sentence, and all heads as "
         "maps of their mean attention; below it the families of heads, which head does what, and "
-        "findings.",
+        "the answers of all pages.",
     ),
     Shot(
         "head", "{head}", "Head",

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser import Open
-from headbook.report.findings.head_numbers import cell_number
+from headbook.report.head_numbers import cell_number
 from headbook.site.figures import figures
 from html_pages import html_of
 from sites import Site
@@ -108,7 +108,7 @@ def test_fills_of_a_choice_are_those_that_the_page_would_have(
     from headbook.metrics.base import HeadMetric
     from headbook.pages.metrics import heads
     from headbook.pages.metrics.figures import offered_labels
-    from headbook.report.findings.head_numbers import drawn_numbers
+    from headbook.report.head_numbers import drawn_numbers
 
     found = encoder_site.results["self"]
     metric = found.by_id[METRIC]

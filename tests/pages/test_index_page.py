@@ -19,19 +19,27 @@ from headbook.charts.drawing import interval_dot
 from headbook.charts.layers import LABEL_DISTANCE, Curve, layer_lines
 from headbook.charts.theme import COARSE_STEPS, STEPS, STOPS, coarse, ink_steps, rgba_ramp
 from headbook.pages.index import OverviewPage, live_data, opacity_step, overview_page
+from headbook.pages.overview_parts.answers import answered_pages, words_text
 from headbook.pages.overview_parts.wall import wall_of
 from headbook.pages.parts.page import SiteFacts
-from headbook.report import relation_tests
 from headbook.report.answers.overview.family_claim import function_heads
 from headbook.report.answers.overview.head_losses import STEPS as BAR_STEPS
 from headbook.report.answers.overview.head_losses import bar_step, head_losses, layer_losses
 from headbook.report.facts.functions import families_of, functions_of
-from headbook.report.findings import findings_of
 from headbook.report.results import StackResults, stack_results
 from headbook.results.formats import head_page
-from headbook.schema import AblationTarget, HeadKey, HeadName, SinkView, heads_of
+from headbook.schema import (
+    AblationTarget,
+    Baseline,
+    BaselineRun,
+    HeadKey,
+    HeadName,
+    SinkView,
+    heads_of,
+)
 from headbook.site.page_writer import PageWriter
 from headbook.site.registry import study_menu
+from headbook.site.sites import StudySite
 from headbook.study.study import Study
 from html_pages import data_file, elements, html_of, text_of
 from sites import Site
@@ -262,7 +270,7 @@ def test_the_page_says_what_the_model_is_before_its_first_picture(any_site: Site
     assert len(before.split()) <= 150  # but for the evidence, which waits in closed details
     order = [html.index(mark) for mark in ('class="about-model"', 'class="claims"', "<figure")]
     assert order == sorted(order)
-    names = ("families", "who", "later", "findings", "limits")
+    names = ("families", "who", "later", "answers", "limits")
     places = [html.index(f'id="{name}"') for name in names if f'id="{name}"' in html]
     assert places == sorted(places)
     assert html.index('id="limits"') < html.index("About this run")
@@ -280,11 +288,29 @@ def test_every_head_stands_on_the_wall_once(any_site: Site) -> None:
     assert len(links) == sum(len(heads_of(stack)) for stack in study.manifest.stacks)
 
 
-def test_all_findings_stand_on_the_page(any_site: Site) -> None:
-    text = text_of(html_of(any_site.folder / "index.html"))
-    for each in any_site.results.values():
-        for finding in findings_of(each, each.cached(relation_tests.tests_of_stack)):
-            assert " ".join(finding.text.split())[:60] in " ".join(text.split())
+def test_the_answers_of_all_pages_stand_on_the_page_with_links_that_lead_somewhere(
+    any_site: Site,
+) -> None:
+    html = html_of(any_site.folder / "index.html")
+    lines = re.findall(
+        r"<li>(.*?)</li>", html.partition('id="answers"')[2].partition("</details>")[0]
+    )
+    answered = answered_pages(StudySite(any_site.study).charted)
+    assert len(lines) == len(answered) > 5
+    for line, page in zip(lines, answered, strict=True):
+        assert line.startswith(f'<a href="{page.path}"')
+        assert " ".join(words_text(page.answer).split())[:40] in " ".join(text_of(line).split())
+        for address in re.findall(r'href="([^"#?]*)', line):
+            assert (any_site.folder / address).is_file(), line
+
+
+def test_metrics_in_which_no_layer_differs_from_random_weights_are_a_limit() -> None:
+    key = HeadKey("attention_distance", SinkView.RAW, "")
+    same = {BaselineRun(Baseline.UNTRAINED, 0): {key: Fake([[0.5]])}}
+    other = {BaselineRun(Baseline.UNTRAINED, 0): {key: Fake([[0.9]])}}
+    for runs, is_said in ((same, True), (other, False), ({}, False)):
+        results = {"self": fake_results({key: Fake([[0.5]])}, baseline_runs=runs)}
+        assert bool(overview_page(results).like_random) == is_said
 
 
 def test_the_live_sentence_is_drawn_for_its_word_and_scripts_have_its_data(

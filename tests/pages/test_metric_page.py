@@ -29,8 +29,8 @@ from headbook.report.answers.metric import (
     head_metric_scope,
     token_metric_answer,
 )
-from headbook.report.claims.heads import extreme_heads
-from headbook.report.findings.head_numbers import HeadMetricNumbers, cell_number, drawn_numbers
+from headbook.report.facts.tested.extremes import extreme_heads
+from headbook.report.head_numbers import HeadMetricNumbers, cell_number, drawn_numbers
 from headbook.report.leaders import chosen_head
 from headbook.report.results import StackResults
 from headbook.results.formats import metric_page, percent
@@ -417,8 +417,8 @@ def test_the_lowest_is_first_where_low_is_good() -> None:
         for label in ("f1:similarity", "pk:similarity")
     }
     assert best == {"f1:similarity": (0, 0), "pk:similarity": (0, 1)}
-    rows = [row for row in extreme_heads(found) if row["split"] == "all"]
-    assert {(row["claim"], row["label"], row["head"]) for row in rows} == {
+    rows = [tested for tested in extreme_heads(found) if tested.split == "all"]
+    assert {(row.claim, row.label, row.head) for row in rows} == {
         ("highest of all heads", "f1:similarity", 0),
         ("lowest of all heads", "f1:similarity", 1),
         ("lowest of all heads", "pk:similarity", 1),

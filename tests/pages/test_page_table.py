@@ -16,7 +16,7 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.pages.parts.text import Token
-from headbook.report.findings import Link
+from headbook.results.sentence import Link
 from headbook.site.page_writer import PageWriter
 
 HEAD = Link("L0·H1", "heads/L00-H01.html")

@@ -250,7 +250,7 @@ def claimed(tests: pd.DataFrame, relations: pd.DataFrame) -> pd.DataFrame:
 
 def overview_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
     """Yield the counts of the overview."""
-    text, tests = main.text(), data["tests"]
+    text = main.text()
     sections = {
         node.attributes["id"].removeprefix("family-"): next(node.every("h3")).text()
         for node in main.every("section")
@@ -268,40 +268,6 @@ def overview_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count
         lights = re.search(r"([\d,]+) heads? · evidence", claim.text())
         assert lights
         yield f"claim {number}", spelt(lights[1]), len(lit)
-    relations = tests[(tests["claim"] == "relation") & (tests["split"] == "held_out")]
-    clear = claimed(tests, relations)
-    if match := re.search(r"In (\w+) of ([\d,]+) pairs of relation and direction", text):
-        yield "relations", (spelt(match[1]), spelt(match[2])), (len(clear), len(relations))
-
-
-def verdict_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
-    """Yield how many heads were replaced, and with which verdicts."""
-    table = data["importance"]
-    effects = table[(table["metric"] == "ablation_effect") & (table["replacement"] == "mean")]
-    text = main.text()
-    match = re.search(
-        r"Of ([\d,]+) heads replaced one at a time(?: \([^)]*\))?, ([^:]*):"
-        r".*?measured by (last states|sentence vectors|predictions)", text,
-    )  # fmt: skip
-    if match:
-        names = {"last states": "state", "sentence vectors": "embedding", "predictions": "kl"}
-        exact = effects[effects["target"] == names[match[3]]]
-        phrases = re.findall(rf"(\w+) (?:is |are )?({'|'.join(VERDICTS)})", match[2])
-        counts = {VERDICTS[words]: spelt(n) for n, words in phrases}
-        yield "replaced", spelt(match[1]), len(exact)
-        yield "verdicts", counts, dict(Counter(exact["verdict"]))
-    if match := re.search(r"The next ([\d,]+) ", text):
-        listed = next(node for node in main.every("table") if "Largest change" in node.text())
-        rest = sum(len([*table.every("tr")]) - 1 for table in main.every("table")
-                   if "Smaller changes" in table.text())  # fmt: skip
-        yield "next", (spelt(match[1]), rest), (rest, spelt(match[1]))
-        assert len([*listed.every("tr")]) > 1
-    audit = data["tests"].query("metric.str.startswith('audit')").set_index("metric")
-    if match := re.search(r"On (\d+) heads picked at random", text):
-        yield "audited", int(match[1]), round(audit["n_observations"].max())
-    if match := re.search(r"Of these, (\w+) exceeds? the margin", text):
-        missed = (audit["value"] * audit["n_observations"])[audit.index == "audit: missed"]
-        yield "missed", spelt(match[1]), round(missed.sum())
 
 
 def importance_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
@@ -387,7 +353,7 @@ def percentiles(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
 
 
 COUNTS: dict[str, tuple[Callable[..., Iterator[Count]], ...]] = {
-    "index.html": (overview_counts, verdict_counts),
+    "index.html": (overview_counts,),
     "importance.html": (importance_counts,),
     "syntax.html": (syntax_counts,),
 }

@@ -37,10 +37,10 @@ from headbook.pages.parts.table import (
 )
 from headbook.pages.parts.text import running_text
 from headbook.pages.sentence import sentence_pages
-from headbook.report.findings import Link
 from headbook.report.results import stack_results
 from headbook.report.wording import count_text, label_name, unbroken, visible, with_unit
 from headbook.results.formats import MISSING, head_file, head_name, interval_text, number, percent
+from headbook.results.sentence import Link
 from headbook.schema import HeadName, SinkView
 from headbook.study.manifest import NotAvailable
 from headbook.study.sentence_data import StoredText

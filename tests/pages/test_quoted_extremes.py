@@ -13,7 +13,6 @@ from headbook.pages.comparison.parts import DriftMeasure, moved_lead
 from headbook.pages.head_parts.standing import strips
 from headbook.pages.heads import rankings
 from headbook.pages.parts.head_list import number_columns
-from headbook.report.findings.attention import variability
 from headbook.report.leaders import chosen_head
 from headbook.report.results import StackResults
 from headbook.report.wording import tie_note, tied_places
@@ -58,7 +57,7 @@ def own(encoder_site: Site) -> StackResults:
     return encoder_site.results["self"]
 
 
-def test_findings_and_questions_say_which_heads_are_not_told_apart() -> None:
+def test_answers_and_questions_say_which_heads_are_not_told_apart() -> None:
     even = HeadKey(ids.ATTENTION_TO, SinkView.RAW, "previous")
     spread = HeadKey(ids.VARIABILITY, SinkView.RAW, "")
     found = fake_results(
@@ -70,9 +69,10 @@ def test_findings_and_questions_say_which_heads_are_not_told_apart() -> None:
     best = chosen_head(found, even)
     assert best is not None
     assert (best.head.head, best.note) == (0, " (alike: L0·H1)")
-    (finding,) = variability(found)
-    assert "lowest in L0·H1 (alike: L0·H2), 10.0" in finding.text
-    assert "highest in L0·H0, 50.0" in finding.text
+    for lowest, head, note in ((True, 1, " (alike: L0·H2)"), (False, 0, "")):
+        end = chosen_head(found, spread, lowest=lowest)
+        assert end is not None
+        assert (end.head.head, end.note) == (head, note)
     of = {"self": found}
     (ranking,) = rankings(of, number_columns(of), ())
     expected = "uniform attention: 10.0\u202f% (alike: L0·H1)"

@@ -29,8 +29,8 @@ from headbook.pages.parts.relations import example_of
 from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.pages.syntax import SyntaxPage, margin_legend, syntax_page
 from headbook.report import relation_tests
-from headbook.report.claims.relations import relation_rows
 from headbook.report.facts.head_facts import head_facts
+from headbook.report.facts.tested.relations import relation_rows
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import arrow_words, points_text, relation_words
 from headbook.report.results import stack_results
@@ -298,7 +298,7 @@ def test_rows_of_tests_hold_every_number_of_relations_and_rules(
 ) -> None:
     """Of both halves, and of all sentences; against plain loops over the words."""
     sentences, found = annotated(study), stack_results(study)["self"]
-    rows = [*relation_rows(found)]
+    rows = [tested.columns for tested in relation_rows(found)]
     assert all({*row} == COLUMNS for row in rows)
     by_key = {(r["claim"], r["label"], r["split"], r["layer"], r["head"]): r for r in rows}
     assert len(by_key) == len(rows)
@@ -617,7 +617,7 @@ def test_charts_of_a_metric_offer_the_labels_with_most_observations(encoder_site
     from headbook.pages.metric import metric_pages
     from headbook.pages.metrics.figures import MOST_DRAWN, map_data
     from headbook.pages.metrics.heads import HeadSection
-    from headbook.report.findings.head_numbers import drawn_numbers
+    from headbook.report.head_numbers import drawn_numbers
 
     found = encoder_site.results
     metric = all_metrics()["relation_accuracy"]

@@ -17,8 +17,9 @@ import headbook
 from block_parts import every, parts_of
 from headbook.analysis.accumulators import HELD_OUT
 from headbook.pages.importance import importance_page
-from headbook.pages.parts.blocks import Page, Question
-from headbook.pages.parts.page import SentenceParts, plain_text
+from headbook.pages.overview_parts.answers import words_text
+from headbook.pages.parts.blocks import Page, Question, Words
+from headbook.pages.parts.page import SentenceParts
 from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.report.answers.ablation.tasks import (
     of_layers,
@@ -82,8 +83,8 @@ def prompted(path: Path) -> Study:
     return headbook.collect([file], model=str(path / "copies"), **FEW)
 
 
-def plain(parts: SentenceParts) -> str:
-    return plain_text(parts).replace("\u202f", " ").replace("\xa0", " ")
+def plain(words: Words | SentenceParts) -> str:
+    return words_text(words).replace("\u202f", " ").replace("\xa0", " ")
 
 
 def page_of(study: Study) -> Page:

@@ -9,6 +9,7 @@ import pytest
 from chosen_results import Fake, fake_results
 from circuits import VOCABULARY, WORDS, circuit_results, head_rows, number_rows, pair_rows
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
+from headbook.pages.overview_parts.answers import words_text
 from headbook.pages.parts.page import plain_text
 from headbook.report.answers.circuit_rules import (
     copying_heads,
@@ -220,10 +221,10 @@ def test_the_outputs_of_an_induction_head_name_the_head_that_it_uses() -> None:
 def test_the_claim_on_induction_lights_the_heads_that_are_needed() -> None:
     (claim,) = induction_claim(studied(PAIRS))
     assert claim.heads == {*heads((0, 0), (0, 1), (1, 0), (1, 1))}
-    assert "previous-token heads without which in their keys it falls" in plain(claim.evidence)
+    assert "previous-token heads without which in their keys it falls" in words_text(claim.evidence)
     (alone,) = induction_claim(studied())
     assert alone.heads == {*heads((1, 0), (1, 1))}
-    assert "in their keys" not in plain(alone.evidence)
+    assert "in their keys" not in words_text(alone.evidence)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 
 from ablation_results import LOSS, SENTENCES, TOKENS, ablation_results, around
 from block_parts import every
-from chosen_results import NO_ESTIMATES, fake_results
 from headbook.report.ablation import (
     HEAVY_NAME,
     head_change,
@@ -33,7 +32,6 @@ from headbook.report.facts.importance import (
     verdict_counter,
     verdicts,
 )
-from headbook.report.findings.ablation import ablation_summary
 from headbook.results.number import Number
 from headbook.results.sentence import Link, Sentence
 from headbook.schema import AblationTarget
@@ -41,7 +39,6 @@ from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import AblationVerdict
 from headbook.study.ablation.results import AblationReason, AblationResults, HeadSet, HeadSetKind
 from headbook.study.ablation_tables import HEAD_GROUPS, PRUNING
-from headbook.study.study import Study
 
 STATE = AblationTarget.STATE
 CHANGES, NONE_CHANGE, UNSURE = "changes", "no_change", "undecided"
@@ -348,36 +345,3 @@ def test_all_sink_heads_answer_as_on_the_page_of_patterns() -> None:
     assert {*sink_rows(strict, "self", AblationTarget.LOSS)["group"]} == {HEAVY_NAME}
     only = strict.assign(group="sink")
     assert sink_rows(only, "cross", AblationTarget.LOSS).empty
-
-
-def overview(of: Study, given: AblationResults | None, **tables: pd.DataFrame) -> str:
-    """What the first page says of a study with other numbers of importance."""
-    changed = replace(of, corpus_sums=replace(of.corpus_sums, ablation=given))
-    for name, table in tables.items():
-        changed.__dict__[name] = table
-    return " | ".join(finding.text for finding in ablation_summary(changed))
-
-
-def test_the_overview_says_what_can_go_and_whether_sinks_are_dead() -> None:
-    """And nothing of it where the numbers do not show it."""
-    study = fake_results(NO_ESTIMATES).study
-    given = ablation_results(around(0.05, 0.0, spread=0.003))
-    text = overview(
-        study,
-        given,
-        pruning=steps([0, 0.01, 0.019, 0.03]),
-        head_groups=heavy(CHANGES, NONE_CHANGE, 0.5, 0.2),
-    )
-    parts = text.split(" | ")
-    assert parts[0].startswith("Of 2 heads replaced one at a time, one changes the output and one")
-    assert parts[1].startswith("Not dead: without three heads")
-    assert parts[2].startswith("Of all heads, 10.0")
-    assert parts[3].startswith("Largest change of the loss of the next token: 2.")
-    unsure = ablation_results(np.tile(np.resize([0.05, 0, 0, 0, 0], SENTENCES)[:, None], (1, 2)))
-    unknown = steps([np.nan] * 4).assign(high=np.nan)
-    none = overview(
-        study, unsure, pruning=unknown, head_groups=heavy(UNSURE, NONE_CHANGE, 0.1, 0.2)
-    )
-    assert none.count(" | ") == 0
-    assert "two are undecided" in none
-    assert overview(study, None) == ""

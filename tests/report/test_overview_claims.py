@@ -12,7 +12,7 @@ from ablation_results import SENTENCES, TOKENS, ablation_results, around
 from chosen_results import NO_ESTIMATES, Fake, fake_results, half_of, up_and_down
 from headbook.analysis.accumulators import SELECTION
 from headbook.metrics.patterns.type_shares import EVEN, PARTS, WITHIN
-from headbook.pages.parts.page import plain_text
+from headbook.pages.overview_parts.answers import words_text
 from headbook.report.answers.overview.ablation_claims import layer_claim, sink_heads_claim
 from headbook.report.answers.overview.attention_claims import (
     induction_claim,
@@ -28,12 +28,14 @@ from headbook.report.answers.overview.family_claim import (
     function_heads,
 )
 from headbook.report.answers.overview.numbers import pooled
-from headbook.report.claims import table as claims_table
-from headbook.report.claims.ablation import layer_ratio_rows
 from headbook.report.facts.functions import families_of, functions_of
-from headbook.report.linked_rows import LinkedNumber, linked
+from headbook.report.facts.tested.ablation import layer_ratio_rows
+from headbook.report.linked_rows import LinkedNumber, Parts
 from headbook.report.results import StackResults, stack_results
+from headbook.report.tables.tests_table import tests_table
 from headbook.results.formats import number, whole_percent
+from headbook.results.number import Printed, RowAddress
+from headbook.results.sentence import Sentence
 from headbook.schema import (
     AblationTarget,
     Baseline,
@@ -54,13 +56,13 @@ PERCENT = "\u202f%"
 
 
 def texts(claims: list[OverviewClaim]) -> list[str]:
-    return [plain_text(claim.sentence) for claim in claims]
+    return [words_text(claim.sentence) for claim in claims]
 
 
 def only(rule: Any, results: StackResults) -> str:
     """The sentence of a rule's claim; empty without one."""
     (claim,) = [*rule(results)] or [None]
-    return plain_text(claim.sentence) if claim else ""
+    return words_text(claim.sentence) if claim else ""
 
 
 def lit(claim: OverviewClaim) -> set[tuple[int, int]]:
@@ -100,12 +102,12 @@ def test_the_sink_is_claimed_in_the_longest_run_of_layers_that_give_it_twice_as_
     shares = [[0.15] * 2, [0.6] * 2, [0.3, 0.5], [0.1] * 2]
     numbers = {SINK: Fake(shares, 0.1), NORM: Fake(np.full((4, 2), 0.05))}
     (claim,) = sink_claim(fake_results(numbers))
-    assert plain_text(claim.sentence) == (
+    assert words_text(claim.sentence) == (
         f"In layers 1–2, 50{PERCENT} of attention goes to special tokens, which contribute little."
     )
     # Sink heads: halfway from uniform attention to all of it, so that 0.5 is not enough.
     assert lit(claim) == {(1, 0), (1, 1)}
-    evidence = plain_text(claim.evidence)
+    evidence = words_text(claim.evidence)
     assert f"50.0{PERCENT} [" in evidence
     assert f"sink heads, at least 55.0{PERCENT} of their attention on special tokens" in evidence
     assert f"uniform attention would give 10.0{PERCENT}" in evidence
@@ -141,10 +143,12 @@ def of_heads(
 
 def example(claim: OverviewClaim) -> tuple[HeadName, float]:
     """The head that a claim names, and the number that stands behind it in the sentence."""
-    (number,) = (part for part in claim.sentence if isinstance(part, LinkedNumber))
-    row = dict(number.row)
+    assert isinstance(claim.sentence, Sentence)
+    (printed,) = (part for part in claim.sentence.parts if isinstance(part, Printed))
+    row = dict(printed.number.row.key)
     head = HeadName(str(row["stack"]), int(row["layer"]), int(row["head"]))
-    return head, float(number.text.removesuffix(PERCENT)) / (100 if PERCENT in number.text else 1)
+    text = printed.text
+    return head, float(text.removesuffix(PERCENT)) / (100 if PERCENT in text else 1)
 
 
 def test_a_family_is_claimed_with_the_best_head_of_its_commonest_function() -> None:
@@ -153,11 +157,12 @@ def test_a_family_is_claimed_with_the_best_head_of_its_commonest_function() -> N
     (claim,) = family_claim(results)
     assert lit(claim) == {(0, 0), (0, 1), (0, 2)}
     assert example(claim) == (HeadName("self", 0, 1), 0.9)
-    assert "previous token" in plain_text(claim.sentence)
-    assert "previous token 2, next token 1" in plain_text(claim.evidence)
+    assert "previous token" in words_text(claim.sentence)
+    assert "previous token 2, next token 1" in words_text(claim.evidence)
     function = functions_of(results)[HeadName("self", 0, 1)]
     assert function.number is not None
-    assert linked(function.number) in claim.sentence
+    assert isinstance(claim.sentence, Sentence)
+    assert function.number.printed("") in claim.sentence.parts
 
 
 @pytest.mark.parametrize(
@@ -220,10 +225,10 @@ def test_a_class_of_words_is_named_if_other_heads_surely_attend_to_it_less(
         for tag in ("NOUN", "PROPN")
     }
     (claim,) = same_keys_claim(of_heads(heads, nouns))
-    found = plain_text(claim.sentence)
+    found = words_text(claim.sentence)
     assert (": 44\u202f% nouns and names." in found) == named
     assert ("departure from even" in found) != named
-    assert ("of that of the other heads, 20.0" in plain_text(claim.evidence)) == named
+    assert ("of that of the other heads, 20.0" in words_text(claim.evidence)) == named
     assert lit(claim) == {(1, 0), (1, 1), (1, 2)}
 
 
@@ -283,17 +288,17 @@ def replaced(
 
 def test_a_layer_is_claimed_if_its_effect_lies_above_every_other_one() -> None:
     (claim,) = layer_claim(replaced({"layer 0": 0.03, "layer 1": 0.24}))
-    assert plain_text(claim.sentence) == (
+    assert words_text(claim.sentence) == (
         "Without layer 1, the sentence vector changes 8.0 times as much as without layer 0 "
         "(second largest); partly by construction: the last layer writes straight into the output."
     )
     assert lit(claim) == {(1, 0), (1, 1)}
-    evidence = plain_text(claim.evidence)
+    evidence = words_text(claim.evidence)
     assert "ratio 8.0 [" in evidence
     assert evidence.startswith("1 minus the cosine of sentence vectors")
     assert f"{SENTENCES} sentences" in evidence
     (claim,) = layer_claim(replaced({"layer 0": 0.24, "layer 1": 0.03}))
-    assert plain_text(claim.sentence) == (
+    assert words_text(claim.sentence) == (
         "Without layer 0, the sentence vector changes 8.0 times as much as without layer 1 "
         "(second largest)."
     )
@@ -393,9 +398,14 @@ def test_stacks_share_the_claims_and_the_first_of_each_kind_come_first() -> None
     assert any("of the encoder" in text for text in texts(found))
 
 
-def numbers_of(claim: OverviewClaim) -> list[LinkedNumber]:
-    parts = (*claim.sentence, *claim.evidence)
-    return [part for part in parts if isinstance(part, LinkedNumber)]
+def rows_of(words: Sentence | Parts) -> list[RowAddress]:
+    """The rows of the numbers of a sentence."""
+    assert isinstance(words, Sentence)
+    return [
+        part.place if isinstance(part, LinkedNumber) else part.number.row
+        for part in words.parts
+        if isinstance(part, LinkedNumber | Printed)
+    ]
 
 
 def every_claim(results: Mapping[str, StackResults]) -> list[OverviewClaim]:
@@ -404,13 +414,13 @@ def every_claim(results: Mapping[str, StackResults]) -> list[OverviewClaim]:
 
 
 def tables_of(study: Study) -> dict[str, pd.DataFrame]:
-    tests = claims_table.tests_table(study)
+    tests = tests_table(study)
     return {"tests": tests, "heads": study.heads, "head_groups": study.head_groups}
 
 
-def rows_behind(tables: Mapping[str, pd.DataFrame], number: LinkedNumber) -> int:
-    table = tables[number.table]
-    for column, value in number.row:
+def rows_behind(tables: Mapping[str, pd.DataFrame], address: RowAddress) -> int:
+    table = tables[address.table]
+    for column, value in address.key:
         table = table[table[column] == value]
     return len(table)
 
@@ -421,21 +431,20 @@ def test_every_number_of_a_claim_leads_to_one_row(any_site: Site) -> None:
     # Models with random weights may support none.
     assert claims or any_site.kind != "decoder"
     for claim in claims:
-        assert len(plain_text(claim.sentence).split()) <= 18, plain_text(claim.sentence)
-        in_sentence = [part for part in claim.sentence if isinstance(part, LinkedNumber)]
-        assert len(in_sentence) == 1
-        for part in numbers_of(claim):
-            assert rows_behind(tables, part) == 1, part
+        assert len(words_text(claim.sentence).split()) <= 18, words_text(claim.sentence)
+        assert len(rows_of(claim.sentence)) == 1
+        for address in (*rows_of(claim.sentence), *rows_of(claim.evidence)):
+            assert rows_behind(tables, address) == 1, address
 
 
 def test_rows_hold_the_numbers_of_chosen_claims() -> None:
     results = replaced({"layer 0": 0.03, "layer 1": 0.24})
     (claim,) = layer_claim(results)
-    ratio = next(n for n in numbers_of(claim) if n.table == "tests")
+    ratio = next(address for address in rows_of(claim.sentence) if address.table == "tests")
     ablation = results.study.corpus_sums.ablation
     assert ablation is not None
-    rows = layer_ratio_rows(ablation, "self")
-    (row,) = [row for row in rows if dict(ratio.row).items() <= row.items()]
+    rows = (tested.columns for tested in layer_ratio_rows(ablation, "self"))
+    (row,) = [row for row in rows if dict(ratio.key).items() <= row.items()]
     assert row["value"] == pytest.approx(8.0)
     assert row["low"] < 8 < row["high"]
 

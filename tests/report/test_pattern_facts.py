@@ -15,7 +15,6 @@ from chosen_results import SENTENCES, Fake, fake_results
 from headbook.charts.plots import PlotMark
 from headbook.charts.sinks import change_plot, change_rows
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
-from headbook.pages.parts.page import plain_text
 from headbook.report.answers.overview.stripes import main_stripes, stripes_answer, stripes_matter
 from headbook.report.facts.fact import Fact
 from headbook.report.facts.patterns import (
@@ -33,7 +32,6 @@ from headbook.report.facts.sinks import (
     sink_heads,
     sink_threshold,
 )
-from headbook.report.findings.finding import Parts
 from headbook.report.results import StackResults
 from headbook.results.formats import interval_text
 from headbook.results.number import Number
@@ -280,29 +278,24 @@ def striped(columns: Any, verdicts: AblationResults | None = None) -> StackResul
     return StackResults(replace(found.study, corpus_sums=sums), found.stack)
 
 
-def plain(parts: Parts | None) -> str:
-    assert parts is not None
-    return plain_text(parts)
-
-
 def test_key_driven_heads_are_counted_by_layer() -> None:
     all_in_one = striped([[0.9, 0.9], [0.05, 0.1]])
-    assert plain(stripes_answer(all_in_one)) == (
+    assert stripes_answer(all_in_one).text == (
         "Of 4 heads, 2 are key-driven: every query attends to the same few words. All are in layer "
         "1."
     )
     assert main_stripes(all_in_one) == [(1, 0), (1, 1)]
     spread = striped([[0.05, 0.9, 0.9], [0.05, 0.1, 0.9]])
-    assert plain(stripes_answer(spread)).endswith(" Two are in layer 1.")
+    assert stripes_answer(spread).text.endswith(" Two are in layer 1.")
     one = striped([[0.05, 0.9]])
-    assert plain(stripes_answer(one)) == (
+    assert stripes_answer(one).text == (
         "Of 2 heads, 1 is key-driven: every query attends to the same few words. It is in layer 0."
     )
     none = striped([[0.9, 0.9]])
-    assert plain(stripes_answer(none)).startswith("From [CLS] and [SEP]: with them masked, no head")
+    assert stripes_answer(none).text.startswith("From [CLS] and [SEP]: with them masked, no head")
     assert main_stripes(none) == []
-    assert stripes_matter(none) == ()
-    assert stripes_answer(sinks()) is None
+    assert not stripes_matter(none)
+    assert not stripes_answer(sinks())
 
 
 @pytest.mark.parametrize(
@@ -332,7 +325,7 @@ def test_whether_key_driven_heads_matter_is_said_beside_other_heads_of_their_lay
     columns: tuple[float, ...], means: tuple[float, ...] | None, wanted: str
 ) -> None:
     found = striped([columns], None if means is None else effects(*means))
-    assert plain_text(stripes_matter(found)) == wanted
+    assert stripes_matter(found).text == wanted
 
 
 def test_the_chart_of_changes_has_all_heads_together_before_single_ones(

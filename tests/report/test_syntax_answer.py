@@ -8,8 +8,7 @@ import pytest
 from chosen_relations import chosen_tests
 from chosen_results import NO_ESTIMATES, Fake, fake_results
 from headbook.report.answers.syntax import aligned_head, claimed_heads, syntax_answer
-from headbook.report.findings.finding import Parts
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber, Parts
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import ENDS
 from headbook.report.results import StackResults

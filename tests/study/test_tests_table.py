@@ -11,8 +11,8 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION, RatioSums
 from headbook.analysis.arrays import Floats
 from headbook.analysis.intervals import MIN_EFFECTIVE, has_value
 from headbook.metrics import all_metrics
-from headbook.report.claims.table import TESTS
 from headbook.report.results import stack_results
+from headbook.report.tables.tests_table import TESTS
 from headbook.schema import SinkView
 from headbook.study.study import Study
 from headbook.study.tables import TABLES_OF_REPORT

@@ -1,6 +1,6 @@
 """Results with chosen numbers: sums made by hand, for whatever reads a study's numbers."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import HashSample, RatioSums, TopK
-from headbook.report.findings import Finding
 from headbook.report.results import StackResults
 from headbook.schema import AttentionStack, BaselineRun, HeadKey, ModelKind, SinkView, TokenKey
 from headbook.study.corpus_sums import CorpusSums, HeadSums, HeadTable, PositionSums, TokenSums
@@ -21,7 +20,6 @@ from layers import SELF
 
 Floats = NDArray[np.float64]
 SENTENCES = 100  # 50 in each half
-Rule = Callable[[StackResults], Iterator[Finding]]
 
 
 @dataclass(frozen=True)
@@ -170,11 +168,6 @@ def manifest(stack: AttentionStack, sentences: int, model: str) -> Manifest:
         options={"sample_sentences": 40}, model=facts, stacks=(stack,), annotators={}, inputs=(),
         counts={"sentences": sentences}, versions={}, checks=(), checked_sentences=0, gaps=(),
     )  # fmt: skip
-
-
-def finding_texts(rule: Rule, of: StackResults) -> list[str]:
-    """Return the sentences of a rule of findings."""
-    return [finding.text for finding in rule(of)]
 
 
 # A stack of which nothing is known.

@@ -43,8 +43,7 @@ from headbook.report.answers.overview.claim_parts import (
     OverviewClaim,
     short_link,
 )
-from headbook.report.findings.finding import Parts
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber, Parts
 from headbook.report.wording import capital, count_text, layers_text, number_word, p_text
 from headbook.results.formats import THIN, interval_text, number, percent
 from headbook.results.sentence import Link

@@ -15,7 +15,7 @@ from headbook.comparison.comparison import Comparison
 from headbook.comparison.drift import drift_summary
 from headbook.comparison.number_claims import PairOfFunctions, number_claims, supported_numbers
 from headbook.report.answers.overview.claim_parts import OF_STACK, OverviewClaim
-from headbook.report.findings.finding import Parts
+from headbook.report.linked_rows import Parts
 from headbook.report.wording import count_text
 from headbook.schema import HeadName
 

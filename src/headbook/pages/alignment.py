@@ -24,7 +24,6 @@ from headbook.report.alignment import (
     f1,
     links,
 )
-from headbook.report.findings.finding import metric_link
 from headbook.report.results import StackResults
 from headbook.report.wording import (
     VIEWS,
@@ -36,7 +35,7 @@ from headbook.report.wording import (
     visible,
 )
 from headbook.results.formats import head_name, head_page, interval_text, number
-from headbook.results.sentence import head_link
+from headbook.results.sentence import head_link, metric_link
 from headbook.schema import HeadKey, HeadName, SinkView, heads_of
 from headbook.study.sentence_data import UINT8_STEPS, StoredSentence
 from headbook.study.tables import row_of_head

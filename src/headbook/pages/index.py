@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from headbook.charts import Drawing
 from headbook.charts.drawing import interval_dot
+from headbook.pages.overview_parts.answers import Answer, answer_groups
 from headbook.pages.overview_parts.claims import ClaimItem, claim_items, lit_heads
 from headbook.pages.overview_parts.wall import Wall, tile_style, wall_of
 from headbook.pages.parts.exemplars import received_pair, received_picture
@@ -31,14 +32,12 @@ from headbook.report.answers.overview.layer_runs import layers_sentence
 from headbook.report.answers.overview.model_kind import Purpose, purpose_of, what_it_gives
 from headbook.report.answers.received_attention import most_received
 from headbook.report.facts.functions import FunctionFamily, families_of, functions_of
-from headbook.report.findings import Finding, findings_of
-from headbook.report.findings.ablation import ablation_summary
-from headbook.report.linked_rows import LinkedNumber, linked
-from headbook.report.relation_tests import tests_of_stack
+from headbook.report.facts.random_weights import like_random_weights
 from headbook.report.results import StackResults, study_of
 from headbook.report.sink import sink_tokens
 from headbook.results import formats
-from headbook.results.sentence import Link
+from headbook.results.number import Number
+from headbook.results.sentence import Link, Sentence
 from headbook.schema import HeadName, Side
 from headbook.study.manifest import Manifest
 
@@ -125,14 +124,10 @@ class FunctionRow:
     Attributes:
         function: the function and its heads.
         dot: picture of the number of its example.
-        number: the number with its row.
-        even: the number under uniform attention; None if it is not corrected for chance.
     """
 
     function: FunctionHeads
     dot: Drawing
-    number: LinkedNumber
-    even: LinkedNumber | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +150,8 @@ class OverviewPage(TemplatePage):
         families: families with their heads.
         functions: functions with a number, by title of the stack.
         sink: the sink tokens of each stack, in words.
-        findings: all findings, by stack; then those of the importance of heads.
+        like_random: metrics in which no layer differs from random weights, by stack.
+        answers: answers of the other pages, by group.
         facts: facts of the run as terms and values.
         notes: the author's own words, in Markdown.
         failed: the self-checks that failed.
@@ -184,11 +180,12 @@ class OverviewPage(TemplatePage):
     losses: effects.HeadLosses | None
     bars: str
     estimated: bool
-    layers: LinkedNumber | None
+    layers: Number | None
     families: tuple[FamilySection, ...]
     functions: tuple[tuple[str, tuple[FunctionRow, ...]], ...]
     sink: str
-    findings: tuple[tuple[str, tuple[Finding, ...]], ...]
+    like_random: tuple[Sentence, ...]
+    answers: Mapping[str, Sequence[Answer]]
     facts: tuple[tuple[str, str], ...]
     notes: str
     failed: tuple[str, ...]
@@ -201,8 +198,15 @@ class OverviewPage(TemplatePage):
     learned: bool
 
 
-def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
-    """Return the first page of a study's site."""
+def overview_page(
+    results: Mapping[str, StackResults], pages: Iterable[TemplatePage] = ()
+) -> OverviewPage:
+    """Return the first page of a study's site.
+
+    Args:
+        results: results by stack.
+        pages: the other pages, whose answers it lists.
+    """
     study = study_of(results)
     manifest = study.manifest
     claims, live = overview_claims(results), sentences.live_sentences(results)
@@ -231,7 +235,10 @@ def overview_page(results: Mapping[str, StackResults]) -> OverviewPage:
         families=tuple(_family(results, each) for each in family_heads(results)),
         functions=tuple(_functions(results)),
         sink=" or ".join(dict.fromkeys(map(sink_tokens, results.values()))),
-        findings=tuple(group for group in _finding_groups(results) if group[1]),
+        like_random=tuple(
+            fact.text for fact in map(like_random_weights, results.values()) if fact.holds
+        ),
+        answers=answer_groups(pages),
         facts=tuple(run_facts(manifest)),
         notes=manifest.notes,
         alarms=tuple(run_alarms(manifest)),
@@ -446,15 +453,4 @@ def _function_row(function: FunctionHeads) -> FunctionRow | None:
     even = example.even.value if example.even else math.nan
     dot = interval_dot(number.value, number.low, number.high, even, supported=True)
     name = f"dot-{formats.head_name(example.head)}-{example.noun}"
-    drawing = Drawing(name, example.noun, dot)
-    return FunctionRow(
-        function, drawing, linked(number), linked(example.even) if example.even else None
-    )
-
-
-def _finding_groups(
-    results: Mapping[str, StackResults],
-) -> Iterator[tuple[str, tuple[Finding, ...]]]:
-    for name, each in results.items():
-        yield wording.STACKS[name], tuple(findings_of(each, each.cached(tests_of_stack)))
-    yield "importance of heads", tuple(ablation_summary(study_of(results)))
+    return FunctionRow(function, Drawing(name, example.noun, dot))

@@ -17,13 +17,12 @@ from headbook.report.answers.circuit_rules import why_no_circuits
 from headbook.report.answers.text_notes import text_notes
 from headbook.report.facts import thresholds
 from headbook.report.facts.functions import FAMILY_NAMES, RULES, functions_of
-from headbook.report.findings.finding import metric_link
 from headbook.report.published import published_numbers
 from headbook.report.results import StackResults, study_of
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import SPACES, STACKS, VIEWS, capital, count_text, label_name
 from headbook.results.formats import MISSING, percent
-from headbook.results.sentence import say
+from headbook.results.sentence import metric_link, say
 from headbook.schema import UNICODE_WORDS, EmbeddingSpace, Side, SinkView
 from headbook.study.corpus_sums import MAX_HEADS_ALL_PAIRS
 from headbook.study.manifest import Check, Manifest, Rounding

@@ -29,9 +29,8 @@ from headbook.report.answers.metric import (
     token_metric_scope,
     token_series,
 )
-from headbook.report.findings.finding import sample_size
-from headbook.report.findings.head_numbers import drawn_numbers
-from headbook.report.results import StackResults, study_of
+from headbook.report.head_numbers import drawn_numbers
+from headbook.report.results import StackResults, sample_size, study_of
 from headbook.report.wording import capital, count_text, is_share
 from headbook.results.formats import metric_page
 from headbook.schema import TokenKey

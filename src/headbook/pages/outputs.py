@@ -30,8 +30,8 @@ from headbook.pages.parts.blocks import (
 )
 from headbook.pages.parts.passages import true_ends
 from headbook.report.facts import outputs as facts
-from headbook.report.findings.head_numbers import HeadMetricNumbers
-from headbook.report.findings.states import best_layer
+from headbook.report.facts.outputs import best_layer
+from headbook.report.head_numbers import HeadMetricNumbers
 from headbook.report.leaders import head_leaders
 from headbook.report.results import StackResults, heads_by_value, study_of
 from headbook.report.wording import count_text, label_name, sentence_page

@@ -141,7 +141,7 @@ def _questions(results: StackResults) -> Iterator[Question]:
     if dead := sinks.dead(results).text:
         yield _dead_question(results, dead)
     if stripes := stripes_answer(results):
-        yield _stripes_question(results, Sentence(stripes))
+        yield _stripes_question(results, stripes)
     if diagonal := facts.diagonal(results).text:
         figure = offset_plot(
             results, figure_name(results, "patterns", "offsets"),
@@ -252,7 +252,7 @@ def _stripes_question(results: StackResults, answer: Sentence) -> Question:
     note = stripes_matter(results)
     pictures = (Maps(maps, 96),) if maps else ()
     content = blocks(
-        Text(Sentence(note), "noted") if note else None,
+        Text(note, "noted") if note else None,
         Lead(blocks=pictures, caption=_maps_caption(results, maps), why=why),
     )
     return Question(
@@ -303,7 +303,7 @@ def _other_stack(results: StackResults) -> Question:
     """Return the answers for a stack after the first."""
     asked = {
         "Are such heads dead?": sinks.dead(results).text,
-        "Why the vertical stripes?": Sentence(stripes_answer(results) or ()),
+        "Why the vertical stripes?": stripes_answer(results),
         "Why not the diagonal?": facts.diagonal(results).text,
     }
     answered = tuple(say(question) + answer for question, answer in asked.items() if answer)

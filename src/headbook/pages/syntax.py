@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headbook.analysis.accumulators import HELD_OUT
 from headbook.analysis.multiple_testing import ALPHA
 from headbook.charts import Drawing, Plot
 from headbook.charts.syntax import (
@@ -29,8 +30,7 @@ from headbook.pages.parts.relations import (
 )
 from headbook.pages.parts.table import PageTable
 from headbook.report.answers import syntax as answers
-from headbook.report.claims.relations import BEST_OF_LAYER
-from headbook.report.findings import HELD_OUT
+from headbook.report.facts.tested.relations import BEST_OF_LAYER
 from headbook.report.linked_rows import LinkedNumber, linked, relation_number
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests, tests_of_stack

@@ -1,1 +1,1 @@
-"""Results of a study, the claims and findings computed from them, and their wording."""
+"""Results of a study, the facts computed from them, and their wording."""

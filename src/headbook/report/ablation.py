@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.analysis.intervals import signed_ratio_interval
-from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
-from headbook.report.wording import count_text, number_word
+from headbook.report.wording import count_text
 from headbook.results.formats import interval_text, number, percent
 from headbook.results.number import Number, RowAddress, Unit
-from headbook.schema import LAYER_RATIO, AblationTarget, HeadName, Replacement
+from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import ATTRIBUTION, COSINE_TARGETS, AblationVerdict
 from headbook.study.ablation.results import AblationReason, AblationResults, HeadSetKind
@@ -41,12 +40,6 @@ SHORT_VERDICTS = {
     AblationVerdict.UNDECIDED: "undecided",
 }
 CHANGING_VERDICTS = {AblationVerdict.CHANGES, AblationVerdict.HARMFUL}
-VERDICT_VERBS = {  # verbs for one head, and for several heads
-    AblationVerdict.CHANGES: ("changes the output", "change the output"),
-    AblationVerdict.NO_CHANGE: ("can go alone", "can go alone"),
-    AblationVerdict.HARMFUL: ("is harmful", "are harmful"),
-    AblationVerdict.UNDECIDED: ("is undecided", "are undecided"),
-}
 GROUP_MARGIN = "margin of several heads"  # metric in the table of tests
 COSINE_UNIT = "thousandths"  # of changes of a cosine
 
@@ -79,13 +72,6 @@ def effect_unit(ablation: AblationResults) -> str:
 def change_unit(ablation: AblationResults) -> Unit:
     """Return the unit of changes on pages: per cent of the loss, or thousandths of a cosine."""
     return Unit(f" {effect_unit(ablation)}", factor=unit_factor(ablation))
-
-
-def change_text(ablation: AblationResults, value: float, low: float, high: float) -> str:
-    """Return a change in the unit of pages, with its interval."""
-    factor = unit_factor(ablation)
-    interval = interval_text(low * factor, high * factor)
-    return f"{number(value * factor)}\u00a0{effect_unit(ablation)}{interval and f' {interval}'}"
 
 
 def verdict_target_text(ablation: AblationResults) -> str:
@@ -153,19 +139,6 @@ def verdict_text(row: Mapping[Any, Any], together: str = "heads") -> str:
                 f"(95\u00a0%, all {together} together)"
             )
     return "undecided"
-
-
-def verdict_counts(verdicts: Iterable[str]) -> str:
-    """Return how many heads have which verdict: ``11 change the output and one is undecided``."""
-    counts = Counter(verdicts)
-    clauses = [
-        f"{number_word(amount)} {VERDICT_VERBS[verdict][amount > 1]}"
-        for verdict in AblationVerdict
-        if (amount := counts[verdict])
-    ]
-    if len(clauses) < 2:
-        return "".join(clauses)
-    return f"{', '.join(clauses[:-1])} and {clauses[-1]}"
 
 
 def representative_verdicts(ablation: AblationResults) -> tuple[list[str], str]:
@@ -398,21 +371,6 @@ def layer_ratio(ablation: AblationResults, stack: str, target: str) -> LayerRati
         numbers[best], numbers[others[0]], float(value[0]), float(low[0]), float(high[0]),
         clear and bool(low[0] > 1),
     )  # fmt: skip
-
-
-def layer_ratio_label(ratio: LayerRatio, target: str) -> str:
-    """Return the label of the ratio of two layers in the table of tests."""
-    return f"{LAYER}{ratio.first}/{Replacement.MEAN}/{target}"
-
-
-def layer_ratio_number(ratio: LayerRatio, stack: str, target: str) -> LinkedNumber:
-    """Return how many times as large the effect of the first layer is, with its row."""
-    row = (
-        ("claim", LAYER_RATIO), ("stack", stack), ("layer", ratio.first),
-        ("label", layer_ratio_label(ratio, target)),
-    )  # fmt: skip
-    digits = 0 if round(ratio.value, 1) >= 10 else 1
-    return LinkedNumber(f"{ratio.value:,.{digits}f} times", "tests", row)
 
 
 def _ratios_to_others(

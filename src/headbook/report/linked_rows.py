@@ -7,6 +7,7 @@ from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
 from headbook.report.results import StackResults
 from headbook.results.number import Number, RowAddress
+from headbook.results.sentence import Link
 from headbook.schema import ALL, RELATION, HeadKey, HeadName, Place
 from headbook.study.tables import UNIFORM, RowKey
 
@@ -36,6 +37,10 @@ class LinkedNumber(NamedTuple):
         """Address of the row by its values; a written page has the line in place of the values."""
         values = (f"{name}={quote(str(v), '', errors='surrogatepass')}" for name, v in self.row)
         return f"data.html?row={self.table}:{';'.join(values)}#{self.table}"
+
+
+Part = str | Link | LinkedNumber
+Parts = tuple[Part, ...]  # a sentence: words, links and numbers in order
 
 
 def address_of(target: str | RowAddress) -> str:

@@ -1,4 +1,4 @@
-"""Numbers of a study by metric, view and label, as pages and findings look them up."""
+"""Numbers of a study by metric, view and label, as pages and facts look them up."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from headbook.analysis.arrays import Floats
 from headbook.memory import CachedByFunction
 from headbook.metrics import all_metrics, ids, interval_rules
 from headbook.metrics.base import HeadMetric
-from headbook.report.wording import count_text
+from headbook.report.wording import STACKS, count_text
 from headbook.results.number import Number, RowAddress, Unit, unit_of
 from headbook.schema import (
     AttentionStack,
@@ -314,6 +314,19 @@ def study_of(results: Mapping[str, StackResults]) -> Study:
 def stack_results(study: Study) -> dict[str, StackResults]:
     """Return the results of every stack, in the order of pages."""
     return {stack.name: StackResults(study, stack) for stack in study.manifest.stacks}
+
+
+def sample_size(results: StackResults) -> int:
+    """Return the number of sentences in the sample."""
+    manifest = results.study.manifest
+    return min(int(manifest.options["sample_sentences"]), manifest.counts["sentences"])
+
+
+def sentence_start(results: StackResults, text: str) -> str:
+    """Return the beginning of a sentence; it names the stack if the model has several."""
+    if results.stack.name == "self":
+        return text
+    return f"In {STACKS[results.stack.name]}, {text[0].lower()}{text[1:]}"
 
 
 def share_of_head(

@@ -340,12 +340,6 @@ def signed_points(value: float) -> str:
     return f"{100 * value:+.1f}".replace("-", "−")
 
 
-def point_estimate(value: Estimate) -> str:
-    """Return a difference of shares with its interval as text: ``+40.0 points [+22.8, +57.2]``."""
-    interval = f" [{signed_points(value.low)}, {signed_points(value.high)}]"
-    return f"{signed_points(value.value)} points" + ("" if math.isnan(value.low) else interval)
-
-
 def layers_text(layers: Sequence[int]) -> str:
     """Return layers in words: ``layer 4``, ``layers 1–3``, ``layers 0, 2 and 5``."""
     in_order = sorted(layers)

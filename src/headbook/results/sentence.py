@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any, NamedTuple
 
-from headbook.results.formats import head_name, head_page
+from headbook.results.formats import head_name, head_page, metric_page
 from headbook.results.number import Number
 from headbook.schema import HeadName
 
@@ -35,6 +35,11 @@ class Marked(NamedTuple):
 def head_link(head: HeadName) -> Link:
     """Return a link to a head's page."""
     return Link(head_name(head), head_page(head))
+
+
+def metric_link(name: str, text: str) -> Link:
+    """Return a link to a metric's page."""
+    return Link(text, metric_page(name))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from headbook.pages.parts.sentence_maps import (
 from headbook.pages.parts.token_paths import paths_data
 from headbook.pages.sentence import cited_maps, trajectory_data
 from headbook.pages.tokens import types_data
-from headbook.report.findings.head_numbers import drawn_numbers
+from headbook.report.head_numbers import drawn_numbers
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import sentence_file
 from headbook.results.formats import head_file

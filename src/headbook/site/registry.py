@@ -79,7 +79,7 @@ FILES = "download pdf svg csv parquet latex bibtex export heat map figure"
 PAGES = (
     PageEntry(
         "index.html", "Overview", MenuPlace.MAIN,
-        keywords="atlas tiles wall map of all heads families claims start home findings",
+        keywords="atlas tiles wall map of all heads families claims start home findings answers",
     ),
     PageEntry(
         "heads.html", "Heads", MenuPlace.MAIN, heads_page, has_heads,

@@ -14,16 +14,15 @@ from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_tables
 from headbook.pages.metric import ON_OTHER_PAGES, MetricPage, study_metrics
 from headbook.pages.metrics.heads import HeadSection
-from headbook.pages.parts.blocks import Page, Words
-from headbook.pages.parts.page import AnalysisPage, SentenceParts, TemplatePage, plain_text
-from headbook.report.answers.metric import NOT_MEASURED as METRIC_NOT_MEASURED
+from headbook.pages.overview_parts.answers import answered_pages, words_text
+from headbook.pages.parts.blocks import Page
+from headbook.pages.parts.page import AnalysisPage, TemplatePage
 from headbook.report.facts.functions import families_of, functions_of
 from headbook.report.relation_tests import best_relation, tests_of_stack
 from headbook.report.relations import relation_words
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import sentence_page, visible
 from headbook.results.formats import metric_page
-from headbook.results.sentence import Sentence
 from headbook.schema import heads_of, relation_of
 from headbook.site.registry import PAGES, POSITION, SINK, USELESS
 from headbook.study.manifest import Manifest
@@ -113,7 +112,7 @@ SENTENCES_PER_TOKEN = 5  # sentences to which a result for a token links
 TOKEN_MARKS = ("␣", "##")  # prefixes of vocabulary tokens that texts do not have
 # Title, address and content of pages, and of their parts, that every study has.
 PAGES_OF_ALL_STUDIES = (
-    ("Overview", "index.html", "What the model is, claims, all heads, families, and findings."),
+    ("Overview", "index.html", "What the model is, claims, all heads, families, and all answers."),
     ("What not to conclude", "index.html#limits", "Limits of every number of this site."),
     ("Methods: rules for all numbers", "methods.html#rules", "Intervals, samples, controls."),
     ("Methods: views of the sink", "methods.html#views", "All keys, or without the sink."),
@@ -224,7 +223,7 @@ def _notes(results: Mapping[str, StackResults]) -> dict[str, list[list[str]]]:
 
 
 def _line(page: TemplatePage, manifest: Manifest) -> list[str]:
-    title = _text(page.topic) if isinstance(page, AnalysisPage | Page) else page.title
+    title = words_text(page.topic) if isinstance(page, AnalysisPage | Page) else page.title
     own = page.text if isinstance(page, SectionPage) else manifest.page_notes.get(page.path, "")
     return _words(title, page.path, page.description, plain_words(visible(own)))
 
@@ -265,19 +264,11 @@ def _answered(pages: Iterable[TemplatePage]) -> Iterator[list[str]]:
 
     Pages of single metrics come last: five answers are shown at first.
     """
-    for page in sorted(pages, key=lambda page: isinstance(page, MetricPage)):
-        if isinstance(page, AnalysisPage | Page) and page.answer != METRIC_NOT_MEASURED:
-            yield _words(page.title, page.path, _text(page.answer))
-            for question in page.questions:
-                address = f"{page.path}#{question.id}"
-                yield [question.title, address, _text(question.answer), question.keywords]
-
-
-def _text(words: Words | SentenceParts) -> str:
-    """Return words of a page as text."""
-    if isinstance(words, str):
-        return words
-    return words.text if isinstance(words, Sentence) else plain_text(words)
+    for page in answered_pages(pages):
+        yield _words(page.title, page.path, words_text(page.answer))
+        for question in page.questions:
+            address = f"{page.path}#{question.id}"
+            yield [question.title, address, words_text(question.answer), question.keywords]
 
 
 def _questions(pages: Iterable[TemplatePage]) -> Iterator[list[str]]:

@@ -202,8 +202,8 @@ class StudySite(SiteContents):
         return (*metric_pages(self.results, self.metrics), *made)
 
     def first(self) -> TemplatePage:
-        """Make the overview, which needs no chart of another page."""
-        return overview_page(self.results)
+        """Make the overview, which needs no chart of another page, but its answer."""
+        return overview_page(self.results, self.charted)
 
     def write_data(self, writer: PageWriter) -> list[str]:
         """Write tables, exemplars, data of scripts, and the manifest with the sizes of files."""

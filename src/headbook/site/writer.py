@@ -243,10 +243,10 @@ def _write_files(site: SiteContents, writer: PageWriter, progress: Progress, pro
         (folder / PREVIEW).write_bytes(site.preview[0])
     (folder / "data").mkdir(parents=True)
     (folder / "figures").mkdir()
-    if (first := site.first()) is not None:
-        paths += draw_pages(writer, (first,))
-        progress.message(f"overview, while the rest is made: {folder / first.path}")
     with _many_drawn(site, writer, processes) as many:
+        if (first := site.first()) is not None:
+            paths += draw_pages(writer, (first,))
+            progress.message(f"overview, while the rest is made: {folder / first.path}")
         left_out = site.write_data(writer)
         export.release_memory()
         figures = exported(site.charted)

@@ -2,8 +2,8 @@
 
 Each entry stands directly above the builder of its table. Tables of tokens and states are in
 `headbook.study.token_tables`, those of ablation in `headbook.study.ablation_tables`, the table of
-claims in `headbook.report.claims.table`, that of alignments in `headbook.report.alignment`, and
-that of functions in `headbook.report.tables`, whose `STUDY_TABLES` lists all tables of a study.
+tests in `headbook.report.tables.tests_table`, that of alignments in `headbook.report.alignment`,
+and that of functions in `headbook.report.tables`, whose `STUDY_TABLES` lists all tables of a study.
 Tables of two models and of checkpoints are in `headbook.comparison`.
 """
 

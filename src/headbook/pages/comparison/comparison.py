@@ -55,7 +55,7 @@ from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import TemplatePage
 from headbook.pages.parts.table import Content, PageTable, Row, words_cell
 from headbook.report.facts.functions import FunctionFamily, families_of, functions_of
-from headbook.report.findings.finding import Parts
+from headbook.report.linked_rows import Parts
 from headbook.report.results import heads_by_value
 from headbook.report.wording import capital, count_text, counted_if, number_word, p_text
 from headbook.results.formats import interval_text, number, percent

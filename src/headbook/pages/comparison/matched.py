@@ -15,7 +15,7 @@ from headbook.pages.comparison.metricpair_heads import depth
 from headbook.pages.comparison.parts import StackComparison
 from headbook.pages.parts.page import TemplatePage
 from headbook.pages.parts.table import PageTable, Row
-from headbook.report.findings.finding import Parts
+from headbook.report.linked_rows import Parts
 from headbook.report.wording import count_text, number_word, tied_places
 from headbook.results.formats import MISSING, THIN, head_name, number, percent
 from headbook.results.sentence import head_link

@@ -21,7 +21,7 @@ from headbook.comparison.drift import (
 from headbook.comparison.matching import MatchedHeads
 from headbook.comparison.study_pair import StackPair
 from headbook.pages.parts.table import Content, PageTable, Row
-from headbook.report.findings.finding import Parts
+from headbook.report.linked_rows import Parts
 from headbook.report.results import StackResults, stack_results
 from headbook.report.wording import STACKS, tie_note, tied_places
 from headbook.results.formats import MISSING, head_name, percent

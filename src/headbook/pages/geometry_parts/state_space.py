@@ -14,11 +14,11 @@ from headbook.charts.plots import Plot, Scale, Series, even_ticks, layer_plot
 from headbook.charts.theme import amount_class
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.table import HeatCell, NumberCell, PageTable, Row
-from headbook.report.findings.finding import metric_link
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, number_word
 from headbook.results.formats import MISSING, interval_text, number
+from headbook.results.sentence import metric_link
 from headbook.schema import ResidualPoint
 from headbook.study.sums.state_geometry import (
     CKA,

@@ -17,10 +17,10 @@ from headbook.pages.parts.table import (
     percentiles,
     words_cell,
 )
-from headbook.report.findings.finding import metric_link
 from headbook.report.results import StackResults
 from headbook.report.wording import is_share, label_name, unbroken
 from headbook.results.formats import MISSING, number
+from headbook.results.sentence import metric_link
 from headbook.schema import HeadName, SinkView
 
 ELSEWHERE = {ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN}  # in tables of tags

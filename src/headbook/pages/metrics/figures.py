@@ -15,7 +15,7 @@ from headbook.metrics import ids
 from headbook.metrics.base import ChartKind, HeadMetric, Metric, Source
 from headbook.pages.parts.baselines import baseline_title
 from headbook.pages.parts.table import domain
-from headbook.report.findings.head_numbers import HeadMetricNumbers
+from headbook.report.head_numbers import HeadMetricNumbers
 from headbook.report.results import StackResults
 from headbook.report.wording import VIEWS, choice_file, count_text, is_share, label_name
 from headbook.results.formats import number

@@ -29,7 +29,7 @@ from headbook.pages.parts.table import (
     words_cell,
 )
 from headbook.report.answers.metric import label_phrase
-from headbook.report.findings.head_numbers import (
+from headbook.report.head_numbers import (
     HeadMetricNumbers,
     Place,
     cell_number,

@@ -10,7 +10,7 @@ from headbook.analysis.arrays import Floats
 from headbook.charts import images
 from headbook.charts.theme import DIVERGING, STEPS, ink_steps, rgba_ramp
 from headbook.pages.parts.atlas import Atlas, TileNote, atlas_of
-from headbook.report.findings.finding import Parts
+from headbook.report.linked_rows import Parts
 from headbook.results.formats import number
 from headbook.results.sentence import Link
 from headbook.schema import AttentionStack, HeadName

@@ -15,11 +15,10 @@ from headbook.pages.parts.table import (
     Title,
     words_cell,
 )
-from headbook.report.findings.finding import metric_link
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, is_share, label_name, p_text
 from headbook.results.formats import MISSING, THIN, number
-from headbook.results.sentence import Link
+from headbook.results.sentence import Link, metric_link
 from headbook.schema import HeadKey, HeadName
 from headbook.study.contrasts import PairDifferences
 from headbook.study.groups import GroupSums, compared_keys

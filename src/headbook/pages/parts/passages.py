@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.pages.parts.text import Token, running_text
-from headbook.report.findings.states import best_layer
+from headbook.report.facts.outputs import best_layer
 from headbook.report.results import StackResults
 from headbook.results.formats import percent
 from headbook.schema import HEAD_RULES, SEGMENTATION_RULES

@@ -35,8 +35,7 @@ from headbook.report.answers.circuit_rules import (
     values_of,
     written_tokens,
 )
-from headbook.report.findings.finding import Part, Parts
-from headbook.report.linked_rows import LinkedNumber, head_row
+from headbook.report.linked_rows import LinkedNumber, Part, Parts, head_row
 from headbook.report.results import StackResults, share_of_head
 from headbook.report.wording import capital, count_text, number_word, shortened
 from headbook.results.formats import interval_text, number, percent

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.metrics import all_metrics, ids
-from headbook.report.findings.finding import Parts
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber, Parts
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import is_share, with_unit

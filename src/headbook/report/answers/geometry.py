@@ -9,8 +9,7 @@ import numpy as np
 from headbook.analysis.accumulators import Estimates
 from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
-from headbook.report.findings.finding import Parts
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber, Parts
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import WORD_CLASS_NAMES, WORD_CLASSES, own_tokens
 from headbook.report.wording import capital, count_text, number_word

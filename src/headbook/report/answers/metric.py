@@ -8,17 +8,16 @@ import numpy as np
 from headbook.analysis.accumulators import Estimates
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric, LayerwiseMetric, Source
-from headbook.report.findings.finding import Parts, sample_size, sentence_start
-from headbook.report.findings.head_numbers import (
+from headbook.report.head_numbers import (
     HeadMetricNumbers,
     Place,
     drawn_numbers,
 )
 from headbook.report.leaders import alike_note, layer_leaders
-from headbook.report.linked_rows import LinkedNumber, relation_number, uniform_row
+from headbook.report.linked_rows import LinkedNumber, Parts, relation_number, uniform_row
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import relation_words
-from headbook.report.results import StackResults
+from headbook.report.results import StackResults, sample_size, sentence_start
 from headbook.report.wording import (
     DIRECTIONS,
     SPACES,

@@ -7,9 +7,8 @@ import numpy as np
 
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
-from headbook.report.findings.finding import Parts, metric_link
 from headbook.report.leaders import chosen_head
-from headbook.report.linked_rows import relation_number
+from headbook.report.linked_rows import Parts, relation_number
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
 from headbook.report.relations import arrow_words, best_head_of_relation, ends_of, points_text
@@ -24,7 +23,7 @@ from headbook.report.wording import (
     rule_phrase,
 )
 from headbook.results.formats import head_name, metric_page, percent
-from headbook.results.sentence import Link, head_link
+from headbook.results.sentence import Link, head_link, metric_link
 from headbook.schema import HeadKey, HeadName, relation_of
 
 MAX_WORDS = 30  # of an answer

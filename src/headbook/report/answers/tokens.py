@@ -3,8 +3,7 @@
 import math
 
 from headbook.analysis.accumulators import Estimates
-from headbook.report.findings.finding import Parts
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber, Parts
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import WORD_CLASS_NAMES, SharedNeighbours, shared_neighbours
 from headbook.results.formats import number

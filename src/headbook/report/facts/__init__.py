@@ -1,10 +1,1 @@
-"""Facts by subject, and `FACTS`, the functions whose evidence makes the table ``tests``."""
-
-from collections.abc import Callable
-
-from headbook.report.facts.alike import mean_distances_fact
-from headbook.report.facts.fact import Fact
-from headbook.report.facts.words import given_by_words
-from headbook.report.results import StackResults
-
-FACTS: tuple[Callable[[StackResults], Fact], ...] = (mean_distances_fact, given_by_words)
+"""Facts by subject: what a study shows, as sentences and numbers with their evidence."""

@@ -6,8 +6,7 @@ from headbook.analysis.accumulators import without_interval
 from headbook.metrics import ids
 from headbook.report.facts.fact import Fact, Tested
 from headbook.report.facts.functions import functions_of
-from headbook.report.findings.finding import sentence_start
-from headbook.report.results import StackResults
+from headbook.report.results import StackResults, sentence_start
 from headbook.report.similar_heads import (
     MAX_DOUBLE_DISTANCE,
     HeadDistanceMatrix,

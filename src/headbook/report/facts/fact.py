@@ -1,9 +1,10 @@
 """Facts: what a study shows, as sentences and numbers that pages print, each rule in one function.
 
 A function of this folder takes the results of a stack and returns a `Fact`. Its `evidence` are rows
-of the table ``tests``; that table is made of the evidence of all facts
-(`headbook.report.claims.table`). A number of the table is printed by `Tested.number`, so that a
-printed number without a row cannot be made. Facts are cached: pages and table get the same object.
+of the table ``tests``; that table (`headbook.report.tables.tests_table`) is made of the evidence of
+all facts, and of the rows that `headbook.report.facts.tested` makes for tables, charts and cards. A
+number of the table is printed by `Tested.number`, so that a printed number without a row cannot be
+made. Facts are cached: pages and table get the same object.
 """
 
 import math
@@ -28,7 +29,8 @@ class Tested:
         split: sentences behind it.
         value: the number.
         baseline, baseline_value: what it is compared with.
-        difference: value minus baseline; by default without an interval.
+        difference: value minus baseline; by default without an interval. None if the baseline is no
+            value to subtract.
         p: NaN if it was not tested.
     """
 
@@ -43,19 +45,20 @@ class Tested:
     split: str = ALL
     baseline: str = ""
     baseline_value: float = math.nan
-    difference: Estimate = NO_ESTIMATE
+    difference: Estimate | None = NO_ESTIMATE
     p: float = math.nan
 
     @property
     def columns(self) -> Mapping[str, Any]:
         """The row of the table, by column."""
-        difference = self.difference
-        if math.isnan(difference.value):
+        difference = self.difference or NO_ESTIMATE
+        if self.difference and math.isnan(difference.value):
             difference = difference._replace(value=self.value.value - self.baseline_value)
         sample = self.value if self.value.sentences else difference
         return {
             "claim": self.claim, "stack": self.stack, "layer": self.layer, "head": self.head,
-            "metric": self.metric, "view": self.view, "label": self.label, "split": self.split,
+            "metric": self.metric, "view": str(self.view), "label": str(self.label),
+            "split": self.split,
             "value": self.value.value, "low": self.value.low, "high": self.value.high,
             "baseline": self.baseline, "baseline_value": self.baseline_value,
             "difference": difference.value, "difference_low": difference.low,
@@ -68,13 +71,16 @@ class Tested:
         """Table, and columns that identify the row."""
         names = ("claim", "stack", "layer", "head", "metric", "view", "label", "split")
         known = ((name, getattr(self, name)) for name in names)
-        return RowAddress(
-            "tests", tuple((name, value) for name, value in known if value is not None)
-        )
+        key = ((name, str(x) if isinstance(x, str) else x) for name, x in known if x is not None)
+        return RowAddress("tests", tuple(key))
 
     def number(self, unit: Unit) -> Number:
         """Return the value as pages print it."""
         return Number.of(self.value, unit, self.row)
+
+    def baseline_number(self, unit: Unit) -> Number:
+        """Return the value of the baseline as pages print it, without an interval."""
+        return Number(self.baseline_value, unit, self.row)
 
     def over_baseline(self, unit: Unit) -> Number:
         """Return the value as a multiple of the baseline, which is taken as given."""

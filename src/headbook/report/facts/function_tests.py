@@ -17,7 +17,7 @@ from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import best_relation, tests_of_stack
 from headbook.report.results import StackResults
 from headbook.report.wording import p_family_wise_text, rule_phrase
-from headbook.results.number import Number, difference
+from headbook.results.number import difference
 from headbook.results.sentence import NOTHING, Sentence, say
 from headbook.schema import HELD_OUT_SPLIT, RELATION, HeadKey
 
@@ -54,7 +54,7 @@ def evidence_of(results: StackResults, function: HeadFunction) -> Sentence:
     if function.even is not None:
         even = say("; uniform attention: {even}", even=function.even)
     if not math.isnan(function.threshold):
-        least = Number(function.threshold, number.unit, tested.row)
+        least = tested.baseline_number(number.unit)
         threshold = say("; the interval has to begin at {least} or above", least=least)
     text = say("{what}{even}{threshold}.", what=what, even=even, threshold=threshold)
     return text + _held_out(results, function)
@@ -98,7 +98,8 @@ def _held_out(results: StackResults, function: HeadFunction) -> Sentence:
     """Return what was tested on the held-out half, for functions that rest on a test."""
     tested, place = _against_offsets(results, function), function.head[1:]
     if tested is not None:
-        margin, row, p, phrase = tested.difference, tested.row, tested.p, f"any {tested.baseline}"
+        margin, row = tested.difference or NO_ESTIMATE, tested.row
+        p, phrase = tested.p, f"any {tested.baseline}"
     else:
         tests = results.cached(tests_of_stack) if function.id == "relation" else None
         best = best_relation(tests, place)

@@ -1,6 +1,13 @@
-"""Groups of heads to ablate together: families of functions, sink heads, layers, shared keys."""
+"""Groups of heads to ablate together: families of functions, sink heads, layers, shared keys.
+
+Also their rows in the table of groups.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from headbook.ablation.head_sets import HeadGroup
 from headbook.report.ablation import HEAVY_NAME, KEYS, LAYER, REPLACEMENTS, SINK
@@ -10,6 +17,9 @@ from headbook.report.facts.functions import FunctionFamily, functions_of
 from headbook.report.facts.thresholds import HALF, SINK_ONLY
 from headbook.report.results import StackResults
 from headbook.schema import HeadName, Replacement, heads_of
+from headbook.study.ablation import effect_tests
+from headbook.study.ablation.effect_tests import AblationVerdict
+from headbook.study.ablation.results import AblationResults
 
 
 def head_groups(results: Mapping[str, StackResults]) -> list[HeadGroup]:
@@ -71,3 +81,23 @@ def _groups(results: StackResults) -> Iterator[HeadGroup]:
                 group_heads[key_head * heads_per_key : (key_head + 1) * heads_per_key]
             )
             yield HeadGroup(stack.name, f"{LAYER}{layer}{KEYS}{key_head}", sharing_heads, by_mean)
+
+
+def group_rows(
+    ablation: AblationResults, groups: pd.DataFrame, stack: str, group: str
+) -> Mapping[str, Any]:
+    """Return the row of a group for each replacement, by the target that ranks heads."""
+    known = groups[groups["target"] == effect_tests.ranked_target(ablation)]
+    rows = known[(known["stack"] == stack) & (known["group"] == group)]
+    return {row["replacement"]: row for row in rows.to_dict("records")}
+
+
+def zero_is_dead(zero: Mapping[Any, Any]) -> bool:
+    """Whether zeroing the group changes no more than zeroing random heads of the same layers.
+
+    A group of all heads of its layers has no random sets. Its verdict must then be no change.
+    """
+    low, high = zero["random_low"], zero["random_high"]
+    if np.isnan(low) or np.isclose(low, high, atol=0):
+        return bool(zero["verdict"] == AblationVerdict.NO_CHANGE)
+    return bool(low <= zero["value"] <= high)

@@ -26,8 +26,8 @@ from headbook.report.ablation import (
     representative_verdicts,
 )
 from headbook.report.facts.fact import Fact
-from headbook.report.facts.layers import layer_sentence
-from headbook.report.findings.ablation import zero_is_dead
+from headbook.report.facts.groups import zero_is_dead
+from headbook.report.facts.layers import layer_sentence, ratio_test
 from headbook.report.wording import STACKS, capital, count_text, number_word
 from headbook.results.formats import percent
 from headbook.results.number import PLAIN, SHARE, Number, RowAddress
@@ -111,11 +111,9 @@ def main_loss(ablation: AblationResults, last: Mapping[str, int]) -> Fact:
     stack, ratio = found
     several = len({head.stack for head in ablation.heads}) > 1
     where = f" of {STACKS[stack]}" if several else ""
-    sentence = layer_sentence(
-        ratio, stack, where, effect_tests.ranked_target(ablation),
-        is_last=last.get(stack) == ratio.first,
-    )  # fmt: skip
-    return Fact("main_loss", Sentence(sentence))
+    tested = ratio_test(ablation, stack, ratio, effect_tests.ranked_target(ablation))
+    is_last = last.get(stack) == ratio.first
+    return Fact("main_loss", layer_sentence(tested, ratio, where, is_last=is_last), (tested,))
 
 
 def heads_answer(ablation: AblationResults) -> Sentence:
@@ -159,7 +157,8 @@ def verdicts(ablation: AblationResults) -> Sentence:
     if undecided == tested:
         text = "Not known: {sentences} decide for none of the heads that were replaced."
         return say(text, sentences=sentences)
-    amount = Link(f"{changed or removable:,} of {count_text(tested, 'head')}{drawn}", "#heads")
+    named = f"{changed or removable:,} of {count_text(tested, 'head')}{drawn}"
+    amount = Link(named, "importance.html#heads")
     if not changed and removable == tested:
         return say("Little without any one head: {amount} can go alone.", amount=amount)
     if not changed:
@@ -195,7 +194,7 @@ def removable_heads(ablation: AblationResults) -> Sentence:
         return say(text, tested=tested, replaced=replaced, head=heads[0])
     return say(
         "Each alone, {amount} can go; {named} {heads}.",
-        amount=Link(f"{len(heads):,} of the {tested}{replaced}", "#list"),
+        amount=Link(f"{len(heads):,} of the {tested}{replaced}", "importance.html#list"),
         named="least changes without" if len(heads) > MAX_NAMED_HEADS else "these are",
         heads=listed(heads[:MAX_NAMED_HEADS]),
     )  # fmt: skip

@@ -1,8 +1,13 @@
-"""The sentence on the layer without which the output changes most, for overview and importance."""
+"""The layer without which the output changes most, for overview and importance."""
 
-from headbook.report.ablation import LayerRatio, layer_ratio_number
-from headbook.report.findings.finding import Parts
-from headbook.schema import AblationTarget
+from headbook.analysis.accumulators import Estimate
+from headbook.report.ablation import LAYER, LayerRatio
+from headbook.report.facts.fact import Tested
+from headbook.results.number import Unit
+from headbook.results.sentence import Sentence, say
+from headbook.schema import LAYER_RATIO, AblationTarget, Replacement
+from headbook.study.ablation.results import AblationResults
+from headbook.study.ablation_tables import GROUP
 
 CHANGES = {  # target: what changes; the evidence names the measure
     AblationTarget.EMBEDDING: "the sentence vector changes",
@@ -13,27 +18,39 @@ CHANGES = {  # target: what changes; the evidence names the measure
 }
 WRITTEN = {AblationTarget.EMBEDDING, AblationTarget.STATE}  # targets the last layer writes into
 BY_CONSTRUCTION = "; partly by construction: the last layer writes straight into the output"
+TIMES = Unit(" times", lambda ratio: f"{ratio:,.{0 if round(ratio, 1) >= 10 else 1}f}")
 
 
-def layer_sentence(
-    ratio: LayerRatio, stack: str, where: str, target: str, *, is_last: bool
-) -> Parts:
+def ratio_test(ablation: AblationResults, stack: str, ratio: LayerRatio, target: str) -> Tested:
+    """Return the row of the ratio of the two largest effects of whole layers of a stack."""
+    value = Estimate(
+        ratio.value, ratio.low, ratio.high, len(ablation.content_hash),
+        float(ablation.counts[target].sum()),
+    )  # fmt: skip
+    return Tested(
+        LAYER_RATIO, stack, f"{GROUP}_ratio", "",
+        f"{LAYER}{ratio.first}/{Replacement.MEAN}/{target}", value, ratio.first,
+        baseline=f"{LAYER}{ratio.second}", baseline_value=1.0, difference=None,
+    )  # fmt: skip
+
+
+def layer_sentence(tested: Tested, ratio: LayerRatio, where: str, *, is_last: bool) -> Sentence:
     """Return how many times as much the output changes without a layer as without the second one.
 
     If the last layer writes straight into what is compared, the sentence says that the ratio is
     partly by construction.
 
     Args:
+        tested: row of the ratio.
         ratio: the layer, and the ratio of its effect to the second largest.
-        stack: stack of the layer.
         where: the stack in words, after the number of the layer; empty for models with one.
-        target: target of the effects.
         is_last: whether the layer is the last one, which writes straight into states.
     """
-    known = AblationTarget(target)
-    return (
-        f"Without layer {ratio.first}{where}, {CHANGES.get(known, 'the loss changes')} ",
-        layer_ratio_number(ratio, stack, target),
-        f" as much as without layer {ratio.second} (second largest)"
-        f"{BY_CONSTRUCTION if is_last and known in WRITTEN else ''}.",
-    )
+    target = AblationTarget(tested.label.rpartition("/")[2])
+    return say(
+        "Without layer {first}{where}, {changes} {times} as much as without layer {second} (second "
+        "largest){note}.",
+        first=ratio.first, where=where, changes=CHANGES.get(target, "the loss changes"),
+        times=tested.number(TIMES), second=ratio.second,
+        note=BY_CONSTRUCTION if is_last and target in WRITTEN else "",
+    )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from headbook.analysis.accumulators import Estimate
 from headbook.metrics import ids
 from headbook.report.facts.fact import Fact
 from headbook.report.leaders import alike_note, layer_leaders
@@ -333,3 +334,10 @@ def not_measured(results: StackResults) -> Iterator[str]:
     for gap in gaps:
         if gap.key in of_outputs:
             yield f"{gap.what}: {gap.why}."
+
+
+def best_layer(results: StackResults, rule: str) -> tuple[int, Estimate]:
+    """Return the layer whose heads together find sentence ends best, with its F1."""
+    numbers = results.layers(ids.SEGMENTATION, SinkView.RAW, f"f1:{rule}")
+    layer = int(np.nan_to_num(numbers.value, nan=-1).argmax())
+    return layer, numbers.at(layer)

@@ -8,9 +8,8 @@ import numpy as np
 from headbook.metrics import ids
 from headbook.report.ablation import CHANGING_VERDICTS, Rows, rows_by_head
 from headbook.report.facts.fact import Fact
-from headbook.report.facts.groups import is_sink_head
+from headbook.report.facts.groups import group_rows, is_sink_head, zero_is_dead
 from headbook.report.facts.thresholds import HALF, MIN_OFF_UNIFORM
-from headbook.report.findings.ablation import group_rows, zero_is_dead
 from headbook.report.leaders import alike_note, head_leaders
 from headbook.report.results import StackResults, heads_by_value
 from headbook.report.sink import sink_tokens

@@ -6,9 +6,9 @@ of claims and of functions are entered in `headbook.study.tables.TABLES_OF_REPOR
 """
 
 from headbook.report.alignment import ALIGNMENTS
-from headbook.report.claims.table import TESTS
 from headbook.report.facts.functions import FUNCTION_COLUMNS, functions_table
 from headbook.report.results import stack_results
+from headbook.report.tables.tests_table import TESTS
 from headbook.study.ablation_tables import (
     EFFECT_TOKENS,
     HEAD_GROUPS,

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.accumulators import HELD_OUT
-from headbook.report.findings.finding import Parts
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber, Parts
 from headbook.report.wording import number_word
 from headbook.results.formats import in_hundred, interval_text, number, percent, whole_percent
 from headbook.results.sentence import head_link

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from headbook.analysis.accumulators import NO_ESTIMATE
-from headbook.report.ablation import LAYER, SINK, TARGET_NAMES, layer_ratio_number, main_target
+from headbook.analysis.accumulators import without_interval
+from headbook.report.ablation import LAYER, SINK, TARGET_NAMES, main_target
 from headbook.report.answers.ablation.tasks import (
     clearly_rests_on,
     on_more_sentence,
@@ -15,19 +15,16 @@ from headbook.report.answers.circuit_rules import writes_into_vector
 from headbook.report.answers.overview.claim_parts import (
     OF_STACK,
     OverviewClaim,
-    change_parts,
     group_change,
     heads_at,
     texts_behind,
 )
 from headbook.report.answers.overview.numbers import decisive_layer, sink_group_effect
-from headbook.report.facts.layers import CHANGES, layer_sentence
-from headbook.report.linked_rows import linked
+from headbook.report.facts.layers import CHANGES, layer_sentence, ratio_test
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, number_word
-from headbook.results.formats import interval_text
-from headbook.results.number import Number
-from headbook.results.sentence import Link
+from headbook.results.number import PLAIN
+from headbook.results.sentence import Link, Sentence, say
 from headbook.schema import AblationTarget
 
 WRITING = " Lit: its heads that write the word they attend to into the sentence vector."
@@ -49,74 +46,74 @@ def task_claim(results: StackResults) -> Iterator[OverviewClaim]:
             stack = row["heads"][0].stack
             if stack == results.stack.name:  # heads of several stacks are claimed once
                 link = Link("All", f"importance.html#task-{name}")
-                evidence = (*rests_evidence(task, row), " ", link)
                 yield OverviewClaim(
-                    "task", stack, sentence(task, row), frozenset(row["heads"]), evidence
+                    "task",
+                    stack,
+                    Sentence(sentence(task, row)),
+                    frozenset(row["heads"]),
+                    Sentence(rests_evidence(task, row)) + say("{link}", link=link),
                 )
             return
 
 
 def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
     """Yield the claim on the layer without which the output changes most."""
-    found, ablation = decisive_layer(results), results.study.corpus_sums.ablation
-    if found is None or ablation is None:
+    layer, ablation = decisive_layer(results), results.study.corpus_sums.ablation
+    if layer is None or ablation is None:
         return
-    stack, target, ratio = results.stack.name, AblationTarget(main_target(ablation)), found.ratio
+    stack, target, ratio = results.stack.name, AblationTarget(main_target(ablation)), layer.ratio
     is_last = stack != "encoder" and ratio.first == results.stack.attention_layers[-1]
     places = [(ratio.first, head) for head in range(results.stack.n_heads)]
     writing = [place for place in places if writes_into_vector(results, place)]
-    exact = layer_ratio_number(ratio, stack, target)._replace(text=f"{ratio.value:.1f}")
+    tested = ratio_test(ablation, stack, ratio, target)
     yield OverviewClaim(
         "layer",
         stack,
-        layer_sentence(ratio, stack, OF_STACK[stack], target, is_last=is_last),
+        layer_sentence(tested, ratio, OF_STACK[stack], is_last=is_last),
         heads_at(results, writing or places),
-        (
-            f"{capital(TARGET_NAMES[target])}: ",
-            *change_parts(results, f"{LAYER}{ratio.first}", found.effect),
-            f" for all heads of layer {ratio.first}, ",
-            *change_parts(results, f"{LAYER}{ratio.second}", found.next_effect),
-            f" for those of layer {ratio.second}, the next; ratio ",
-            exact,
-            f" {interval_text(ratio.low, ratio.high)}, on all sentences. Each head is replaced by "
-            f"its mean output.{WRITING if writing else ''}{texts_behind(results, found.effect)} ",
-            Link("All layers", "importance.html"),
+        say(
+            "{Target}: {effect:interval} for all heads of layer {first}, {next:interval} for those "
+            "of layer {second}, the next; ratio {ratio:.1f} {ratio:ends}, on all sentences. Each "
+            "head is replaced by its mean output.{writing} {texts} {link}",
+            Target=capital(TARGET_NAMES[target]), first=ratio.first, second=ratio.second,
+            effect=group_change(results, f"{LAYER}{ratio.first}", layer.effect),
+            next=group_change(results, f"{LAYER}{ratio.second}", layer.next_effect),
+            ratio=tested.number(PLAIN), writing=WRITING if writing else "",
+            texts=texts_behind(results, layer.effect),
+            link=Link("All layers", "importance.html"),
         ),
-    )
+    )  # fmt: skip
 
 
 def sink_heads_claim(results: StackResults) -> Iterator[OverviewClaim]:
     """Yield the claim on the sink heads together, against random sets of heads."""
-    found, ablation = sink_group_effect(results), results.study.corpus_sums.ablation
-    if found is None or ablation is None:
+    group, ablation = sink_group_effect(results), results.study.corpus_sums.ablation
+    if group is None or ablation is None:
         return
-    stack, target = results.stack.name, main_target(ablation)
-
-    def random_end(value: float) -> Number:
-        return group_change(results, SINK, NO_ESTIMATE._replace(value=value))
-
-    compared, rank = ("less", found.sets + 2 - found.rank) if found.is_less else (
-        "more", found.rank
+    stack, target = results.stack.name, AblationTarget(main_target(ablation))
+    effect, low, high = (
+        group_change(results, SINK, value)
+        for value in (group.effect, without_interval(group.low, 0), without_interval(group.high, 0))
+    )
+    compared, rank, end = ("less", group.sets + 2 - group.rank, "least") if group.is_less else (
+        "more", group.rank, "largest"
     )  # fmt: skip
     yield OverviewClaim(
         "sink heads",
         stack,
-        (
-            f"Without the {number_word(len(found.heads))} sink heads{OF_STACK[stack]}, "
-            f"{CHANGES[AblationTarget(target)]} {compared} than without random heads: ",
-            linked(group_change(results, SINK, found.effect)),
-            ".",
+        say(
+            "Without the {heads} sink heads{where}, {changes} {compared} than without random "
+            "heads: {effect}.",
+            heads=number_word(len(group.heads)), where=OF_STACK[stack], changes=CHANGES[target],
+            compared=compared, effect=effect,
         ),
-        heads_at(results, found.heads),
-        (
-            *change_parts(results, SINK, found.effect),
-            " without them; ",
-            linked(random_end(found.low), "bare"),
-            " to ",
-            linked(random_end(found.high)),
-            f" without {found.sets:,} random sets with as many heads in each layer: number {rank} "
-            f"of {found.sets + 1:,}, counted from the {'least' if found.is_less else 'largest'} "
-            f"change.{texts_behind(results, found.effect)} ",
-            Link("All groups", "importance.html#groups"),
+        heads_at(results, group.heads),
+        say(
+            "{effect:interval} without them; {low:bare} to {high} without {sets} random sets with "
+            "as many heads in each layer: number {rank} of {all}, counted from the {end} change. "
+            "{texts} {link}",
+            effect=effect, low=low, high=high, sets=group.sets, rank=rank, all=group.sets + 1,
+            end=end, texts=texts_behind(results, group.effect),
+            link=Link("All groups", "importance.html#groups"),
         ),
-    )
+    )  # fmt: skip

@@ -3,14 +3,12 @@
 import math
 from collections.abc import Iterator
 
-from headbook.analysis.accumulators import Estimate
 from headbook.metrics import ids
 from headbook.report.answers.circuit_rules import used_feeds
 from headbook.report.answers.overview.claim_parts import (
     OF_HEADS,
     OF_STACK,
     OverviewClaim,
-    estimate_parts,
     heads_at,
     layers_text,
     places_of,
@@ -22,19 +20,23 @@ from headbook.report.answers.overview.numbers import (
     BY_KEY,
     SINK_NORM,
     SINK_SHARE,
+    LikeRandom,
+    SameKeys,
+    SinkRun,
     like_random,
     same_keys,
     sink_run,
 )
+from headbook.report.facts.fact import Tested
 from headbook.report.facts.function_numbers import INDUCTION
 from headbook.report.facts.outputs import separators_add
 from headbook.report.facts.sinks import sink_heads, sink_heads_text
-from headbook.report.findings.finding import Parts, metric_link
-from headbook.report.linked_rows import claim_number, linked
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital, count_text, number_word
-from headbook.results.formats import number, percent, whole_percent
+from headbook.results.formats import percent
+from headbook.results.number import PLAIN, SHARE, Number
+from headbook.results.sentence import NOTHING, metric_link, say
 from headbook.schema import HeadKey, SinkView
 
 # Claims in the table of tests.
@@ -42,6 +44,15 @@ SINK, SAME_KEYS, OTHER_HEADS, RANDOM = (
     "overview: sink", "overview: same keys", "overview: same keys, other heads",
     "overview: random weights",
 )  # fmt: skip
+UNIFORM = "uniform attention"  # baseline
+
+
+def sink_tests(run: SinkRun, stack: str) -> list[Tested]:
+    """Return attention to the sink, and its share of the summed norms if that was measured."""
+    attention = Tested(SINK, stack, *SINK_SHARE, run.attention, baseline=UNIFORM,
+                       baseline_value=run.uniform)  # fmt: skip
+    norm = Tested(SINK, stack, *SINK_NORM, run.norm)
+    return [attention] if math.isnan(run.norm.value) else [attention, norm]
 
 
 def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
@@ -49,54 +60,45 @@ def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
     run = sink_run(results)
     if run is None:
         return
-    stack, value, tokens = results.stack.name, run.attention, sink_tokens(results)
+    stack, tokens = results.stack.name, sink_tokens(results)
+    attention, *norms = sink_tests(run, stack)
     shares, sinks = results.heads(*SINK_SHARE).value, sink_heads(results)
     lit = sinks or [
-        p for p in places_of(results.stack) if p[0] in run.layers and shares[p] >= value.value
+        p
+        for p in places_of(results.stack)
+        if p[0] in run.layers and shares[p] >= run.attention.value
     ]
-    exact = claim_number(percent(value.value), SINK, stack, SINK_SHARE)
     little = run.contributes_little and not separators_add(results, run.layers)
     several = " and " in tokens or tokens.endswith("tokens")
     contribute = "contribute" if several else "contributes"
+    contributed = NOTHING
+    for norm in norms:
+        text = "{They} {contribute} {norm:interval} of the summed norms ‖αvW_O‖."
+        contributed = say(
+            text, They="They" if several else "It", contribute=contribute, norm=norm.number(SHARE)
+        )
     yield OverviewClaim(
         "sink",
         stack,
-        (
-            f"In {layers_text(results, run.layers)}, ",
-            exact._replace(text=whole_percent(value.value)),
-            f" of attention goes to {tokens}",
-            f", which {contribute} little." if little else ".",
+        say(
+            "In {layers}, {share:whole} of attention goes to {tokens}{little}.",
+            layers=layers_text(results, run.layers), share=attention.number(SHARE), tokens=tokens,
+            little=f", which {contribute} little" if little else "",
         ),
         heads_at(results, lit),
-        (
-            *estimate_parts(exact, value),
-            " of the attention of ordinary tokens; uniform attention would give ",
-            exact._replace(text=percent(run.uniform)),
-            ".",
-            *_contribution(stack, run.norm, several=several),
-            f" Lit: sink heads, {sink_heads_text(results)}."
-            if sinks
-            else " Lit: heads above this share.",
-            f"{texts_behind(results, value)} ",
-            metric_link(ids.SINK_SHARE, "Definition"),
+        say(
+            "{share:interval} of the attention of ordinary tokens; uniform attention would give "
+            "{uniform}.",
+            share=attention.number(SHARE), uniform=attention.baseline_number(SHARE),
+        )
+        + contributed
+        + say(
+            "Lit: {lit}. {texts} {definition}",
+            lit=f"sink heads, {sink_heads_text(results)}" if sinks else "heads above this share",
+            texts=texts_behind(results, run.attention),
+            definition=metric_link(ids.SINK_SHARE, "Definition"),
         ),
-    )
-
-
-def _contribution(stack: str, norm: Estimate, *, several: bool) -> Parts:
-    """Return the share of the sink in the summed norms, in words; empty if not measured.
-
-    Args:
-        several: whether the sink is several tokens.
-    """
-    if math.isnan(norm.value):
-        return ()
-    contributed = claim_number(percent(norm.value), SINK, stack, SINK_NORM)
-    return (
-        f" {'They contribute' if several else 'It contributes'} ",
-        *estimate_parts(contributed, norm),
-        " of the summed norms ‖αvW_O‖.",
-    )
+    )  # fmt: skip
 
 
 def class_key(word_class: str) -> HeadKey:
@@ -104,42 +106,48 @@ def class_key(word_class: str) -> HeadKey:
     return HeadKey(ids.POS_RECEIVED, SinkView.RENORM, word_class)
 
 
+def same_keys_tests(same: SameKeys, stack: str) -> list[Tested]:
+    """Return what the key explains, then the share of a class of words, and of the other heads."""
+    by_key = Tested(SAME_KEYS, stack, *BY_KEY, same.by_key, same.layer)
+    if not same.word_class:
+        return [by_key]
+    column = class_key(same.word_class)
+    share = Tested(SAME_KEYS, stack, *column, same.share, same.layer, baseline="other heads",
+                   baseline_value=same.others.value)  # fmt: skip
+    return [by_key, share, Tested(OTHER_HEADS, stack, *column, same.others)]
+
+
 def same_keys_claim(results: StackResults) -> Iterator[OverviewClaim]:
     """Yield the claim that several heads of a layer attend to the same keys from everywhere."""
-    found = same_keys(results)
-    if found is None:
+    same = same_keys(results)
+    if same is None:
         return
-    stack, layer = results.stack.name, found.layer
+    stack = results.stack.name
+    by_key, *of_class = (tested.number(SHARE) for tested in same_keys_tests(same, stack))
     start = (
-        f"{capital(number_word(len(found.heads)))} {OF_HEADS[stack]}heads of layer {layer} attend "
-        "from everywhere to the same words"
+        f"{capital(number_word(len(same.heads)))} {OF_HEADS[stack]}heads of layer {same.layer} "
+        "attend from everywhere to the same words"
     )
-    by_key = claim_number(percent(found.by_key.value), SAME_KEYS, stack, BY_KEY, layer=layer)
-    left: Parts = (
-        "The key explains ",
-        *estimate_parts(by_key, found.by_key),
-        " of their departure from even attention (mean over these heads).",
-    )
-    if not found.word_class:
-        value = by_key._replace(text=whole_percent(found.by_key.value))
-        sentence: Parts = (f"{start} (", value, " of their departure from even attention).")
-        evidence = (*left, texts_behind(results, found.by_key))
-    else:
-        column = class_key(found.word_class)
-        exact = claim_number(percent(found.share.value), SAME_KEYS, stack, column, layer=layer)
-        others = claim_number(percent(found.others.value), OTHER_HEADS, stack, column)
-        value = exact._replace(text=whole_percent(found.share.value))
-        sentence = (f"{start}: ", value, f" {found.word_class}.")
-        evidence = (
-            *estimate_parts(exact, found.share),
-            f" of their attention between words goes to {found.word_class}; of that of the other "
-            "heads, ",
-            *estimate_parts(others, found.others),
-            ". ",
-            *left,
-            texts_behind(results, found.share),
-        )
-    yield OverviewClaim("same keys", stack, sentence, heads_at(results, found.heads), evidence)
+    evidence = say(
+        "The key explains {by_key:interval} of their departure from even attention (mean over "
+        "these heads). {texts}",
+        by_key=by_key, texts=texts_behind(results, same.share if of_class else same.by_key),
+    )  # fmt: skip
+    sentence = say(
+        "{start} ({by_key:whole} of their departure from even attention).",
+        start=start, by_key=by_key,
+    )  # fmt: skip
+    if of_class:
+        share, others = of_class
+        words = same.word_class
+        sentence = say("{start}: {share:whole} {words}.", start=start, share=share, words=words)
+        beside = say(
+            "{share:interval} of their attention between words goes to {words}; of that of the "
+            "other heads, {others:interval}.",
+            share=share, words=words, others=others,
+        )  # fmt: skip
+        evidence = beside + evidence
+    yield OverviewClaim("same keys", stack, sentence, heads_at(results, same.heads), evidence)
 
 
 NEEDED = ", and the previous-token heads without which in their keys it falls"
@@ -147,62 +155,74 @@ NEEDED = ", and the previous-token heads without which in their keys it falls"
 
 def induction_claim(results: StackResults) -> Iterator[OverviewClaim]:
     """Yield the claim on heads that attend to what followed an earlier occurrence of a token."""
-    groups = (each for each in function_heads(results) if each.example.id == "induction")
-    found = next(groups, None)
-    if found is None or found.example.number is None:
+    groups = (group for group in function_heads(results) if group.example.id == "induction")
+    group = next(groups, None)
+    if group is None or group.example.number is None:
         return
-    head, score, stack = found.example.head, found.example.number, results.stack.name
-    one, induced = len(found.heads) == 1, frozenset(found.heads)
-    many = f"{capital(number_word(len(induced)))} {OF_HEADS[stack]}"
+    head, score, stack = group.example.head, group.example.number, results.stack.name
+    one, induced = len(group.heads) == 1, frozenset(group.heads)
     needed = frozenset(feed.lower for feed in used_feeds(results) if feed.upper in induced)
-    uniform = results.uniform_number(INDUCTION, head.layer)
     yield OverviewClaim(
         "induction",
         stack,
-        (
-            f"{many}{'head attends' if one else 'heads attend'} to what followed an earlier "
-            f"occurrence of the token{':' if one else ', such as'} ",
-            short_link(head),
-            " (",
-            linked(score),
-            ").",
+        say(
+            "{Many} {heads} to what followed an earlier occurrence of the token{such} {head} "
+            "({score}).",
+            Many=f"{capital(number_word(len(induced)))} {OF_HEADS[stack]}".strip(),
+            heads="head attends" if one else "heads attend", such=":" if one else ", such as",
+            head=short_link(head), score=score,
         ),
         induced | needed,
-        (
-            linked(score, "interval"),
-            " of its attention on repeated random tokens; uniform attention would give ",
-            linked(uniform),
-            ". Lit: heads whose induction score is surely at least "
-            f"{percent(found.example.threshold)}{NEEDED if needed else ''}. "
-            f"{count_text(score.sentences, 'random sequence')}. ",
-            metric_link(ids.INDUCTION_SCORE, "Definition"),
+        say(
+            "{score:interval} of its attention on repeated random tokens; uniform attention would "
+            "give {uniform}. Lit: heads whose induction score is surely at least {least}{needed}. "
+            "{sequences}. {definition}",
+            score=score, uniform=results.uniform_number(INDUCTION, head.layer),
+            least=percent(group.example.threshold), needed=NEEDED if needed else "",
+            sequences=count_text(score.sentences, "random sequence"),
+            definition=metric_link(ids.INDUCTION_SCORE, "Definition"),
         ),
-    )
+    )  # fmt: skip
+
+
+def random_weights_test(random: LikeRandom, stack: str) -> Tested:
+    """Return the evenness of attention beside that of random weights."""
+    return Tested(RANDOM, stack, *random.column, random.entropy, baseline="random weights",
+                  baseline_value=random.random.value)  # fmt: skip
 
 
 def random_weights_claim(results: StackResults) -> Iterator[OverviewClaim]:
     """Yield the claim that a model does not differ clearly from random weights."""
-    found = like_random(results)
-    if found is None:
+    random = like_random(results)
+    if random is None:
         return
     stack = results.stack.name
-    value = claim_number(number(found.entropy.value), RANDOM, stack, found.column)
+    tested = random_weights_test(random, stack)
+    entropy = tested.number(PLAIN)
     yield OverviewClaim(
         "random weights",
         stack,
-        (
-            f"The heads{OF_STACK[stack]} do not differ clearly from random weights: normalised "
-            "entropy ",
-            value,
-            ".",
+        say(
+            "The heads{where} do not differ clearly from random weights: normalised entropy "
+            "{entropy}.",
+            where=OF_STACK[stack], entropy=entropy,
         ),
         heads_at(results, places_of(results.stack)),
-        (
-            *estimate_parts(value, found.entropy, share=False),
-            " (mean over layers); random weights: ",
-            *estimate_parts(value._replace(text=number(found.random.value)), found.random,
-                            share=False),
-            ". Attention to the sink and attention distance do not differ in any layer either."
-            f"{texts_behind(results, found.entropy)}",
+        say(
+            "{entropy:interval} (mean over layers); random weights: {random:interval}. Attention "
+            "to the sink and attention distance do not differ in any layer either. {texts}",
+            entropy=entropy, random=Number.of(random.random, PLAIN, tested.row),
+            texts=texts_behind(results, random.entropy),
         ),
     )  # fmt: skip
+
+
+def overview_tests(results: StackResults) -> Iterator[Tested]:
+    """Yield the numbers of several heads that claims of the overview print."""
+    stack = results.stack.name
+    if (run := sink_run(results)) is not None:
+        yield from sink_tests(run, stack)
+    if (same := same_keys(results)) is not None:
+        yield from same_keys_tests(same, stack)
+    if (random := like_random(results)) is not None:
+        yield random_weights_test(random, stack)

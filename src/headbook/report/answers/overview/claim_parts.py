@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 from headbook.analysis.accumulators import Estimate
 from headbook.report.ablation import change_unit, main_target
-from headbook.report.findings.finding import Parts
-from headbook.report.linked_rows import LinkedNumber, linked
+from headbook.report.linked_rows import Parts
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text
-from headbook.results.formats import head_page, interval_text
+from headbook.results.formats import head_page
 from headbook.results.number import Number, RowAddress
-from headbook.results.sentence import Link
+from headbook.results.sentence import Link, Sentence, say
 from headbook.schema import AttentionStack, HeadName, Place, Replacement, heads_of
 from headbook.study.ablation_tables import GROUP
 
@@ -41,9 +40,9 @@ class OverviewClaim:
 
     kind: str
     stack: str
-    sentence: Parts
+    sentence: Sentence | Parts
     heads: frozenset[HeadName]
-    evidence: Parts
+    evidence: Sentence | Parts
 
 
 def heads_at(results: StackResults, places: Iterable[Place]) -> frozenset[HeadName]:
@@ -75,15 +74,10 @@ def layers_text(results: StackResults, layers: Sequence[int]) -> str:
     return f"layers {layers[0]}–{layers[-1]}{where}"
 
 
-def estimate_parts(value: LinkedNumber, estimate: Estimate, *, share: bool = True) -> Parts:
-    """Return a number that leads to its row, followed by its interval."""
-    interval = interval_text(estimate.low, estimate.high, share=share)
-    return (value, f" {interval}" if interval else "")
-
-
-def texts_behind(results: StackResults, estimate: Estimate) -> str:
-    """Return the number of sentences or passages behind a number, after another sentence."""
-    return f" {count_text(estimate.sentences, results.study.manifest.text_noun)}."
+def texts_behind(results: StackResults, estimate: Estimate) -> Sentence:
+    """Return the number of sentences or passages behind a number, as a sentence of its own."""
+    texts = count_text(estimate.sentences, results.study.manifest.text_noun)
+    return say("{texts}.", texts=texts)
 
 
 def group_change(results: StackResults, group: str, change: Estimate) -> Number:
@@ -98,9 +92,3 @@ def group_change(results: StackResults, group: str, change: Estimate) -> Number:
         ("target", str(main_target(ablation))),
     )
     return Number.of(change, change_unit(ablation), RowAddress("head_groups", key))
-
-
-def change_parts(results: StackResults, group: str, change: Estimate) -> Parts:
-    """Return the change without the heads of a group with its row, followed by its interval."""
-    number = group_change(results, group, change)
-    return (linked(number), f" {number.as_text('ends')}")

@@ -15,12 +15,10 @@ from headbook.report.facts.functions import (
     families_of,
     functions_of,
 )
-from headbook.report.findings.finding import Parts
-from headbook.report.linked_rows import linked
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, number_word
 from headbook.results.number import Number
-from headbook.results.sentence import head_link
+from headbook.results.sentence import NOTHING, Sentence, say
 from headbook.schema import HeadName
 
 MIN_FAMILY_SHARE = 0.1  # of the heads in the layers that have the family
@@ -145,24 +143,25 @@ def family_claim(results: StackResults) -> Iterator[OverviewClaim]:
         yield OverviewClaim(
             "family",
             results.stack.name,
-            (
-                f"In {layers_text(results, layers)}, {does} ",
-                short_link(example.head),
-                " (" if example.noun in where else f" ({example.noun}, ",
-                linked(example.number),
-                ").",
+            say(
+                "In {layers}, {does} {head} ({noun}{number}).",
+                layers=layers_text(results, layers), does=does, head=short_link(example.head),
+                noun="" if example.noun in where else f"{example.noun}, ", number=example.number,
             ),
             frozenset(members),
             _evidence(example, example.number, families[family].functions),
-        )
+        )  # fmt: skip
         return
 
 
-def _evidence(example: HeadFunction, number: Number, functions: Sequence[FunctionHeads]) -> Parts:
+def _evidence(
+    example: HeadFunction, number: Number, functions: Sequence[FunctionHeads]
+) -> Sentence:
     """Return the number of the example beside uniform attention, and how many heads do what."""
-    even: Parts = ("; uniform attention: ", linked(example.even)) if example.even else ()
-    counts = ", ".join(f"{each.example.noun} {len(each.functions):,}" for each in functions)
-    return (
-        head_link(example.head), f", {example.noun}: ", linked(number, "interval"), *even,
-        f". {count_text(number.sentences, 'sentence')}. Heads by function: {counts}.",
+    even = say("; uniform attention: {even}", even=example.even) if example.even else NOTHING
+    return say(
+        "{head}, {noun}: {number:interval}{even}. {sentences}. Heads by function: {counts}.",
+        head=example.head, noun=example.noun, number=number, even=even,
+        sentences=count_text(number.sentences, "sentence"),
+        counts=", ".join(f"{each.example.noun} {len(each.functions):,}" for each in functions),
     )  # fmt: skip

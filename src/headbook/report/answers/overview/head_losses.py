@@ -4,13 +4,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from headbook.analysis.accumulators import Estimate
 from headbook.report.ablation import change_unit, head_changes, main_target, unit_factor
 from headbook.report.answers.overview.claim_parts import group_change
 from headbook.report.answers.overview.numbers import estimate_of, layer_rows
-from headbook.report.linked_rows import LinkedNumber, linked
 from headbook.report.results import StackResults
-from headbook.results.number import Unit
+from headbook.results.number import Number, RowAddress, Unit
 from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation.effect_tests import ATTRIBUTION
 from headbook.study.ablation.results import HeadSetKind
@@ -66,8 +64,8 @@ class HeadLosses(NamedTuple):
         return bar_step(self.heads[head].value, self.heads[self.largest].value)
 
     @property
-    def most(self) -> LinkedNumber:
-        """The largest loss of a head, with its row."""
+    def most(self) -> Number:
+        """The largest loss of a head."""
         value, exact = self.heads[self.largest]
         row = (
             *self.largest._asdict().items(),
@@ -75,7 +73,7 @@ class HeadLosses(NamedTuple):
             ("replacement", str(Replacement.MEAN)),
             ("target", str(self.target)),
         )
-        return LinkedNumber(self.unit.text(value), "importance", row)
+        return Number(value, self.unit, RowAddress("importance", row))
 
 
 def bar_step(value: float, most: float) -> int:
@@ -115,13 +113,11 @@ class LayerLoss(NamedTuple):
     """The loss of the model without all heads of one layer.
 
     Attributes:
-        effect: change of the main target, in its unit.
-        value: the same as a number with its row.
+        effect: change of the main target.
         step: length of the bar in `STEPS`, which is proportional to the effect.
     """
 
-    effect: Estimate
-    value: LinkedNumber
+    effect: Number
     step: int
 
 
@@ -136,8 +132,7 @@ def layer_losses(results: Mapping[str, StackResults]) -> dict[str, dict[int, Lay
     return {
         stack: {
             layer: LayerLoss(
-                estimate_of(row),
-                linked(group_change(results[stack], row["group"], estimate_of(row))),
+                group_change(results[stack], row["group"], estimate_of(row)),
                 layer_step(row["value"], most),
             )
             for layer, row in of_stack.items()
@@ -147,10 +142,10 @@ def layer_losses(results: Mapping[str, StackResults]) -> dict[str, dict[int, Lay
     }
 
 
-def largest_layer_loss(layers: Mapping[str, Mapping[int, LayerLoss]]) -> LinkedNumber | None:
+def largest_layer_loss(layers: Mapping[str, Mapping[int, LayerLoss]]) -> Number | None:
     """Return the largest loss without a layer of any stack; None if not measured."""
     losses = [loss for of_stack in layers.values() for loss in of_stack.values()]
-    return max(losses, key=lambda loss: loss.effect.value).value if losses else None
+    return max((loss.effect for loss in losses), key=lambda n: n.value, default=None)
 
 
 def unmeasured_losses(study: Study) -> Iterator[str]:

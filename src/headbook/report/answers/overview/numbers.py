@@ -25,6 +25,7 @@ from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import all_metrics, ids
 from headbook.report.ablation import LAYER, SINK, LayerRatio, layer_ratio, main_target
 from headbook.report.facts.functions import FunctionFamily, functions_of
+from headbook.report.facts.random_weights import no_layer_differs
 from headbook.report.results import StackResults
 from headbook.schema import FUNCTION, Baseline, HeadKey, Place, Replacement, SinkView
 from headbook.study.ablation.results import AblationResults, HeadSet, HeadSetKind
@@ -276,13 +277,6 @@ def sink_group_effect(results: StackResults) -> SinkHeads | None:
     return group if group.p < MAX_P else None
 
 
-LIKE_RANDOM = (
-    (ids.RELATIVE_ENTROPY, None),
-    (ids.SINK_SHARE, SinkView.RAW),
-    (ids.ATTENTION_DISTANCE, None),
-)
-
-
 class LikeRandom(NamedTuple):
     """Evenness of attention in a model that does not differ from random weights.
 
@@ -299,24 +293,17 @@ class LikeRandom(NamedTuple):
 
 def like_random(results: StackResults) -> LikeRandom | None:
     """Return the evenness of attention if no layer differs clearly from random weights."""
-    if Baseline.UNTRAINED not in results.baselines:
+    keys = [
+        HeadKey(metric.id, SinkView.RAW if metric.id == ids.SINK_SHARE else view, "")
+        for name in (ids.RELATIVE_ENTROPY, ids.SINK_SHARE, ids.ATTENTION_DISTANCE)
+        if (metric := results.by_id.get(name))
+        for view in [results.view(metric)]
+    ]
+    if len(keys) < 3 or not all(no_layer_differs(results, key) for key in keys):
         return None
-    for metric, asked in LIKE_RANDOM:
-        if metric not in results.by_id:
-            return None
-        view = asked or results.view(results.by_id[metric])
-        if not results.has_value(metric, view, ""):
-            return None
-        own = results.layers(metric, view, "")
-        band = results.baseline_band(Baseline.UNTRAINED, metric, view, "")
-        known = ~np.isnan(own.low + band.low + band.high)
-        if not known.any() or ((own.low > band.high) | (own.high < band.low))[known].any():
-            return None
-    column = HeadKey(ids.RELATIVE_ENTROPY, results.view(results.by_id[ids.RELATIVE_ENTROPY]), "")
-    layers = [*results.stack.attention_layers]
-    own = results.layers(*column)
-    band = results.baseline_band(Baseline.UNTRAINED, *column)
-    return LikeRandom(column, *(run_mean(each, layers) for each in (own, band)))
+    layers, entropy = [*results.stack.attention_layers], keys[0]
+    band = results.baseline_band(Baseline.UNTRAINED, *entropy)
+    return LikeRandom(entropy, run_mean(results.layers(*entropy), layers), run_mean(band, layers))
 
 
 def pooled(results: StackResults, columns: Sequence[HeadKey], heads: Collection[Place]) -> Estimate:

@@ -10,16 +10,14 @@ from collections.abc import Mapping, Set
 from itertools import groupby
 
 from headbook.report.ablation import CHANGING_VERDICTS
-from headbook.report.answers.overview.attention_claims import SAME_KEYS, class_key
+from headbook.report.answers.overview.attention_claims import same_keys_tests
 from headbook.report.answers.overview.numbers import same_keys
 from headbook.report.facts.functions import FunctionFamily, functions_of
-from headbook.report.findings.finding import Parts
-from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital, count_text, number_word
-from headbook.results.formats import whole_percent
-from headbook.results.sentence import Link
+from headbook.results.number import SHARE
+from headbook.results.sentence import NOTHING, Link, Sentence, say
 from headbook.schema import Place, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import AblationVerdict, head_names
@@ -46,42 +44,44 @@ def main_stripes(results: StackResults) -> list[Place]:
     return max(layers, key=lambda heads: (len(heads), heads[0]), default=[])
 
 
-def stripes_answer(results: StackResults) -> Parts | None:
-    """Return which heads are key-driven, and which words they attend to; None if not measured."""
+def stripes_answer(results: StackResults) -> Sentence:
+    """Return which heads are key-driven, and their words; nothing if that was not measured."""
     known = sum(function.family is not None for function in functions_of(results).values())
     if not known:
-        return None
+        return NOTHING
     heads, most = striped_heads(results), main_stripes(results)
     if not heads:
-        tokens = sink_tokens(results)
-        return (f"From {tokens}: with them masked, no head attends to the same few words whatever "
-                "the query.",)  # fmt: skip
-    of_all = f"Of {count_text(known, 'head')}, "
-    amount = Link(f"{len(heads):,}", "heads.html")
-    verb = "is" if len(heads) == 1 else "are"
-    start = f" {verb} key-driven: every query attends to the same few words."
-    layer, found = most[0][0], same_keys(results)
+        text = (
+            "From {sink}: with them masked, no head attends to the same few words whatever the "
+            "query."
+        )
+        return say(text, sink=sink_tokens(results))
+    layer, same = most[0][0], same_keys(results)
+    where = f"{capital(number_word(len(most)))} are in layer {layer}"
     if len(most) == len(heads):
-        where = f" {'It is' if len(heads) == 1 else 'All are'} in layer {layer}"
-    else:
-        where = f" {capital(number_word(len(most)))} are in layer {layer}"
-    if found is None or found.layer != layer or not found.word_class:
-        return of_all, amount, start, f"{where}."
-    share = claim_number(
-        whole_percent(found.share.value), SAME_KEYS, results.stack.name,
-        class_key(found.word_class), layer=layer,
+        where = f"{'It is' if len(heads) == 1 else 'All are'} in layer {layer}"
+    start = say(
+        "Of {all}, {amount} {are} key-driven: every query attends to the same few words.",
+        all=count_text(known, "head"), amount=Link(f"{len(heads):,}", "heads.html"),
+        are="is" if len(heads) == 1 else "are",
     )  # fmt: skip
-    return of_all, amount, start, f"{where}, with ", share, f" of attention on {found.word_class}."
+    if same is None or same.layer != layer or not same.word_class:
+        return start + say("{where}.", where=where)
+    _, share, _ = same_keys_tests(same, results.stack.name)
+    return start + say(
+        "{where}, with {share:whole} of attention on {words}.",
+        where=where, share=share.number(SHARE), words=same.word_class,
+    )  # fmt: skip
 
 
-def stripes_matter(results: StackResults) -> Parts:
+def stripes_matter(results: StackResults) -> Sentence:
     """Return whether key-driven heads change the output, beside other heads of their layer.
 
-    Only heads that were replaced alone count; empty without key-driven heads or ablation.
+    Only heads that were replaced alone count; nothing without key-driven heads or ablation.
     """
     ablation, heads = results.study.corpus_sums.ablation, {*striped_heads(results)}
     if ablation is None or not heads:
-        return ()
+        return NOTHING
     target = effect_tests.ranked_target(ablation)
     effects = effect_tests.head_effects(ablation, target, Replacement.MEAN)
     effects = effects[(effects["verdict"] != "") & (effects["stack"] == results.stack.name)]
@@ -91,17 +91,19 @@ def stripes_matter(results: StackResults) -> Parts:
     }
     tested = [verdict for place, verdict in verdicts.items() if place in heads]
     if not tested:
-        return ("Whether they matter is not known: none of them was replaced alone.",)
+        return say("Whether they matter is not known: none of them was replaced alone.")
     if any(verdict in CHANGING_VERDICTS for verdict in tested):
         return _beside_others(verdicts, heads)
-    amount = Link(number_word(len(tested)), TESTED)
+    text = (
+        "Whether they matter is not known: of {amount} replaced alone, none surely changes the "
+        "output."
+    )
     if all(verdict == AblationVerdict.NO_CHANGE for verdict in tested):
-        return "Replaced alone, each of the ", amount, " can go; all together were not tested."
-    end = " replaced alone, none surely changes the output."
-    return "Whether they matter is not known: of ", amount, end
+        text = "Replaced alone, each of the {amount} can go; all together were not tested."
+    return say(text, amount=Link(number_word(len(tested)), TESTED))
 
 
-def _beside_others(verdicts: Mapping[Place, AblationVerdict], heads: Set[Place]) -> Parts:
+def _beside_others(verdicts: Mapping[Place, AblationVerdict], heads: Set[Place]) -> Sentence:
     """Return how many key-driven heads change the output, and how many others of their layer.
 
     Args:
@@ -110,7 +112,7 @@ def _beside_others(verdicts: Mapping[Place, AblationVerdict], heads: Set[Place])
     """
     changing = {place for place, verdict in verdicts.items() if verdict in CHANGING_VERDICTS}
     by_layer = Counter(layer for layer, _ in changing & heads)
-    layer = max(by_layer, key=lambda each: (by_layer[each], each))
+    layer = max(by_layer, key=lambda number: (by_layer[number], number))
     here = {place for place in verdicts if place[0] == layer}
 
     def amount(places: Set[Place]) -> Link:
@@ -118,25 +120,20 @@ def _beside_others(verdicts: Mapping[Place, AblationVerdict], heads: Set[Place])
 
     these, others, elsewhere = here & heads, here - heads, heads & {*verdicts} - here
     counts = "head counts" if len(here & changing) >= NEARLY_EVERY * len(here) else "heads count"
-    many = "nearly every" if counts == "head counts" else "most"
-    start: Parts = (
-        f"In layer {layer}, ",
-        amount(these),
-        " of these heads ",
-        "changes" if len(these) == 1 else "change",
-        " the output when replaced alone",
-    )
+    text = "In layer {layer}, {these} of these heads {change} the output when replaced alone"
     if not others:
-        found: Parts = (*start, "; no other head of the layer was replaced.")
-    elif all(2 * len(each & changing) > len(each) for each in (these, others)):
-        found = (
-            f"In layer {layer} {many} {counts}, striped or not: replaced alone, ",
-            amount(these),
-            " of these and ",
-            amount(others),
-            " others change the output.",
+        text += "; no other head of the layer was replaced."
+    elif all(2 * len(places & changing) > len(places) for places in (these, others)):
+        text = (
+            "In layer {layer} {many} {counts}, striped or not: replaced alone, {these} of these "
+            "and {others} others change the output."
         )
     else:
-        found = (*start, ", and ", amount(others), " others.")
-    rest: Parts = (" In other layers, ", amount(elsewhere), " do.") if elsewhere else ()
-    return *found, *rest
+        text += ", and {others} others."
+    answer = say(
+        text, layer=layer, these=amount(these), others=amount(others), counts=counts,
+        many="nearly every" if counts == "head counts" else "most",
+        change="changes" if len(these) == 1 else "change",
+    )  # fmt: skip
+    rest = say("In other layers, {elsewhere} do.", elsewhere=amount(elsewhere))
+    return answer + rest if elsewhere else answer

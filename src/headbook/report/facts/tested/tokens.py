@@ -6,38 +6,40 @@ from headbook.analysis.accumulators import without_interval
 from headbook.metrics import ids
 from headbook.report.answers.geometry import OBSERVATION, OWN_NEAREST, observations
 from headbook.report.answers.tokens import DIFFERENT, SHARED
-from headbook.report.claims.heads import Row, row
+from headbook.report.facts.fact import Tested
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import own_tokens, shared_neighbours
 from headbook.schema import ResidualPoint
 
 
-def own_token_rows(results: StackResults) -> Iterator[Row]:
+def own_token_rows(results: StackResults) -> Iterator[Tested]:
     """Yield the share of each class of tokens nearest to its own vocabulary token, by layer."""
     own = own_tokens(results)
     for kind, shares in own.shares.items() if own else ():
         for layer in range(len(shares.value)):
-            yield row(OWN_NEAREST, results.stack.name, (ids.VOCABULARY_RANK, "", kind),
-                      layer=layer, value=shares.at(layer))  # fmt: skip
+            yield Tested(OWN_NEAREST, results.stack.name, ids.VOCABULARY_RANK, "", kind,
+                         shares.at(layer), layer)  # fmt: skip
 
 
-def observation_rows(results: StackResults) -> Iterator[Row]:
+def observation_rows(results: StackResults) -> Iterator[Tested]:
     """Yield both numbers of each published observation, in each kind of state."""
     for state in (ResidualPoint.POST, ResidualPoint.MID):
         for tested in observations(results, state):
             (measure, baseline), (value, other) = tested.measure, tested.numbers
-            yield row(OBSERVATION, results.stack.name, (tested.metric, measure, tested.label),
-                      layer=tested.layer, value=without_interval(value, 0), baseline=baseline,
-                      baseline_value=other)  # fmt: skip
+            yield Tested(
+                OBSERVATION, results.stack.name, tested.metric, measure, tested.label,
+                without_interval(value, 0), tested.layer, baseline=baseline, baseline_value=other,
+            )  # fmt: skip
 
 
-def shared_neighbour_rows(results: StackResults) -> Iterator[Row]:
+def shared_neighbour_rows(results: StackResults) -> Iterator[Tested]:
     """Yield the mean number of nearest tokens that occurrences of a word share, by class."""
-    found = shared_neighbours(results)
-    if found is None:
+    neighbours = shared_neighbours(results)
+    if neighbours is None:
         return
-    for kind, means in found.means.items():
+    for kind, means in neighbours.means.items():
         for layer in range(results.stack.n_layers):
-            yield row(SHARED, results.stack.name, (ids.NEAREST_TOKENS, "", kind), layer=layer,
-                      value=means.at(layer), baseline=DIFFERENT,
-                      baseline_value=found.different.item(layer))  # fmt: skip
+            yield Tested(
+                SHARED, results.stack.name, ids.NEAREST_TOKENS, "", kind, means.at(layer), layer,
+                baseline=DIFFERENT, baseline_value=neighbours.different.item(layer),
+            )  # fmt: skip

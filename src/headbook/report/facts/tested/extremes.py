@@ -1,37 +1,35 @@
-"""Rows of the table of tests on heads and layers: functions, quantiles, extremes, trees.
+"""Rows of the table of tests on heads and layers: quantiles, medians, extremes, trees.
 
-Findings and lists of pages name the head with the highest number of many, with a paired test
+Lists and charts of pages name the head with the highest number of many, with a paired test
 against the others. The number of the largest of many is inflated by the choice. So the table also
 has the head that one half of the sentences chooses, with its numbers on both halves.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from headbook.analysis.accumulators import (
     HELD_OUT,
-    NO_ESTIMATE,
     SELECTION,
     Estimate,
     without_interval,
 )
 from headbook.metrics import ids
-from headbook.report.facts.function_tests import function_tests
-from headbook.report.findings.attention import untrained_layer
+from headbook.metrics.base import HeadMetric
+from headbook.report.facts.fact import Tested
 from headbook.report.leaders import Leaders, head_leaders, highest, layer_leaders
 from headbook.report.results import StackResults
 from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
 from headbook.results.formats import head_name
 from headbook.schema import (
-    ALL,
     HELD_OUT_SPLIT,
     HIGHEST,
     LOWEST,
     ON_CHOICE,
+    Baseline,
     HeadKey,
     HeadName,
     SinkView,
@@ -43,68 +41,24 @@ from headbook.study.sentence_data import Ranking
 SPLITS = {SELECTION: "choice", HELD_OUT: HELD_OUT_SPLIT}
 UNIFORM = "uniform attention"
 MAX_LAYER_LABELS = 4  # labels of a metric each of which has rows of the layers that lead
-Row = Mapping[str, Any]
-
-
-def row(
-    claim: str,
-    stack: str,
-    column: tuple[str, str, str],
-    *,
-    layer: int | None = None,
-    head: int | None = None,
-    split: str = ALL,
-    value: Estimate = NO_ESTIMATE,
-    baseline: str = "",
-    baseline_value: float = math.nan,
-    difference: Estimate = NO_ESTIMATE,
-    p: float = math.nan,
-) -> Row:
-    """Return a row of the table of tests, by column.
-
-    Args:
-        column: metric, view and label.
-        layer: None for a number of several layers.
-        head: None for a number of several heads.
-        baseline_value: NaN without a baseline.
-        difference: by default value minus baseline, without an interval.
-    """
-    if math.isnan(difference.value):
-        difference = difference._replace(value=value.value - baseline_value)
-    sample = value if value.sentences else difference
-    metric, view, label = map(str, column)
-    return {
-        "claim": claim, "stack": stack, "layer": layer, "head": head,
-        "metric": metric, "view": view, "label": label, "split": split,
-        "value": value.value, "low": value.low, "high": value.high,
-        "baseline": baseline, "baseline_value": baseline_value,
-        "difference": difference.value, "difference_low": difference.low,
-        "difference_high": difference.high, "p": p,
-        "n_sentences": sample.sentences, "n_observations": sample.events,
-    }  # fmt: skip
-
-
 MEDIAN = "median of all heads"  # claim
+LARGEST_WEIGHT = "largest weight of a sentence"  # claim
 QUANTILES = {Ranking.STRONGEST: 1.0, Ranking.Q90: 0.9, Ranking.Q75: 0.75, Ranking.MEDIAN: 0.5}
 
 
-def functions(results: StackResults) -> Iterator[Row]:
-    """Yield the number of every head's function beside its threshold, and what was tested."""
-    yield from (tested.columns for tested in function_tests(results))
-
-
-def quantiles(results: StackResults) -> Iterator[Row]:
+def quantiles(results: StackResults) -> Iterator[Tested]:
     """Yield quantiles over sentences of every head's largest weight, which exemplars represent."""
     for head in heads_of(results.stack):
         sample = results.study.corpus_sums.heads[head.stack].sample
         scores = rank_by_weight(sample, head).score
         for ranking, share in QUANTILES.items() if len(scores) else ():
-            value = without_interval(float(np.quantile(scores, share)), len(scores))
-            yield row("largest weight of a sentence", head.stack, ("exemplars", "", ranking),
-                      layer=head.layer, head=head.head, value=value)  # fmt: skip
+            weight = without_interval(float(np.quantile(scores, share)), len(scores))
+            yield Tested(
+                LARGEST_WEIGHT, head.stack, "exemplars", "", ranking, weight, head.layer, head.head
+            )
 
 
-def median_rows(results: StackResults) -> Iterator[Row]:
+def median_rows(results: StackResults) -> Iterator[Tested]:
     """Yield the median over all heads of every metric and label, in the view of pages."""
     for metric in results.metrics:
         for label in metric.labels:
@@ -116,7 +70,7 @@ def median_rows(results: StackResults) -> Iterator[Row]:
                     int(numbers.sentences.max()),
                     float(np.nansum(numbers.events)),
                 )
-                yield row(MEDIAN, results.stack.name, column, value=median)
+                yield Tested(MEDIAN, results.stack.name, *column, median)
 
 
 BEST_TREE = "highest of its layer"  # claim
@@ -124,7 +78,7 @@ HIGHEST_LAYER, LOWEST_LAYER = "highest of all layers", "lowest of all layers"  #
 Cell = tuple[int, int]
 
 
-def extreme_heads(results: StackResults) -> Iterator[Row]:
+def extreme_heads(results: StackResults) -> Iterator[Tested]:
     """Yield the head that leads every metric, view and label, and the head that one half chooses.
 
     The first is tested against all others on all sentences, in the view of pages. For each metric's
@@ -145,16 +99,16 @@ def extreme_heads(results: StackResults) -> Iterator[Row]:
                 yield _head_row(results, f"{claim}, {ON_CHOICE}", column, cell, half)
 
 
-def _leader_row(results: StackResults, claim: str, column: HeadKey, leaders: Leaders) -> Row:
+def _leader_row(results: StackResults, claim: str, column: HeadKey, leaders: Leaders) -> Tested:
     """Return the row of the head or layer that leads a metric, beside the best one told from it."""
     layer, *head = leaders.first
     numbers, second = results.heads(*column) if head else results.layers(*column), leaders.second
     name = f"layer {second[0]}" if second else ""
     if head and second:
         name = head_name(HeadName(results.stack.name, *second))
-    return row(
-        claim, results.stack.name, column, layer=layer, head=head[0] if head else None,
-        value=numbers.at(*leaders.first), baseline=name,
+    return Tested(
+        claim, results.stack.name, *column, numbers.at(*leaders.first), layer,
+        head[0] if head else None, baseline=name,
         baseline_value=float(numbers.value[second]) if second else math.nan, p=leaders.p,
     )  # fmt: skip
 
@@ -170,21 +124,20 @@ def _columns(results: StackResults) -> Iterator[HeadKey]:
                     yield HeadKey(metric.id, view, label)
 
 
-def _head_row(results: StackResults, claim: str, column: HeadKey, cell: Cell, half: int) -> Row:
+def _head_row(results: StackResults, claim: str, column: HeadKey, cell: Cell, half: int) -> Tested:
     """Return a head's row on one split, with uniform attention or the best plain tree beside it."""
     baseline = UNIFORM
     baseline_value = results.split(half, *column, of="uniform").at(cell[0]).value
     if column.metric in TREES:
         best, *_ = plain_trees(results, column.metric, half)
         baseline, baseline_value = best.label.replace("_", " "), best.score.value
-    return row(
-        claim, results.stack.name, column, layer=cell[0], head=cell[1], split=SPLITS[half],
-        value=results.split(half, *column).at(*cell), baseline=baseline,
-        baseline_value=baseline_value,
+    return Tested(
+        claim, results.stack.name, *column, results.split(half, *column).at(*cell), *cell,
+        SPLITS[half], baseline, baseline_value,
     )  # fmt: skip
 
 
-def extreme_layers(results: StackResults) -> Iterator[Row]:
+def extreme_layers(results: StackResults) -> Iterator[Tested]:
     """Yield the layers that lead every metric, in the view and label of its page.
 
     Of attention to the sink and attention distance, also yield the number of the layer beside
@@ -215,22 +168,38 @@ def _layer_claims(results: StackResults) -> Iterator[tuple[HeadKey, str]]:
 
 def _beside_controls(
     results: StackResults, claim: str, column: HeadKey, layer: int
-) -> Iterator[Row]:
+) -> Iterator[Tested]:
     """Yield a layer's held-out number and that of controls."""
     stack, half = results.stack.name, partial(results.split, HELD_OUT, *column)
-    yield row(
-        claim, stack, column, layer=layer, split=HELD_OUT_SPLIT, value=half(of="layers").at(layer),
+    yield Tested(
+        claim, stack, *column, half(of="layers").at(layer), layer, split=HELD_OUT_SPLIT,
         baseline=UNIFORM, baseline_value=half(of="uniform").at(layer).value,
     )  # fmt: skip
     companion = HeadKey(ids.SINK_NORM_SHARE, column.view, "")
     if column.metric == ids.SINK_SHARE and results.has_value(*companion):
-        yield row(claim, stack, companion, layer=layer, value=results.layers(*companion).at(layer))
-    random = untrained_layer(results, layer, results.by_id[column.metric], column.view)
+        yield Tested(claim, stack, *companion, results.layers(*companion).at(layer), layer)
+    random = _untrained_layer(results, layer, results.by_id[column.metric], column.view)
     if random is not None:
-        yield row(f"{claim}, untrained", stack, column, layer=layer, value=random)
+        yield Tested(f"{claim}, untrained", stack, *column, random, layer)
 
 
-def trees_of_layers(results: StackResults) -> Iterator[Row]:
+def _untrained_layer(
+    results: StackResults, layer: int, metric: HeadMetric, view: SinkView
+) -> Estimate | None:
+    """Return a metric of a layer with random weights; None without any.
+
+    With several seeds: the mean over seeds, with the smallest and the largest value as ends. With
+    one seed: its value and interval.
+    """
+    baseline_runs = results.baselines.get(Baseline.UNTRAINED, ())
+    estimates = [run.layers(metric.id, view).at(layer) for run in baseline_runs]
+    if len(estimates) < 2:
+        return estimates[0] if estimates else None
+    values = [estimate.value for estimate in estimates]
+    return estimates[0]._replace(value=float(np.mean(values)), low=min(values), high=max(values))
+
+
+def trees_of_layers(results: StackResults) -> Iterator[Tested]:
     """Yield the best head of each layer by its trees, on the half that did not choose it."""
     for metric, labels in TREES.items():
         if not results.has_value(metric, SinkView.NOSINK, labels.own):

@@ -1,39 +1,49 @@
-"""The table `tests`, which holds the claims of pages: its columns and its builder.
+"""The table `tests`, which holds what pages claim: its columns and its builder.
 
 Numbers of all sentences are in the tables of heads and layers, too. Numbers of the held-out split,
 on which a selected head or layer is reported, are in this table alone.
 
-To add claims, write a function that yields rows (`headbook.report.claims.heads.row`) and enter it
-in `OF_STACK` or `OF_STUDY`.
+To add a row, give a fact evidence and enter the fact in `FACTS`. Numbers that pages print as
+tables or charts have functions that yield `Tested` in `OF_STACK` or `OF_STUDY`.
 """
 
 from collections.abc import Callable, Iterator
 
 import pandas as pd
 
-from headbook.report.claims.ablation import NO_HEAD, ablation_tests, tasks_of_model, whole_model
-from headbook.report.claims.heads import (
-    Row,
+from headbook.report.answers.overview.attention_claims import overview_tests
+from headbook.report.facts.alike import mean_distances_fact
+from headbook.report.facts.fact import Fact, Tested
+from headbook.report.facts.function_tests import function_tests
+from headbook.report.facts.tested.ablation import ablation_tests, tasks_of_model, whole_model
+from headbook.report.facts.tested.extremes import (
     extreme_heads,
     extreme_layers,
-    functions,
     median_rows,
     quantiles,
     trees_of_layers,
 )
-from headbook.report.claims.overview import overview_rows
-from headbook.report.claims.relations import relation_rows, relations_by_layer, rules_of_relations
-from headbook.report.claims.tokens import observation_rows, own_token_rows, shared_neighbour_rows
-from headbook.report.facts import FACTS
+from headbook.report.facts.tested.relations import (
+    relation_rows,
+    relations_by_layer,
+    rules_of_relations,
+)
+from headbook.report.facts.tested.tokens import (
+    observation_rows,
+    own_token_rows,
+    shared_neighbour_rows,
+)
+from headbook.report.facts.words import given_by_words
 from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
 from headbook.study.tables import ESTIMATE_COLUMNS, LAYER_COLUMNS, MAX_PLAIN_CSV_BYTES, TableSpec
 
-OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
+FACTS: tuple[Callable[[StackResults], Fact], ...] = (mean_distances_fact, given_by_words)
+OF_STACK: tuple[Callable[[StackResults], Iterator[Tested]], ...] = (
     relation_rows,
     relations_by_layer,
     rules_of_relations,
-    functions,
+    function_tests,
     extreme_layers,
     trees_of_layers,
     extreme_heads,
@@ -41,10 +51,10 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
     quantiles,
     own_token_rows,
     observation_rows,
-    overview_rows,
+    overview_tests,
     shared_neighbour_rows,
 )
-OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
+OF_STUDY: tuple[Callable[[Study], Iterator[Tested]], ...] = (
     whole_model,
     tasks_of_model,
     ablation_tests,
@@ -54,24 +64,20 @@ INTEGER_COLUMNS = ("layer", "head", "n_sentences")
 
 def tests_table(study: Study) -> pd.DataFrame:
     """Return the table of tests of a study; columns as in ``tests.csv``."""
-    rows = [
-        row
-        for results in stack_results(study).values()
-        for make_rows in (*OF_STACK, _evidence)
-        for row in make_rows(results)
-    ]
-    rows += [row for make_rows in OF_STUDY for row in make_rows(study)]
-    table = pd.DataFrame(rows, columns=[*TESTS.columns]).astype(
-        dict.fromkeys(INTEGER_COLUMNS, "Int64")
-    )
-    places = table[["layer", "head"]]
-    return table.assign(**places.mask(places == NO_HEAD))
+    rows = [tested.columns for tested in _tested(study)]
+    table = pd.DataFrame(rows, columns=[*TESTS.columns])
+    return table.astype(dict.fromkeys(INTEGER_COLUMNS, "Int64"))
 
 
-def _evidence(results: StackResults) -> Iterator[Row]:
-    """Yield the evidence of all facts."""
-    for fact in FACTS:
-        yield from (tested.columns for tested in results.cached(fact).evidence)
+def _tested(study: Study) -> Iterator[Tested]:
+    """Yield all rows: of each stack, the evidence of facts last, then of the study."""
+    for results in stack_results(study).values():
+        for make_rows in OF_STACK:
+            yield from make_rows(results)
+        for fact in FACTS:
+            yield from results.cached(fact).evidence
+    for make_rows_of_study in OF_STUDY:
+        yield from make_rows_of_study(study)
 
 
 TESTS: TableSpec[Study] = TableSpec(

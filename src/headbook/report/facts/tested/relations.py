@@ -6,8 +6,9 @@ from functools import partial
 
 import numpy as np
 
+from headbook.analysis.accumulators import NO_ESTIMATE
 from headbook.metrics import ids
-from headbook.report.claims.heads import Row, row
+from headbook.report.facts.fact import Tested
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests, tests_of_stack
 from headbook.report.relations import head_rules
@@ -25,7 +26,7 @@ BEST_RULE = f"{RELATION}, best surface rule"
 CHOICE = "choice"
 
 
-def relation_rows(results: StackResults) -> Iterator[Row]:
+def relation_rows(results: StackResults) -> Iterator[Tested]:
     """Yield all numbers of a stack's relation tests, one row for each comparison."""
     tests = results.cached(tests_of_stack)
     for n in range(len(tests.labels) if tests else 0):
@@ -33,7 +34,7 @@ def relation_rows(results: StackResults) -> Iterator[Row]:
         yield from _label_rows(results, tests, n)
     for (layer, head), rule in results.cached(head_rules).items():
         row_of = partial(
-            row, RULE, results.stack.name, (RULE, VIEW, rule.rule), layer=layer, head=head,
+            Tested, RULE, results.stack.name, RULE, VIEW, rule.rule, layer=layer, head=head,
             baseline=MEAN,
         )  # fmt: skip
         yield row_of(split=CHOICE, value=rule.chosen)
@@ -43,11 +44,11 @@ def relation_rows(results: StackResults) -> Iterator[Row]:
         )  # fmt: skip
 
 
-def _label_rows(results: StackResults, tests: RelationTests, n: int) -> Iterator[Row]:
+def _label_rows(results: StackResults, tests: RelationTests, n: int) -> Iterator[Tested]:
     layer, head = map(int, tests.head[n])
     row_of = partial(
-        row, stack=results.stack.name, column=(METRIC, VIEW, tests.labels[n]), layer=layer,
-        head=head,
+        Tested, stack=results.stack.name, metric=METRIC, view=VIEW, label=tests.labels[n],
+        layer=layer, head=head,
     )  # fmt: skip
     by_split = {ALL: tests.scores, CHOICE: tests.selection, HELD_OUT_SPLIT: tests.held_out}
     for split, scores in by_split.items():
@@ -73,7 +74,7 @@ def _label_rows(results: StackResults, tests: RelationTests, n: int) -> Iterator
             )  # fmt: skip
 
 
-def relations_by_layer(results: StackResults) -> Iterator[Row]:
+def relations_by_layer(results: StackResults) -> Iterator[Tested]:
     """Yield the best head of each layer for every tested relation, against the best rule."""
     tests = results.cached(tests_of_stack)
     for n, label in enumerate(tests.labels if tests else ()):
@@ -85,18 +86,20 @@ def relations_by_layer(results: StackResults) -> Iterator[Row]:
                 (HELD_OUT_SPLIT, tests.held_out, tests.held_out_layer_margin),
             ):
                 p = math.nan if split == ALL else float(tests.p_of_all_heads[layer, head, n])
-                yield row(
-                    BEST_OF_LAYER, results.stack.name, (METRIC, VIEW, label),
-                    layer=layer, head=head, split=split, baseline=tests.rule[n],
+                yield Tested(
+                    BEST_OF_LAYER, results.stack.name, METRIC, VIEW, label, NO_ESTIMATE,
+                    layer, head, split, tests.rule[n],
                     baseline_value=float(scores.at_rule.value[n]),
                     difference=margins.at(layer, n), p=p,
                 )  # fmt: skip
 
 
-def rules_of_relations(results: StackResults) -> Iterator[Row]:
+def rules_of_relations(results: StackResults) -> Iterator[Tested]:
     """Yield the best surface rule of every tested relation, without a head."""
     tests, stack = results.cached(tests_of_stack), results.stack.name
     for n, label in enumerate(tests.labels if tests else ()):
         assert tests is not None
-        yield row(BEST_RULE, stack, (METRIC, VIEW, label), baseline=tests.rule[n],
-                  baseline_value=float(tests.scores.at_rule.value[n]))  # fmt: skip
+        yield Tested(
+            BEST_RULE, stack, METRIC, VIEW, label, NO_ESTIMATE, baseline=tests.rule[n],
+            baseline_value=float(tests.scores.at_rule.value[n]),
+        )  # fmt: skip
