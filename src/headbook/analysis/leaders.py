@@ -3,7 +3,8 @@
 "Most" is said of one head or layer only if it leads the second in a test on the same sentences.
 Numbers of two heads vary together from sentence to sentence, so that overlapping intervals say
 nothing about their difference. Clusters are sentences, or buckets of sentences
-(`headbook.study.sums.buckets`).
+(`headbook.study.sums.buckets`). A number that a few clusters decide leads only if it leads without
+them, too (`headbook.analysis.few_clusters`).
 """
 
 from typing import NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats, divide
+from headbook.analysis.few_clusters import few_clusters
 from headbook.analysis.multiple_testing import ALPHA, step_down_t_p
 
 
@@ -20,8 +22,9 @@ class Ranks(NamedTuple):
 
     Attributes:
         difference: the number minus each of the others. *Shape:* ``(candidate,)``.
-        p: family-wise p value of each difference, two-sided; 1 for the number itself. *Shape:*
-            ``(candidate,)``.
+        p: family-wise p value of each difference, two-sided; 1 for the number itself. If few
+            clusters decide the number, the larger p of all clusters and of the others; 1 if the
+            difference has another sign without these few. *Shape:* ``(candidate,)``.
     """
 
     difference: Floats
@@ -45,6 +48,16 @@ def ranks_of(n: Floats, d: Floats, place: int) -> Ranks:
             candidate)``.
         place: index of the number among the candidates.
     """
+    ranks, few = _ranks(n, d, place), few_clusters(n[:, place])
+    if not few.count:
+        return ranks
+    others = _ranks(n[~few.mask], d[~few.mask], place)
+    agrees = ranks.difference * others.difference > 0  # false for NaN, too
+    return ranks._replace(p=np.where(agrees, np.fmax(ranks.p, others.p), 1.0))
+
+
+def _ranks(n: Floats, d: Floats, place: int) -> Ranks:
+    """Return the tests of one number on all given clusters."""
     value = divide(n.sum(0), d.sum(0))
     residuals = divide(n - value * d, d.sum(0))
     difference = value[place] - value
