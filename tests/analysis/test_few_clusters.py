@@ -10,9 +10,9 @@ from headbook.analysis.leaders import leaders_of, ranks_of
 
 def plain_few(n: list[float]) -> list[int]:
     """Return the fewest clusters that hold more than a third; empty if five do not."""
-    order = sorted(range(len(n)), key=lambda c: (-abs(n[c]), c))
+    order = sorted(range(len(n)), key=lambda c: (-n[c], c))
     for count in range(1, 6):
-        if len(n) >= 15 and 3 * sum(abs(n[c]) for c in order[:count]) > sum(map(abs, n)):
+        if len(n) >= 15 and min(n) >= 0 and 3 * sum(n[c] for c in order[:count]) > sum(n):
             return sorted(order[:count])
     return []
 
@@ -20,20 +20,30 @@ def plain_few(n: list[float]) -> list[int]:
 @pytest.mark.parametrize("clusters", [3, 14, 15, 40, 200])
 def test_few_clusters_are_those_of_a_plain_search(clusters: int) -> None:
     n = np.random.default_rng(clusters).lognormal(0, 1.5, (clusters, 4, 3))
-    n[:, 0] *= -1
+    n[0, 0] *= -1
     few = few_clusters(n)
     for cell in np.ndindex(4, 3):
         expected = plain_few(n[:, *cell].tolist())
         assert np.flatnonzero(few.mask[:, *cell]).tolist() == expected
-        assert few.count[cell] == len(expected)
-        held = abs(n[expected, *cell]).sum() / abs(n[:, *cell]).sum()
+        assert few.sentences[cell] == len(expected)
+        held = n[expected, *cell].sum() / n[:, *cell].sum()
         assert few.share[cell] == pytest.approx(held)
 
 
 def test_alike_clusters_decide_nothing() -> None:
-    assert not few_clusters(np.ones((15, 2))).count.any()
-    assert not few_clusters(np.zeros((20, 1))).count.any()
-    assert few_clusters(np.array([8.0] + [1.0] * 14)).count == 1
+    assert not few_clusters(np.ones((15, 2))).sentences.any()
+    assert not few_clusters(np.zeros((20, 1))).sentences.any()
+    assert few_clusters(np.array([8.0] + [1.0] * 14)).sentences == 1
+
+
+def test_buckets_are_few_by_their_sentences() -> None:
+    n = np.array([9.0, 8.0] + [1.0] * 18)
+    for in_bucket, few in ((1, 2), (2, 4), (3, 0)):  # at most five sentences of a small corpus
+        assert few_clusters(n, np.full(20, in_bucket)).sentences == few
+    many = np.array([30, 30] + [100] * 18)  # at most 5 % of a large one
+    assert few_clusters(n, many).sentences == 60
+    assert not few_clusters(n, np.full(20, 100)).sentences
+    assert not few_clusters(n, np.zeros(20, np.int64)).sentences  # unknown
 
 
 def planted(far: float) -> tuple[Floats, Floats]:
@@ -58,7 +68,7 @@ def test_what_leads_without_the_few_as_well_leads() -> None:
     n, d = planted(1.0)
     n[-1, 2] = 60 * 40.0
     ranks = ranks_of(n, d, 2)
-    assert few_clusters(n[:, 2]).count == 1
+    assert few_clusters(n[:, 2]).sentences == 1
     others = ranks_of(n[:-1], d[:-1], 2)
     assert (ranks.p >= others.p).all()
     assert ranks.difference == pytest.approx(n[:, 2].sum() / d[:, 2].sum() - n.sum(0) / d.sum(0))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
-from headbook.analysis.arrays import Floats
+from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.leaders import leaders_of, ranks_of
 from headbook.analysis.paired import ClusterSums
 from headbook.report.results import StackResults
@@ -95,7 +95,8 @@ def _trusted_places(values: Estimates) -> list[Place]:
 def _head_leaders(results: StackResults, key: HeadKey, *, lowest: bool) -> Leaders | None:
     values = results.heads(*key)
     places = _trusted_places(values)
-    leaders = _leaders(places, values.value, results.cluster_sums(key), lowest=lowest)
+    sums, sentences = results.cluster_sums(key), results.sentences_of_clusters(key)
+    leaders = _leaders(places, values.value, sums, sentences, lowest=lowest)
     left_out = int(np.isfinite(values.value).sum()) - len(places)
     return leaders and replace(leaders, left_out=left_out)
 
@@ -104,18 +105,24 @@ def _layer_leaders(results: StackResults, key: HeadKey, *, lowest: bool) -> Lead
     values, sums = results.layers(*key).value, results.cluster_sums(key)
     places = [(layer,) for layer in results.stack.attention_layers if not np.isnan(values[layer])]
     of_layers = sums and ClusterSums(sums.n.sum(2), sums.d.sum(2))
-    return _leaders(places, values, of_layers, lowest=lowest)
+    sentences = results.sentences_of_clusters(key)
+    return _leaders(places, values, of_layers, sentences, lowest=lowest)
 
 
 def _leaders(
-    places: Sequence[tuple[int, ...]], values: Floats, sums: ClusterSums | None, *, lowest: bool
+    places: Sequence[tuple[int, ...]],
+    values: Floats,
+    sums: ClusterSums | None,
+    sentences: Ints,
+    *,
+    lowest: bool,
 ) -> Leaders | None:
     if not places:
         return None
     if sums is None or len(places) < 2:
         first = min(places, key=lambda place: float(values[place]) * (1 if lowest else -1))
         return Leaders((first,), len(places), is_tested=False)
-    order, ranks = leaders_of(*_of_places(places, values, sums), lowest=lowest)
+    order, ranks = leaders_of(*_of_places(places, values, sums), sentences, lowest=lowest)
     leading = tuple(places[place] for place in order)
     others = np.flatnonzero(ranks.apart)
     if not len(others):
@@ -152,7 +159,7 @@ def rank_range(results: StackResults, key: HeadKey, place: Place) -> RankRange |
     if sums is None or place not in places:
         return None
     n, d = _of_places(places, values.value, sums)
-    ranks = ranks_of(n, d, places.index(place))
+    ranks = ranks_of(n, d, places.index(place), results.sentences_of_clusters(key))
     above, below = (int((ranks.apart & (sign * ranks.difference > 0)).sum()) for sign in (-1, 1))
     return RankRange(above, below, len(places))
 

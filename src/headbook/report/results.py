@@ -290,10 +290,9 @@ class StackResults(CachedByFunction):
         if sums is None:
             return FewArrays(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
         n, d = (part.sum(2) if of_layers else part for part in sums)
-        few = few_clusters(n)
-        sentences = np.tensordot(self.sentences_of_clusters(key), few.mask, 1)
+        few = few_clusters(n, self.sentences_of_clusters(key))
         n, d = (np.where(few.mask, 0, part).sum(0) for part in (n, d))
-        return FewArrays(sentences, few.share, divide(n, d))
+        return FewArrays(few.sentences, few.share, divide(n, d))
 
     def sentences_of_clusters(self, key: HeadKey) -> Ints:
         """Return the number of sentences in each cluster of a number. *Shape:* ``(cluster,)``.
@@ -302,6 +301,8 @@ class StackResults(CachedByFunction):
         numbers are 0, unless the sample is the corpus.
         """
         buckets, texts = self.buckets(key), self.study.corpus_sums.texts
+        if self.cluster_sums(key) is None:
+            return np.zeros(0, np.int64)
         if buckets is None:
             hashes = self.study.corpus_sums.sampled[self.stack.name].stats.content_hash
             if len(hashes) <= MAX_BUCKETS:

@@ -149,7 +149,7 @@ def _end(results: StackResults, key: HeadKey, *, lowest: bool) -> Sentence | Non
 def _questions(results: StackResults, first: HeadKey) -> Iterator[Question]:
     """Yield a question for each further number, for parts of speech, and for heads."""
     for key in facts.quantities(results):
-        if key != first:
+        if key != first and key in NAMES:
             name, title = NAMES[key]
             answer, content = facts.by_depth(results, key).text, blocks(_lead(results, key))
             yield Question(name, title, answer, content, "by layer deeper layers")
@@ -207,20 +207,20 @@ def _correlations(correlations: Sequence[facts.HeadCorrelation]) -> Table:
             number(facts.PUBLISHED[each.other]).replace("-", "−"))
         for each in correlations
     )  # fmt: skip
-    note = "sink masked and renormalised; sentences drawn, both numbers of each head made again"
+    note = "sink masked, rows of entropies renormalised; sentences drawn with replacement"
     columns = ("Pearson’s correlation over heads", "here", "GPT-2 small, Vig & Belinkov (2019)")
     return Table(columns, rows, "Beside the published correlations", note)
 
 
 def _scatter(results: StackResults, other: HeadKey) -> Plot:
     """Draw distance against another number of every head."""
-    keys = facts.DISTANCE, other
+    keys = facts.MASKED_DISTANCE, other
     known = [~np.isnan(results.heads(*key).value) for key in keys]
     heads = [h for h in heads_of(results.stack) if all(k[h.layer, h.head] for k in known)]
     across, up = (_axis(results, key, heads) for key in keys)
     caption = (
-        f"Each point is a head: {across.title} against {up.title}, {VIEWS[other.view]}. Ring: "
-        "uniform attention."
+        f"Each point is a head: {across.title}, {VIEWS[keys[0].view]}, against {up.title}, "
+        f"{VIEWS[other.view]}. Ring: uniform attention."
     )
     name = figure_name(results, "depth", f"heads-{NAMES[other][0]}")
     return scatter_plot(name, caption, heads, across, up)
@@ -247,8 +247,9 @@ def _measured() -> tuple[Block, ...]:
         ("last minus first", "mean of the numbers of the last third of the layers minus that of "
          "the first third; p by a bootstrap-t, of parts of speech family-wise"),
         ("without few sentences", "if at most five sentences hold more than a third of a "
-         "numerator, claims rest on the number without them; of more than "
-         f"{MAX_BUCKETS} sentences, on hash buckets instead of sentences"),
+         "numerator, claims rest on the number without them; a corpus of many sentences keeps "
+         f"sums of up to {MAX_BUCKETS} hash buckets, of which at most five with at most 5 % of the "
+         "sentences count"),
         ("most in, least in", "layers that a paired test does not tell from the first one, on all "
          "sentences and without the few"),
         ("correlation", "over heads; sentences are drawn with replacement, and both numbers of "
