@@ -1,6 +1,7 @@
 """Groups of heads to ablate together: families of functions, sink heads, layers, shared keys."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from headbook.ablation.head_sets import HeadGroup
 from headbook.report.ablation import HEAVY_NAME, KEYS, LAYER, REPLACEMENTS, SINK
@@ -11,19 +12,28 @@ from headbook.report.facts.thresholds import HALF, SINK_ONLY
 from headbook.report.results import StackResults
 from headbook.schema import HeadName, Replacement, heads_of
 
+# Maps with vertical stripes: what their heads add together is compared with other heads of the same
+# layers that add as much alone.
+STRIPED = str(FunctionFamily.SAME_KEYS)
+
 
 def head_groups(results: Mapping[str, StackResults]) -> list[HeadGroup]:
     """Return all groups of heads of all stacks."""
     return [group for result in results.values() for group in _groups(result)]
 
 
-def layers_and_sinks(groups: Iterable[HeadGroup]) -> list[HeadGroup]:
-    """Return the groups of the auto level: each layer, and the sink heads of each stack."""
-    return [
-        group
-        for group in groups
-        if group.name == SINK or (group.name.startswith(LAYER) and KEYS not in group.name)
-    ]
+def groups_of_auto(groups: Iterable[HeadGroup]) -> list[HeadGroup]:
+    """Return the groups of the auto level: each layer, sink heads, and heads of the same keys.
+
+    The latter are replaced by their means alone, to save passes.
+    """
+    chosen = []
+    for group in groups:
+        if group.name == STRIPED:
+            chosen.append(replace(group, replacements=(Replacement.MEAN,)))
+        elif group.name == SINK or (group.name.startswith(LAYER) and KEYS not in group.name):
+            chosen.append(group)
+    return chosen
 
 
 def is_sink_head(results: StackResults, head: HeadName) -> bool:
@@ -47,8 +57,9 @@ def _families(results: StackResults) -> Iterator[HeadGroup]:
     for name, members in groups.items():
         if members:
             yield HeadGroup(
-                results.stack.name, name, tuple(members), REPLACEMENTS, banded=True, is_family=True
-            )
+                results.stack.name, name, tuple(members), REPLACEMENTS, banded=True, is_family=True,
+                by_effect=name == STRIPED,
+            )  # fmt: skip
 
 
 def _groups(results: StackResults) -> Iterator[HeadGroup]:

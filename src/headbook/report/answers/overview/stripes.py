@@ -13,6 +13,7 @@ from headbook.report.ablation import CHANGING_VERDICTS
 from headbook.report.answers.overview.attention_claims import SAME_KEYS, class_key
 from headbook.report.answers.overview.numbers import same_keys
 from headbook.report.facts.functions import FunctionFamily, functions_of
+from headbook.report.facts.stripes import striped_together
 from headbook.report.findings.finding import Parts
 from headbook.report.linked_rows import claim_number
 from headbook.report.results import StackResults
@@ -96,7 +97,8 @@ def stripes_matter(results: StackResults) -> Parts:
         return _beside_others(verdicts, heads)
     amount = Link(number_word(len(tested)), TESTED)
     if all(verdict == AblationVerdict.NO_CHANGE for verdict in tested):
-        return "Replaced alone, each of the ", amount, " can go; all together were not tested."
+        untested = "" if striped_together(results).text else "; all together were not tested"
+        return "Replaced alone, each of the ", amount, f" can go{untested}."
     end = " replaced alone, none surely changes the output."
     return "Whether they matter is not known: of ", amount, end
 
