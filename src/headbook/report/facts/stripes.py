@@ -14,7 +14,7 @@ STARTS = {
     AblationVerdict.CHANGES: "Together they cannot go",
     AblationVerdict.HARMFUL: "Together they do harm",
 }
-NOT_CLEAR = " (by rank not clear)"
+NOT_CLEAR = " (not clear)"
 
 
 def striped_together(results: StackResults) -> Fact:
