@@ -214,9 +214,10 @@ class Config:
     importance: str = measured_option(
         "auto",
         "Ablate heads: off; auto (every head, or as many as 200 forward passes over a sample "
-        "allow, with estimates of the rest; each layer; the sink heads beside 20 random sets; and "
-        "growing sets of heads beside 5 random orders); or full (every head with several "
-        "replacements, groups beside 100 random sets, pairs, and finer pruning curves).",
+        "allow, with estimates of the rest; each layer; the sink heads and those of the same keys "
+        "beside 20 random sets; and growing sets of heads beside 5 random orders); or full (every "
+        "head with several replacements, groups beside 100 random sets, pairs, and finer pruning "
+        "curves).",
         common=True,
     )
     importance_sentences: int = measured_option(

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -239,6 +240,30 @@ def test_random_sets_have_as_many_heads_in_each_layer() -> None:
         assert len({*each.heads}) == 4
     assert len({head_group.heads for head_group in head_groups}) > 10
     assert head_groups == matched_random_sets(group, heads, seed=0, sets=100)[:20]
+
+
+def test_sets_matched_by_effect_have_the_nearest_sums_of_single_effects() -> None:
+    """The nearest of all sets with as many heads in each layer, which a plain search lists."""
+    heads = [HeadName("self", layer, head) for layer in range(2) for head in range(5)]
+    effect = {head: (7 * n % 11) / 11 for n, head in enumerate(heads)}
+    group = HeadGroup(
+        "self", "same_keys", (*heads[:2], heads[6]), (Replacement.MEAN,), banded=True,
+        by_effect=True,
+    )  # fmt: skip
+    target = sum(effect[head] for head in group.heads)
+    every = [
+        tuple(sorted((*pair, one))) for pair in combinations(heads[:5], 2) for one in heads[5:]
+    ]
+    distances = sorted(
+        abs(sum(effect[head] for head in each) - target) for each in every if each != group.heads
+    )
+    drawn = matched_random_sets(group, heads, seed=0, sets=10, effect=effect)
+    assert [each.number for each in drawn] == [*range(10)]
+    assert len({each.heads for each in drawn} - {group.heads}) == 10
+    found = [abs(sum(effect[head] for head in each.heads) - target) for each in drawn]
+    assert found == pytest.approx(distances[:10])
+    before = matched_random_sets(group, heads, seed=0, sets=10)  # effects are not known yet
+    assert [Counter(head.layer for head in each.heads) for each in before] == [{0: 2, 1: 1}] * 10
 
 
 def test_the_auto_level_ablates_every_head_as_the_full_level_does(

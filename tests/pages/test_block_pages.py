@@ -15,6 +15,7 @@ from headbook.comparison.comparison import COMPARISON_TABLES
 from headbook.pages.comparison.metricpair import metric_pairs
 from headbook.pages.comparison.parts import both_stacks
 from headbook.pages.importance import has_importance, importance_page
+from headbook.pages.metrics.depth import depth_page, has_depth
 from headbook.pages.parts.blocks import Group, Page, Table
 from headbook.pages.patterns import has_patterns, patterns_page
 from headbook.pages.similar import has_similar, similar_page
@@ -27,6 +28,7 @@ from sites import Site
 
 pytest_plugins = ["comparisons"]
 PAGES: dict[str, tuple[Callable[..., bool], Callable[..., Page]]] = {
+    "depth": (has_depth, depth_page),
     "speech": (lambda _: True, speech_page),
     "similar": (has_similar, similar_page),
     "patterns": (has_patterns, patterns_page),

@@ -32,6 +32,7 @@ from headbook.report.facts.sinks import (
     sink_heads,
     sink_threshold,
 )
+from headbook.report.facts.stripes import striped_together
 from headbook.report.results import StackResults
 from headbook.results.formats import interval_text
 from headbook.results.number import Number
@@ -326,6 +327,42 @@ def test_whether_key_driven_heads_matter_is_said_beside_other_heads_of_their_lay
 ) -> None:
     found = striped([columns], None if means is None else effects(*means))
     assert stripes_matter(found).text == wanted
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sets", "rank", "holds", "clear"),
+    [
+        ("changes", 100, 1, True, True),
+        ("changes", 20, 1, True, False),
+        ("no_change", 100, 101, False, True),
+        ("undecided", 100, 50, False, False),
+    ],
+)
+def test_striped_heads_are_replaced_together_beside_matched_sets(
+    *,
+    verdict: str, sets: int, rank: int, holds: bool, clear: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    rows = together(verdict, "", random_low=0.5, random_high=1.5, rank=rank).assign(
+        group="same_keys", random_sets=sets
+    )
+    found = replaced(effects(0.0, 0.0, 0.0, 0.0), rows, monkeypatch)
+    fact = striped_together(found)
+    assert fact.holds == holds
+    (number,) = numbers(fact)
+    assert (number.value, number.row.table) == (1.0, "head_groups")
+    assert dict(number.row.key)["group"] == "same_keys"
+    above = sets - rank + 1
+    count = max(above, sets - above)
+    assert f"{'all ' if count == sets else ''}{count} " in fact.text.text
+    assert ("not clear" in fact.text.text) != clear
+
+
+def test_without_ablation_or_with_one_striped_head_nothing_is_said_of_them_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = together("changes", "").assign(group="same_keys", heads=1)
+    for ablation, groups in ((None, None), (effects(0.0), None), (effects(0.0), rows)):
+        assert not striped_together(replaced(ablation, groups, monkeypatch)).text
 
 
 def test_the_chart_of_changes_has_all_heads_together_before_single_ones(

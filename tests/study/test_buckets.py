@@ -211,11 +211,16 @@ def test_fewer_buckets_hold_the_same() -> None:
 
 def test_texts_tell_which_sentences_there_are() -> None:
     hashes = np.arange(10, dtype=np.uint64) * np.uint64(2**60 + 7)
-    one = SentenceSet.of(hashes[:4], np.arange(4)) + SentenceSet.of(hashes[4:], np.arange(4, 10))
-    other = SentenceSet.of(hashes[::-1], np.arange(10)[::-1])
+    places, tokens = np.arange(10), np.array([3, 9, 4, 5, 66, 2, 7, 8, 6, 1])
+
+    def of(part: slice) -> SentenceSet:
+        return SentenceSet.of(hashes[part], places[part], tokens[part])
+
+    one, other = of(slice(4)) + of(slice(4, 10)), of(slice(None, None, -1))
     np.testing.assert_array_equal(one.prints, other.prints)
     np.testing.assert_array_equal(one.smallest.index, other.smallest.index)
-    assert not np.array_equal(one.prints, SentenceSet.of(hashes[:9], np.arange(9)).prints)
+    assert (one.max_tokens, other.max_tokens, of(slice(4)).max_tokens) == (66, 66, 9)
+    assert not np.array_equal(one.prints, of(slice(9)).prints)
 
 
 def test_maps_of_a_few_sentences_are_kept(whole: Study) -> None:

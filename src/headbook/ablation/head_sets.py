@@ -14,6 +14,7 @@ from headbook.study.ablation.results import EFFECT_ORDER, REVERSED, HeadSet, Hea
 
 N_RANDOM_ORDERS = 20  # random pruning orders
 N_RANDOM_CURVES = 5  # random orders beside the short removal curve
+CANDIDATES_PER_SET = 50  # random sets of which one is kept that matches a group by its effects
 STEP_PERCENT = 5  # per cent of the heads that one pruning step adds
 N_PAIRED_HEADS = 10  # heads of largest effect, of which all pairs are ablated
 ALL_STACKS = "all"  # stack of pruning orders over several stacks
@@ -33,6 +34,7 @@ class HeadGroup:
         replacements: replacements with which the group is ablated.
         banded: whether random sets are ablated for comparison.
         is_family: whether the heads are one family, or the sink heads.
+        by_effect: whether random sets also have about the same sum of effects of single heads.
         number: number of a random set that matches the group; None for the group itself.
     """
 
@@ -42,6 +44,7 @@ class HeadGroup:
     replacements: tuple[Replacement, ...]
     banded: bool = False
     is_family: bool = False
+    by_effect: bool = False
     number: int | None = None
 
     @property
@@ -65,21 +68,70 @@ def single_head_sets(heads: Sequence[HeadName], replacements: Sequence[Replaceme
     }
 
 
+def groups_with_random(
+    groups: Sequence[HeadGroup],
+    heads: Sequence[HeadName],
+    effect: Mapping[HeadName, float] | None,
+    *,
+    seed: int,
+    sets: int,
+    replacements: Sequence[Replacement],
+) -> list[HeadGroup]:
+    """Return groups of heads, each followed by its random sets.
+
+    Args:
+        groups: the groups.
+        heads, effect, seed, sets: as in `matched_random_sets`.
+        replacements: replacements of random sets, as far as their group has them.
+    """
+    in_order: list[HeadGroup] = []
+    for group in groups:
+        of_sets = tuple(each for each in group.replacements if each in replacements)
+        drawn = matched_random_sets(group, heads, seed, sets, effect)
+        in_order += [group, *(replace(each, replacements=of_sets) for each in drawn)]
+    return in_order
+
+
 def matched_random_sets(
-    group: HeadGroup, heads: Sequence[HeadName], seed: int, sets: int
+    group: HeadGroup,
+    heads: Sequence[HeadName],
+    seed: int,
+    sets: int,
+    effect: Mapping[HeadName, float] | None = None,
 ) -> list[HeadGroup]:
     """Return random sets with as many heads in each layer as a group; none if it is not banded.
 
-    The first sets do not depend on how many are drawn.
+    The first sets do not depend on how many are drawn. Of a group matched by effect, these are
+    those of `CANDIDATES_PER_SET` times as many other sets with the nearest sums of effects.
 
     Args:
         group: the group whose numbers of heads per layer are matched.
         heads: all heads of the model.
         seed: seed of the run.
         sets: number of random sets.
+        effect: effect of ablating each head alone, or an estimate of it; None before it is known.
     """
     if not group.banded:
         return []
+    if group.by_effect and effect is not None:
+        drawn = _random_sets(group, heads, seed, sets * CANDIDATES_PER_SET)
+        others = {each.heads: each for each in drawn if each.heads != group.heads} or {
+            each.heads: each for each in drawn
+        }
+        target = sum(effect[head] for head in group.heads)
+
+        def distance(candidate: HeadGroup) -> float:
+            return abs(sum(effect[head] for head in candidate.heads) - target)
+
+        nearest = sorted(others.values(), key=distance)[:sets]
+        return [replace(each, number=number) for number, each in enumerate(nearest)]
+    return _random_sets(group, heads, seed, sets)
+
+
+def _random_sets(
+    group: HeadGroup, heads: Sequence[HeadName], seed: int, sets: int
+) -> list[HeadGroup]:
+    """Return random sets with as many heads in each layer as a group."""
     rng = np.random.default_rng([seed, zlib.crc32(f"{group.stack} {group.name}".encode())])
     n_heads_by_layer = Counter((head.stack, head.layer) for head in group.heads)
     layers = {

@@ -10,7 +10,7 @@ Orders and pairs are chosen by effects on one half of the sentences and ablated 
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -26,9 +26,9 @@ from headbook.ablation.costs import AblationCosts
 from headbook.ablation.head_sets import (
     HeadGroup,
     HeadSets,
+    groups_with_random,
     largest_sets,
     least_sets,
-    matched_random_sets,
     n_dependent_sets,
     n_least_sets,
     pair_sets,
@@ -199,20 +199,19 @@ class AblationPlan:
 
     @cached_property
     def _with_random(self) -> list[HeadGroup]:
-        """Groups of heads, each followed by its random sets."""
-        groups: list[HeadGroup] = []
-        for group in self.groups:
-            replacements = tuple(
-                replacement
-                for replacement in group.replacements
-                if replacement in RANDOM_SET_REPLACEMENTS[self.level]
-            )
-            random_groups = matched_random_sets(
-                group, self.heads, self.seed, RANDOM_SETS[self.level]
-            )
-            groups.append(group)
-            groups += [replace(drawn, replacements=replacements) for drawn in random_groups]
-        return groups
+        """Groups of heads with as many random sets as they have, before effects are known."""
+        return self._groups_with_random(None)
+
+    def _groups_with_random(self, effect: Mapping[HeadName, float] | None) -> list[HeadGroup]:
+        """Return the groups of heads, each followed by its random sets.
+
+        Args:
+            effect: effect of each head alone; None before it is known.
+        """
+        return groups_with_random(
+            self.groups, self.heads, effect, seed=self.seed, sets=RANDOM_SETS[self.level],
+            replacements=RANDOM_SET_REPLACEMENTS[self.level],
+        )  # fmt: skip
 
     def run(self) -> AblationResults:
         """Estimate the effects of all heads, and ablate the sets of heads of this level."""
@@ -222,11 +221,12 @@ class AblationPlan:
         picked = [head for head, reason in zip(self.heads, chosen, strict=True) if reason]
         self._ablate(table, single_head_sets(picked, self._single_replacements))
         group_sets: HeadSets = {}
-        for group in self._with_random:
+        effect = self._single_effects(table, picked, columns, estimates)
+        for group in self._groups_with_random(effect):
             group_sets |= group.sets
         self._ablate(table, group_sets)
         if self.sample.reported:
-            self._ablate(table, self._dependent_sets(table, picked, columns, estimates))
+            self._ablate(table, self._dependent_sets(effect, picked, columns, estimates))
         ablation = table.results(self.level, self.heads, chosen, columns, estimates)
         results = self._with_direct(ablation, table)
         text_hash, characters = self.sample.texts(self.ablator.functions.side)
@@ -277,14 +277,14 @@ class AblationPlan:
         targets = self.ablator.functions.targets
         return AblationTarget.KL if AblationTarget.KL in targets else targets[0]
 
-    def _dependent_sets(
+    def _single_effects(
         self,
         table: ResultTable,
         picked: Sequence[HeadName],
         columns: Sequence[AttributionKey],
         estimates: RatioSums,
-    ) -> HeadSets:
-        """Return growing sets of heads and pairs, chosen by effects on the selection half.
+    ) -> dict[HeadName, float]:
+        """Return the effect of each head alone on the selection half, estimated if not exact.
 
         Args:
             table: effects of single heads.
@@ -292,23 +292,35 @@ class AblationPlan:
             columns: columns of the estimates.
             estimates: estimated effects of all heads.
         """
-        effect = table.selection_effects(self._ranking_target, Replacement.MEAN)
-        exact = dict(zip(picked, effect, strict=True))
-        first_half = np.nan_to_num(estimates.split(SELECTION).value)
+        exact = table.selection_effects(self._ranking_target, Replacement.MEAN)
+        ranked = np.nan_to_num(estimates.split(SELECTION).value)[:, self._ranking_column(columns)]
+        effects = dict(zip(self.heads, ranked.tolist(), strict=True))
+        return effects | dict(zip(picked, exact.tolist(), strict=True))
+
+    def _dependent_sets(
+        self,
+        effect: Mapping[HeadName, float],
+        picked: Sequence[HeadName],
+        columns: Sequence[AttributionKey],
+        estimates: RatioSums,
+    ) -> HeadSets:
+        """Return growing sets of heads and pairs, chosen by effects on the selection half.
+
+        Args:
+            effect: effect of each head alone, from `_single_effects`.
+            picked, columns, estimates: as in `_single_effects`.
+        """
         if self.level == AUTO and self.task:
-            return largest_sets(exact, N_LARGEST)
+            return largest_sets({head: effect[head] for head in picked}, N_LARGEST)
         if self.level == AUTO:
-            ranked = first_half[:, self._ranking_column(columns)]
-            effects = dict(zip(self.heads, ranked, strict=True)) | exact
-            return least_sets(self.heads, effects, self.seed)
+            return least_sets(self.heads, effect, self.seed)
         gradient = AttributionKey(GRADIENT, "", self.ablator.functions.targets[0], "")
         position = columns.index(gradient) if gradient in columns else self._ranking_column(columns)
-        scores = dict(zip(self.heads, first_half[:, position], strict=True))
+        first_half = np.nan_to_num(estimates.split(SELECTION).value)[:, position]
+        scores = {columns[position].metric: dict(zip(self.heads, first_half, strict=True))}
         families = [group for group in self.groups if group.is_family]
-        orders = pruning_orders(
-            self.heads, exact, {columns[position].metric: scores}, families, self.seed
-        )
-        return orders | pair_sets(self.heads, effect)
+        orders = pruning_orders(self.heads, effect, scores, families, self.seed)
+        return orders | pair_sets(self.heads, np.array([effect[head] for head in self.heads]))
 
     def _estimates(self) -> tuple[tuple[AttributionKey, ...], RatioSums]:
         """Estimate the effects of all heads from gradients, batch by batch."""

@@ -362,6 +362,11 @@ class Estimates(NamedTuple):
         """Values of at least `MIN_EFFECTIVE` effective sentences; NaN elsewhere."""
         return np.where(self.effective >= MIN_EFFECTIVE, self.value, np.nan)
 
+    def within(self, limits: intervals.Limits) -> "Estimates":
+        """Return the estimates with intervals clipped to the least and largest possible value."""
+        low, high = intervals.clipped(self.low, self.high, limits)
+        return self._replace(low=low, high=high)
+
     @classmethod
     def of(
         cls,

@@ -35,7 +35,7 @@ ROUNDING = 1e-12  # share of the mean square below which a variance is rounding
 TOLERANCE = 1e-9  # relative; statistics that differ by less are equal
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def bootstrap_counts(clusters: int) -> Floats:
     """Return how often each bootstrap sample contains each cluster; the array is read-only.
 

@@ -1,4 +1,4 @@
-"""Charts of all heads: heat map, mixture bars, strips, and one number by layer.
+"""Charts of all heads: heat map, strips, one number by layer, and two numbers as a scatter plot.
 
 A strip shows the value of one head among those of all heads.
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 import numpy as np
@@ -18,6 +18,7 @@ from headbook.analysis.arrays import Floats
 from headbook.charts.axes import (
     PLAIN_FORMAT,
     SHARE_FORMAT,
+    UNIFORM,
     cell_axis,
     number_tooltips,
     styled_spec,
@@ -25,8 +26,22 @@ from headbook.charts.axes import (
 )
 from headbook.charts.drawing import Drawing, drawing, svg_text
 from headbook.charts.figure import SpecAndRows, lazy_figure
-from headbook.charts.plots import Plot, PlotMark, Scale, even_ticks, mark, percent, text, value_axis
+from headbook.charts.plots import (
+    MAX_LINKED_MARKS,
+    Plot,
+    PlotMark,
+    Scale,
+    even_ticks,
+    grid,
+    mark,
+    percent,
+    text,
+    value_axis,
+)
 from headbook.charts.theme import BLUE, INK, ramp
+from headbook.results.formats import head_name, head_page
+from headbook.results.number import Number
+from headbook.schema import HeadName
 
 STRIP_STEPS = 400  # places on a strip; heads at one place are drawn as one hairline
 MARGIN = 2.0  # per cent at either end
@@ -348,3 +363,89 @@ class _Panel:
                 name = text(f"H{head}", percent(x), y + (16 if below else -8), "mid s halo")
                 marks.append(name)
         return marks
+
+
+SCATTER_HEIGHT, SCATTER_TOP, SCATTER_BOTTOM = 320, 28, 46  # pixels
+SCATTER_SIDE = 3.0  # per cent left and right of the points
+
+
+class ScatterAxis(NamedTuple):
+    """A number of every head along an axis of a scatter plot.
+
+    Attributes:
+        title: name of the number, with its unit.
+        numbers: a number for each head.
+        uniform: the number under uniform attention; NaN if unknown.
+    """
+
+    title: str
+    numbers: Sequence[Number]
+    uniform: float = math.nan
+
+    @property
+    def values(self) -> Floats:
+        """Values as they are written."""
+        return np.array([n.value * n.unit.factor for n in self.numbers])
+
+    @property
+    def drawn_uniform(self) -> float:
+        """Number under uniform attention as it is written."""
+        return self.uniform * self.numbers[0].unit.factor
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Ends of the axis."""
+        return _ends([np.append(self.values, self.drawn_uniform)], 0.0)
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Round values with their texts."""
+        return even_ticks(*self.ends, lambda value: f"{value:,.10g}")
+
+
+def scatter_plot(
+    name: str, caption: str, heads: Sequence[HeadName], across: ScatterAxis, up: ScatterAxis
+) -> Plot:
+    """Draw every head as a point by two of its numbers, beside uniform attention.
+
+    Args:
+        heads: the heads, which have both numbers.
+        across, up: the horizontal and the vertical axis.
+    """
+    scale = Scale(*up.ends, SCATTER_HEIGHT, top=SCATTER_TOP, bottom=SCATTER_BOTTOM)
+    foot = SCATTER_HEIGHT - SCATTER_BOTTOM
+    behind = list(grid(scale, [value for value, _ in up.ticks]))
+    for value, words in across.ticks:
+        x = percent(_across(across, value))
+        line = f'<line class="gl" x1="{x}" x2="{x}" y1="{SCATTER_TOP}" y2="{foot}"/>'
+        behind += [line, text(words, x, foot + 18, "mid s")]
+    behind.append(text(across.title, "100%", foot + 38, "end s"))
+    linked = len(heads) <= MAX_LINKED_MARKS
+    marks: list[str | PlotMark] = []
+    points = zip(heads, across.numbers, up.numbers, across.values, up.values, strict=True)
+    for head, x_number, y_number, x_value, y_value in points:
+        x, y = _across(across, float(x_value)), scale(float(y_value))
+        label = f"{head_name(head)}: {x_number.as_text()}, {y_number.as_text()}"
+        shape = mark("model", x, y, radius=3.6)
+        marks.append(PlotMark(shape, "c-model", head_page(head) if linked else "", label, x, y))
+    if not math.isnan(across.uniform + up.uniform):
+        x, y = _across(across, across.drawn_uniform), scale(up.drawn_uniform)
+        shape = mark("baseline", x, y, hollow=True, radius=6.0)
+        marks.append(PlotMark(shape, "c-baseline", "", UNIFORM, x, y))
+        style, shift = ("end s halo", -8) if x > 50 else ("s halo", 8)
+        marks.append(text(UNIFORM, percent(x), y - 8, style, shift))
+    places = [(head.layer, head.head) for head in heads]
+    rows = pd.DataFrame(places, columns=["layer", "head"]).assign(
+        **{axis.title: [n.value for n in axis.numbers] for axis in (across, up)}
+    )
+    return Plot(
+        name=name, caption=caption, height=SCATTER_HEIGHT, behind=tuple(behind),
+        marks=tuple(marks), axis=value_axis(scale, up.ticks, up.title), label_width=20,
+        rows=rows,
+    )  # fmt: skip
+
+
+def _across(axis: ScatterAxis, value: float) -> float:
+    """Return the place of a value along the horizontal axis, in per cent."""
+    low, high = axis.ends
+    return SCATTER_SIDE + (100 - 2 * SCATTER_SIDE) * (value - low) / (high - low)

@@ -24,7 +24,7 @@ from headbook.metrics.base import SampledMetric
 from headbook.schema import HeadKey, IntervalRule, SinkView, TokenKey
 from headbook.study.ablation.results import AblationResults, HeadSetKind
 from headbook.study.ablation_tables import EFFECT
-from headbook.study.corpus_sums import SENTENCE_ROW, SampleSums, statistics
+from headbook.study.corpus_sums import sampled_ratios
 from headbook.study.study import Study
 from headbook.study.sums.buckets import BucketSums
 
@@ -318,7 +318,7 @@ def _sample_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
         if not isinstance(metric, SampledMetric):  # of a package that is not installed
             continue
         sums = [
-            _sums_of_metric(sampled, rows_of_sample, metric, str(view))
+            sampled_ratios(sampled, metric, view, rows_of_sample)
             for sampled, rows_of_sample in zip((sampled_a, sampled_b), rows, strict=True)
         ]
         if sums[0] is not None and sums[1] is not None:
@@ -331,28 +331,6 @@ def _shared_rows(hashes_a: NDArray[np.uint64], hashes_b: NDArray[np.uint64]) -> 
     """Return the rows of the sentences that two samples share, each sentence once."""
     _, rows_a, rows_b = np.intersect1d(hashes_a, hashes_b, return_indices=True)
     return rows_a, rows_b
-
-
-def _sums_of_metric(
-    sums: SampleSums, rows: Ints, metric: SampledMetric, view: str
-) -> ClusterSums | None:
-    """Return a sampled metric of every sentence; None if it was not measured."""
-    start = 0
-    for name, column_view, width in sums.columns:
-        if (name, str(column_view)) == (metric.id, view):
-            metric_slice = slice(start, start + width)
-            layers = []
-            for layer in range(sums.stats.payload.shape[1]):
-                stats = statistics(sums, metric_slice, layer)[rows]
-                layers.append(metric.finish(stats[:, :SENTENCE_ROW], stats[:, SENTENCE_ROW]))
-            listed = [metric.labels.index(label) for label in metric.listed]
-            n, d = (
-                np.stack([getattr(layer, part)[:, :-1, listed] for layer in layers], 1)
-                for part in ("numerator", "denominator")
-            )
-            return ClusterSums(np.where(d > 0, n, 0), np.broadcast_to(d, n.shape))
-        start += width
-    return None
 
 
 def _ablation_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:

@@ -4,6 +4,7 @@ The file may lie in a folder inside, by family. Other packages add metrics by en
 group ``headbook.metrics``; see `headbook.plugins`.
 """
 
+import math
 import pkgutil
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -187,6 +188,22 @@ def interval_rules(
         for metric, column in zip(metrics, columns, strict=True)
     ]
     return (lowest, highest), rules
+
+
+def limits_in_texts(metric: str, tokens: float) -> tuple[float, float]:
+    """Return the bounds of a metric in texts of at most so many tokens.
+
+    Random sequences are no texts: their metrics have the bounds of any length.
+
+    Args:
+        metric: id of the metric; one that is not installed is unbounded.
+        tokens: number of tokens of the longest text; may be infinite.
+    """
+    definition = all_metrics().get(metric)
+    if definition is None:
+        return -math.inf, math.inf
+    random = isinstance(definition, HeadMetric) and definition.source is Source.RANDOM
+    return definition.limits if random else definition.bounds(tokens)
 
 
 def missing_metric(name: str) -> HeadbookError:

@@ -51,6 +51,7 @@ from headbook.report.facts import patterns as facts
 from headbook.report.facts import sinks
 from headbook.report.facts.functions import functions_of
 from headbook.report.facts.sinks import SINK, SINK_OUTPUT
+from headbook.report.facts.stripes import striped_together
 from headbook.report.results import StackResults, heads_by_value, study_of
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import STACKS, capital, count_text, number_word, visible
@@ -249,10 +250,11 @@ def _stripes_question(results: StackResults, answer: Sentence) -> Question:
             "every token can add the same words to the output, so that the query matters little."
         )
     maps = tuple(_striped(results, head) for head in heads[:MAX_STRIPED])
-    note = stripes_matter(results)
+    note, together = stripes_matter(results), striped_together(results).text
     pictures = (Maps(maps, 96),) if maps else ()
     content = blocks(
         Text(note, "noted") if note else None,
+        Text(together, "noted") if together else None,
         Lead(blocks=pictures, caption=_maps_caption(results, maps), why=why),
     )
     return Question(

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
 from headbook.attention.token_states import TokenStates
@@ -102,9 +103,14 @@ class CorpusPass:
             token_buckets={name: accumulator.buckets() for name, accumulator in tokens.items()},
             types={name: accumulator.sums() for name, accumulator in types.items()},
             counts=count_batch(batch) + learned_sinks,
-            texts=SentenceSet.of(batch.text_hash, batch.index) if self.buckets else None,
+            texts=_sentence_set(batch) if self.buckets else None,
             class_flows={name: accumulator.sums() for name, accumulator in class_flows.items()},
         )
+
+
+def _sentence_set(batch: Batch) -> SentenceSet:
+    tokens = np.array([item.length for item in batch.items])
+    return SentenceSet.of(batch.text_hash, batch.index, tokens)
 
 
 def check_finite(

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
-from headbook.analysis.arrays import Floats
+from headbook.analysis.arrays import Floats, Ints
 from headbook.analysis.leaders import leaders_of, ranks_of
+from headbook.analysis.paired import ClusterSums
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, is_share, number_word
 from headbook.results.formats import head_name, number, word_list
@@ -94,40 +95,34 @@ def _trusted_places(values: Estimates) -> list[Place]:
 def _head_leaders(results: StackResults, key: HeadKey, *, lowest: bool) -> Leaders | None:
     values = results.heads(*key)
     places = _trusted_places(values)
-    leaders = _leaders(places, values.value, _bucket_sums(results, key), lowest=lowest)
+    sums, sentences = results.cluster_sums(key), results.sentences_of_clusters(key)
+    leaders = _leaders(places, values.value, sums, sentences, lowest=lowest)
     left_out = int(np.isfinite(values.value).sum()) - len(places)
     return leaders and replace(leaders, left_out=left_out)
 
 
 def _layer_leaders(results: StackResults, key: HeadKey, *, lowest: bool) -> Leaders | None:
-    values, sums = results.layers(*key).value, _bucket_sums(results, key)
+    values, sums = results.layers(*key).value, results.cluster_sums(key)
     places = [(layer,) for layer in results.stack.attention_layers if not np.isnan(values[layer])]
-    of_layers = sums and (sums[0].sum(2), sums[1].sum(2))
-    return _leaders(places, values, of_layers, lowest=lowest)
-
-
-Sums = tuple[Floats, Floats]  # numerators and denominators by bucket: (bucket, *places)
-
-
-def _bucket_sums(results: StackResults, key: HeadKey) -> Sums | None:
-    """Return the sums of each head by bucket. *Shape:* ``(bucket, layer, head)`` each."""
-    buckets = results.buckets(key)
-    if buckets is None:
-        return None
-    column = buckets.columns.index(key)
-    n = buckets.n[..., column]
-    return n, np.broadcast_to(buckets.d[..., column], n.shape)
+    of_layers = sums and ClusterSums(sums.n.sum(2), sums.d.sum(2))
+    sentences = results.sentences_of_clusters(key)
+    return _leaders(places, values, of_layers, sentences, lowest=lowest)
 
 
 def _leaders(
-    places: Sequence[tuple[int, ...]], values: Floats, sums: Sums | None, *, lowest: bool
+    places: Sequence[tuple[int, ...]],
+    values: Floats,
+    sums: ClusterSums | None,
+    sentences: Ints,
+    *,
+    lowest: bool,
 ) -> Leaders | None:
     if not places:
         return None
     if sums is None or len(places) < 2:
         first = min(places, key=lambda place: float(values[place]) * (1 if lowest else -1))
         return Leaders((first,), len(places), is_tested=False)
-    order, ranks = leaders_of(*_of_places(places, values, sums), lowest=lowest)
+    order, ranks = leaders_of(*_of_places(places, values, sums), sentences, lowest=lowest)
     leading = tuple(places[place] for place in order)
     others = np.flatnonzero(ranks.apart)
     if not len(others):
@@ -136,12 +131,12 @@ def _leaders(
     return Leaders(leading, len(places), True, places[second], float(ranks.p[second]))
 
 
-def _of_places(places: Sequence[tuple[int, ...]], values: Floats, sums: Sums) -> Sums:
-    """Return the numerators and denominators of places. *Shape:* ``(bucket, place)`` each."""
+def _of_places(places: Sequence[tuple[int, ...]], values: Floats, sums: ClusterSums) -> ClusterSums:
+    """Return the numerators and denominators of places. *Shape:* ``(cluster, place)`` each."""
     columns = tuple(np.array(axis) for axis in zip(*places, strict=True))
     cells = np.ravel_multi_index(columns, values.shape)
     n, d = (part.reshape(len(part), -1)[:, cells] for part in sums)
-    return n, d
+    return ClusterSums(n, d)
 
 
 class RankRange(NamedTuple):
@@ -159,12 +154,12 @@ class RankRange(NamedTuple):
 
 def rank_range(results: StackResults, key: HeadKey, place: Place) -> RankRange | None:
     """Return the ranks that a head may have; None if the number of heads cannot be compared."""
-    sums, values = _bucket_sums(results, key), results.heads(*key)
+    sums, values = results.cluster_sums(key), results.heads(*key)
     places = _trusted_places(values)
     if sums is None or place not in places:
         return None
     n, d = _of_places(places, values.value, sums)
-    ranks = ranks_of(n, d, places.index(place))
+    ranks = ranks_of(n, d, places.index(place), results.sentences_of_clusters(key))
     above, below = (int((ranks.apart & (sign * ranks.difference > 0)).sum()) for sign in (-1, 1))
     return RankRange(above, below, len(places))
 

@@ -3,17 +3,19 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate, Estimates, RatioSums
-from headbook.analysis.arrays import Floats
+from headbook.analysis.arrays import Floats, Ints, divide
+from headbook.analysis.few_clusters import few_clusters
+from headbook.analysis.paired import ClusterSums
 from headbook.memory import CachedByFunction
-from headbook.metrics import all_metrics, ids, interval_rules
-from headbook.metrics.base import HeadMetric
+from headbook.metrics import all_metrics, ids, interval_rules, limits_in_texts
+from headbook.metrics.base import HeadMetric, SampledMetric, Source
 from headbook.report.wording import STACKS, count_text
-from headbook.results.number import Number, RowAddress, Unit, unit_of
+from headbook.results.number import FewSentences, Number, RowAddress, Unit, unit_of
 from headbook.schema import (
     AttentionStack,
     Baseline,
@@ -25,9 +27,9 @@ from headbook.schema import (
     SinkView,
     TokenKey,
 )
-from headbook.study.corpus_sums import HeadTable
+from headbook.study.corpus_sums import HeadTable, sampled_ratios
 from headbook.study.study import Study
-from headbook.study.sums.buckets import HeadBuckets
+from headbook.study.sums.buckets import MAX_BUCKETS, HeadBuckets, add_by_bucket, bucket_of
 
 # Metrics whose labels are parts of speech.
 TAG_METRICS = frozenset({ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN})
@@ -37,6 +39,14 @@ TAG_VIEW = SinkView.RENORM  # the view of attention by part of speech
 # A multiple of uniform attention at the lower end of its interval: random networks reach 1.28 times
 # by chance of their weights, few of them with an interval above this.
 LEAST_PREFERENCE = 1.25
+
+
+class FewArrays(NamedTuple):
+    """Few sentences behind each number of heads, or of layers; see `FewSentences`."""
+
+    sentences: Ints
+    share: Floats
+    without: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +68,8 @@ class StackResults(CachedByFunction):
         default_factory=dict
     )
     _has_value: dict[HeadKey, bool] = field(default_factory=dict)
+    _sampled: dict[tuple[str, SinkView], ClusterSums | None] = field(default_factory=dict)
+    _few: dict[tuple[str, HeadKey], FewArrays] = field(default_factory=dict)
 
     @cached_property
     def baselines(self) -> dict[Baseline, tuple["StackResults", ...]]:
@@ -188,10 +200,10 @@ class StackResults(CachedByFunction):
             unit: unit in which it is written; by default that of the metric.
         """
         unit = unit or unit_of(all_metrics()[key.metric])
-        if head is None:
-            return Number.of(self.layers(*key).at(layer), unit, self._row("layers", key, layer))
-        row = self._row("heads", key, layer, head)
-        return Number.of(self.heads(*key).at(layer, head), unit, row)
+        place = (layer,) if head is None else (layer, head)
+        table, numbers = ("layers", self.layers) if head is None else ("heads", self.heads)
+        number = Number.of(numbers(*key).at(*place), unit, self._row(table, key, layer, head))
+        return replace(number, few=self.few_sentences(key, *place))
 
     def uniform_number(self, key: HeadKey, layer: int) -> Number:
         """Return a number of a layer under uniform attention, with its row."""
@@ -232,6 +244,79 @@ class StackResults(CachedByFunction):
         of_stack = self.study.corpus_sums.buckets.get(self.stack.name, ())
         of_keys = (buckets for buckets in of_stack if {*keys} <= {*buckets.columns})
         return None if self.baseline else next(of_keys, None)
+
+    def cluster_sums(self, key: HeadKey) -> ClusterSums | None:
+        """Return a number's sums by bucket, or by sentence of a small sample; None without any.
+
+        *Shape:* ``(cluster, layer, head)``.
+        """
+        buckets = self.buckets(key)
+        if buckets is not None:
+            column = buckets.columns.index(key)
+            n = buckets.n[..., column]
+            return ClusterSums(n, np.broadcast_to(buckets.d[..., column], n.shape))
+        metric, sums = self.by_id.get(key.metric), self.study.corpus_sums.sampled
+        sampled = None if self.baseline else sums.get(self.stack.name)
+        is_listed = isinstance(metric, SampledMetric) and key.label in metric.listed
+        if sampled is None or not isinstance(metric, SampledMetric) or not is_listed:
+            return None
+        if (key.metric, key.view) not in self._sampled:
+            self._sampled.clear()  # metrics are asked for in turn, and these sums are large
+            ratios = sampled_ratios(sampled, metric, key.view)
+            if ratios is not None and len(ratios.n) > MAX_BUCKETS:
+                buckets = bucket_of(sampled.stats.content_hash, MAX_BUCKETS)
+                ratios = ClusterSums(*add_by_bucket(buckets, *ratios)[1:])
+            self._sampled[key.metric, key.view] = ratios
+        ratios = self._sampled[key.metric, key.view]
+        label = metric.listed.index(key.label)
+        return ratios and ClusterSums(ratios.n[..., label], ratios.d[..., label])
+
+    def few_sentences(
+        self, key: HeadKey, layer: int, head: int | None = None
+    ) -> FewSentences | None:
+        """Return the few sentences that decide a number of a head or a layer; None if none do."""
+        table = "layers" if head is None else "heads"
+        if (table, key) not in self._few:
+            self._few[table, key] = self._few_of(key, of_layers=head is None)
+        sentences, share, without = self._few[table, key]
+        place = (layer,) if head is None else (layer, head)
+        if not sentences.size or not sentences[place]:
+            return None
+        return FewSentences(int(sentences[place]), float(share[place]), float(without[place]))
+
+    def _few_of(self, key: HeadKey, *, of_layers: bool) -> FewArrays:
+        """Return the few sentences behind all numbers; empty arrays without sums by sentence."""
+        sums = self.cluster_sums(key)
+        if sums is None:
+            return FewArrays(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+        n, d = (part.sum(2) if of_layers else part for part in sums)
+        few = few_clusters(n, self.sentences_of_clusters(key))
+        n, d = (np.where(few.mask, 0, part).sum(0) for part in (n, d))
+        return FewArrays(few.sentences, few.share, divide(n, d))
+
+    def sentences_of_clusters(self, key: HeadKey) -> Ints:
+        """Return the number of sentences in each cluster of a number. *Shape:* ``(cluster,)``.
+
+        How many sentences of a sample of head outputs a bucket holds is not stored: then all
+        numbers are 0, unless the sample is the corpus.
+        """
+        buckets, texts = self.buckets(key), self.study.corpus_sums.texts
+        if self.cluster_sums(key) is None:
+            return np.zeros(0, np.int64)
+        if buckets is None:
+            hashes = self.study.corpus_sums.sampled[self.stack.name].stats.content_hash
+            if len(hashes) <= MAX_BUCKETS:
+                return np.ones(len(hashes), np.int64)
+            return np.unique(bucket_of(hashes, MAX_BUCKETS), return_counts=True)[1]
+        source, manifest = self.by_id[key.metric].source, self.study.manifest
+        n_texts = manifest.counts["sentences"]
+        if source is not Source.RANDOM and len(buckets.keys) == n_texts:
+            return np.ones(n_texts, np.int64)
+        of_all = source is Source.ALL or int(manifest.options["sample_sentences"]) >= n_texts
+        if texts is None or source is Source.RANDOM or not of_all:
+            return np.zeros(len(buckets.keys), np.int64)
+        in_bucket = np.bincount(np.arange(MAX_BUCKETS) % buckets.size, texts.sentences)
+        return in_bucket[buckets.keys].astype(np.int64)
 
     def has_value(self, metric: str, view: SinkView, label: str = "") -> bool:
         """Check whether any head has a value of a metric in a view."""
@@ -287,7 +372,10 @@ class StackResults(CachedByFunction):
         estimates = Estimates.of(
             ratios if split is None else ratios.split(split), *interval_rules(columns)
         )
-        return {column: estimates.column(place) for place, column in enumerate(columns)}
+        limits = limits_in_texts(metric, self.study.corpus_sums.max_tokens)
+        return {
+            column: estimates.column(place).within(limits) for place, column in enumerate(columns)
+        }
 
 
 def _no_estimates(shape: tuple[int, ...]) -> Estimates:

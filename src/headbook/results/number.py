@@ -86,6 +86,20 @@ def unit_of(metric: Metric) -> Unit:
     return PLAIN if metric.unit in {"", COSINE} else Unit(f" {metric.unit}")
 
 
+class FewSentences(NamedTuple):
+    """Few sentences that hold more than a third of a number's numerator.
+
+    Attributes:
+        sentences: how many sentences.
+        share: share of the numerator that they hold.
+        without: the number without them.
+    """
+
+    sentences: int
+    share: float
+    without: float
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """An estimate with its unit and the row that holds it; NaN where a part is unknown.
@@ -97,6 +111,7 @@ class Number:
         sentences, observations: what it rests on.
         effective: effective number of sentences.
         sign: ``≤`` for an upper bound, ``≈`` for an estimate by another method; else empty.
+        few: the few sentences that decide the number; None if none do.
     """
 
     value: float
@@ -108,6 +123,7 @@ class Number:
     observations: float = math.nan
     effective: float = math.nan
     sign: str = ""
+    few: FewSentences | None = None
 
     @classmethod
     def of(cls, estimate: Estimate, unit: Unit, row: RowAddress) -> "Number":
@@ -132,8 +148,20 @@ class Number:
     @property
     def basis(self) -> str:
         """Numbers of sentences and observations, in words."""
-        few = "too few sentences: " if self.is_thin else ""
-        return f"{few}{self.sentences:,} sentences, {self.observations:,.0f} observations"
+        thin = "too few sentences: " if self.is_thin else ""
+        note = f"; {self.few_note}" if self.few else ""
+        return f"{thin}{self.sentences:,} sentences, {self.observations:,.0f} observations{note}"
+
+    @property
+    def few_note(self) -> str:
+        """Words on the few sentences that decide the number; empty if none do."""
+        if self.few is None:
+            return ""
+        verb = "sentence holds" if self.few.sentences == 1 else "sentences hold"
+        return (
+            f"{self.few.sentences:,} {verb} {whole_percent(self.few.share)} of it; without: "
+            f"{self.unit.text(self.few.without)}"
+        )
 
     @property
     def bare(self) -> "Number":

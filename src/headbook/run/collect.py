@@ -39,7 +39,7 @@ from headbook.passes.self_checks import roundings, self_checks, worst_checks
 from headbook.progress import NoProgress, Progress, reporter
 from headbook.python_options import names_arguments
 from headbook.report.answers.text_notes import text_notes
-from headbook.report.facts.groups import head_groups, layers_and_sinks
+from headbook.report.facts.groups import groups_of_auto, head_groups
 from headbook.report.results import stack_results
 from headbook.report.tables import Study
 from headbook.run.arguments import check_arguments
@@ -449,7 +449,7 @@ def ablation_plan(run: Run, study: Study) -> AblationPlan:
     level = run.config.importance
     groups = head_groups(stack_results(study))
     if level == AUTO:
-        groups = layers_and_sinks(groups)
+        groups = groups_of_auto(groups)
     costs = costs_of(ablator, *parameters_of(run.model))
     return AblationPlan(
         ablator, costs, level, sample, run.config.seed, tuple(groups), run.config.margin

@@ -49,8 +49,8 @@ class Printer:
         self._macros: Any = environment.get_template("blocks.html").make_module(variables)
         self._by_type: dict[type, Callable[[Any], str]] = {
             str: (lambda text: unbroken(visible(text))) if joins_units else visible,
-            Number: lambda number: self._row(number.row, number.as_text()),
-            Printed: lambda printed: self._row(printed.number.row, printed.text),
+            Number: lambda number: self._row(number.row, number.as_text(), number.few_note),
+            Printed: lambda each: self._row(each.number.row, each.text, each.number.few_note),
             LinkedNumber: lambda number: self._row(number.place, number.text),
             HeadName: lambda head: self._link(head_link(head)),
             Link: self._link,
@@ -108,10 +108,10 @@ class Printer:
             inside = f"<span>{escape(inside)}</span>"
         return Markup(f'<td class="h {cell.fill}"{note}>{inside}</td>')
 
-    def _row(self, row: RowAddress, text: str) -> Markup:
-        """Return a printed number with a link to its row."""
-        href = escape(self.address(row))
-        return Markup(f'<a class="n" href="{href}">{escape(unbroken(text))}</a>')
+    def _row(self, row: RowAddress, text: str, note: str = "") -> Markup:
+        """Return a printed number with a link to its row, and with a note as tooltip."""
+        href, title = escape(self.address(row)), f' title="{escape(note)}"' if note else ""
+        return Markup(f'<a class="n" href="{href}"{title}>{escape(unbroken(text))}</a>')
 
     def _link(self, link: Link) -> Markup:
         href = escape(self.root + link.href)

@@ -19,6 +19,7 @@ from headbook.pages.heads import has_heads, heads_page
 from headbook.pages.importance import has_importance, importance_page
 from headbook.pages.methods import methods_page
 from headbook.pages.metric import metrics_page, study_metrics
+from headbook.pages.metrics.depth import depth_page, has_depth
 from headbook.pages.outputs import has_outputs, outputs_page
 from headbook.pages.parts.page import TemplatePage
 from headbook.pages.patterns import has_patterns, patterns_page
@@ -100,6 +101,11 @@ PAGES = (
     PageEntry(
         "patterns.html", "Attention patterns", MenuPlace.ANALYSES, patterns_page, has_patterns,
         keywords=f"{USELESS} {SINK} {POSITION} stripes columns",
+    ),
+    PageEntry(
+        "depth.html", "Depth", MenuPlace.ANALYSES, depth_page, has_depth,
+        keywords="layers deeper shallow first last third distance entropy variability alignment "
+        "correlation of heads",
     ),
     PageEntry(
         "outputs.html", "Head outputs", MenuPlace.ANALYSES, outputs_page, has_outputs,

@@ -199,10 +199,11 @@ HEAD_GROUPS: "TableSpec[Study]" = TableSpec(
         "high": "upper end",
         "n_sentences": "sentences that contribute",
         "sum_of_single_effects": "sum over its heads of what each alone loses",
-        "random_low": "least of the random sets with as many heads in each layer",
+        "random_low": "least of the random sets with as many heads in each layer; of the family "
+        "same_keys, of those with the nearest sum of single effects as well",
         "random_high": "largest of them",
         "random_sets": "how many there are: 100 with --importance full, 20 with auto, and for "
-        "sink heads alone",
+        "sink heads and the family same_keys alone",
         "rank": "place of the group among itself and its random sets, 1 for the largest change",
         **VERDICT_COLUMNS,
     },

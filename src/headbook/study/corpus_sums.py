@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import HashSample, RatioSums, TopK, add_fields, shift_fields
 from headbook.analysis.arrays import Floats, Ints, divide
+from headbook.analysis.paired import ClusterSums
 from headbook.metrics import all_metrics, ids, missing_metric
 from headbook.metrics.base import FinishedRatios, SampledMetric
 from headbook.schema import AttentionStack, HeadKey, SinkView, TokenKey
@@ -269,6 +270,11 @@ class CorpusSums:
     class_flows: Mapping[str, ClassFlows] = field(default_factory=dict)
     tasks: Mapping[str, AblationResults] = field(default_factory=dict)
 
+    @property
+    def max_tokens(self) -> float:
+        """Number of tokens of the longest sentence; infinite if unknown."""
+        return np.inf if self.texts is None else self.texts.max_tokens
+
     def __add__(self, other: "CorpusSums") -> "CorpusSums":
         return add_fields(
             self,
@@ -345,6 +351,38 @@ def statistics(sums: SampleSums, metric_slice: slice, layer: int) -> NDArray[np.
     """
     stats: NDArray[np.float64] = sums.stats.payload[:, layer, :, metric_slice].astype(np.float64)
     return stats
+
+
+def sampled_ratios(
+    sums: SampleSums, metric: SampledMetric, view: SinkView, rows: Ints | slice = slice(None)
+) -> ClusterSums | None:
+    """Return a sampled metric of every sentence, computed from all of them; None if not measured.
+
+    Args:
+        sums: statistics of the sampled sentences of one stack.
+        metric: the metric.
+        view: view of the attention.
+        rows: rows of the sentences; by default all.
+
+    Returns:
+        *Shape:* ``(sentence, layer, head, label)``, with the labels that pages list.
+    """
+    start = 0
+    for name, column_view, width in sums.columns:
+        if (name, column_view) == (metric.id, view):
+            metric_slice = slice(start, start + width)
+            layers = []
+            for layer in range(sums.stats.payload.shape[1]):
+                stats = statistics(sums, metric_slice, layer)[rows]
+                layers.append(metric.finish(stats[:, :SENTENCE_ROW], stats[:, SENTENCE_ROW]))
+            listed = [metric.labels.index(label) for label in metric.listed]
+            n, d = (
+                np.stack([getattr(layer, part)[:, :-1, listed] for layer in layers], 1)
+                for part in ("numerator", "denominator")
+            )
+            return ClusterSums(np.where(d > 0, n, 0), np.broadcast_to(d, n.shape))
+        start += width
+    return None
 
 
 def variability_contributions(sums: SampleSums) -> NDArray[np.float64] | None:

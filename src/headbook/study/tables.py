@@ -16,7 +16,7 @@ import pandas as pd
 
 from headbook.analysis.accumulators import RatioSums
 from headbook.analysis.arrays import Floats, divide
-from headbook.metrics import interval_rules
+from headbook.metrics import interval_rules, limits_in_texts
 from headbook.schema import MAIN_METRICS, BaselineRun, HeadKey, HeadName, TokenKey
 from headbook.study.contrasts import PairDifferences
 from headbook.study.corpus_sums import HeadDistances, HeadSums, HeadTable, TokenSums
@@ -90,7 +90,8 @@ HEADS: "TableSpec[Study]" = TableSpec(
     "Every number of every head.",
     HEAD_COLUMNS | METRIC_COLUMNS | ESTIMATE_COLUMNS,
     lambda study: _with_circuits(
-        heads_table(study.head_tables, study.attention_layers), study.circuits.head_rows
+        _within_texts(study, heads_table(study.head_tables, study.attention_layers)),
+        study.circuits.head_rows,
     ),
     plain_csv_limit=MAX_PLAIN_CSV_BYTES,
 )
@@ -116,6 +117,18 @@ def heads_table(
     return pd.concat(frames, ignore_index=True)
 
 
+def _within_texts(study: "Study", table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with intervals clipped to what the longest text of a study allows."""
+    tokens = study.corpus_sums.max_tokens
+    limits = {metric: limits_in_texts(metric, tokens) for metric in table["metric"].unique()}
+    lowest, highest = (
+        table["metric"].map({metric: ends[side] for metric, ends in limits.items()}).astype(float)
+        for side in (0, 1)
+    )
+    ends = {name: table[name].clip(lowest, highest) for name in ("low", "high")}
+    return table.assign(**ends)
+
+
 def _with_circuits(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([table, rows.astype(table.dtypes)], ignore_index=True) if len(rows) else table
 
@@ -135,7 +148,9 @@ LAYERS: "TableSpec[Study]" = TableSpec(
     "The same for the heads of a layer together, and token metrics averaged over the tokens "
     "of a layer (label: state/space/class of tokens).",
     LAYER_COLUMNS | METRIC_COLUMNS | ESTIMATE_COLUMNS,
-    lambda study: layers_table(study.head_tables, study.token_sums, study.attention_layers),
+    lambda study: _within_texts(
+        study, layers_table(study.head_tables, study.token_sums, study.attention_layers)
+    ),
     plain_csv_limit=MAX_PLAIN_CSV_BYTES,
 )
 
@@ -178,7 +193,7 @@ CONTROLS: "TableSpec[Study]" = TableSpec(
     "controls",
     "The same metrics on uniform attention: equal weights on all visible keys.",
     {"control": "which comparison"} | LAYER_COLUMNS | METRIC_COLUMNS | ESTIMATE_COLUMNS,
-    lambda study: controls_table(study.head_tables, study.attention_layers),
+    lambda study: _within_texts(study, controls_table(study.head_tables, study.attention_layers)),
 )
 
 
@@ -204,7 +219,7 @@ COMPARED: "TableSpec[Study]" = TableSpec(
     | HEAD_COLUMNS
     | METRIC_COLUMNS
     | ESTIMATE_COLUMNS,
-    lambda study: compared_table(study.baselines, study.attention_layers),
+    lambda study: _within_texts(study, compared_table(study.baselines, study.attention_layers)),
     optional=True,
 )
 
@@ -230,7 +245,9 @@ GROUPS: "TableSpec[Study]" = TableSpec(
     | HEAD_COLUMNS
     | METRIC_COLUMNS
     | ESTIMATE_COLUMNS,
-    lambda study: groups_table(study.corpus_sums.heads, study.attention_layers),
+    lambda study: _within_texts(
+        study, groups_table(study.corpus_sums.heads, study.attention_layers)
+    ),
     optional=True,
 )
 

@@ -11,7 +11,6 @@ from headbook.analysis.arrays import Floats
 from headbook.charts import Figure, Plot, heat_map
 from headbook.charts.axes import UNIFORM
 from headbook.charts.plots import LABEL_DISTANCE, Scale, Series, even_ticks, layer_plot
-from headbook.metrics import ids
 from headbook.metrics.base import ChartKind, HeadMetric, Metric, Source
 from headbook.pages.parts.baselines import baseline_title
 from headbook.pages.parts.table import domain
@@ -24,9 +23,6 @@ from headbook.schema import SinkView
 DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that pages offer
 DRAWN_DISTANCES = ("all", "1", "2", "3", "4", "6", "8", "12", "16", "24", "32+")
 MOST_DRAWN = 24  # labels that pages offer: those with most observations
-# Metrics that grow with the length of sentences: uniform attention is not drawn beside them, since
-# its intervals overlap those of any heads; another metric is the ratio to uniform attention.
-LENGTH_DEPENDENT = {ids.ATTENTION_DISTANCE}
 CURVE_HEIGHT = 260  # pixels
 UNIT_TOP = 28  # pixels above the highest value of a curve with a unit, which stands there
 
@@ -130,9 +126,7 @@ def curve_plot(numbers: HeadMetricNumbers, root: str = "") -> Plot:
     """Return the curve of a metric over layers, beside uniform attention and baselines."""
     results, metric, view, label = numbers
     layers = results.stack.attention_layers
-    lines = [("model", "model", numbers.layers)]
-    if metric.id not in LENGTH_DEPENDENT:
-        lines.append((UNIFORM, "baseline", numbers.uniform))
+    lines = [("model", "model", numbers.layers), (UNIFORM, "baseline", numbers.uniform)]
     for baseline in results.baselines:
         band = results.baseline_band(baseline, metric.id, view, label)
         lines.append((baseline_title(results, baseline), "control", band))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
-from headbook.results.number import Number, RowAddress, Unit
+from headbook.results.number import Number, RowAddress, Unit, difference
 from headbook.results.sentence import NOTHING, Sentence
 from headbook.schema import ALL, HeadName
 
@@ -81,6 +81,18 @@ class Tested:
     def baseline_number(self, unit: Unit) -> Number:
         """Return the value of the baseline as pages print it, without an interval."""
         return Number(self.baseline_value, unit, self.row)
+
+    def change(self, *, share: bool, unit: str = "") -> Number:
+        """Return value minus baseline with its sign; of shares in points.
+
+        Args:
+            share: whether the values are shares.
+            unit: name of the unit, with the space before it.
+        """
+        number = difference(
+            *self.difference[:3], self.row, share=share, sentences=self.difference.sentences
+        )
+        return replace(number, unit=replace(number.unit, name=number.unit.name or unit))
 
     def over_baseline(self, unit: Unit) -> Number:
         """Return the value as a multiple of the baseline, which is taken as given."""

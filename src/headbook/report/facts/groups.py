@@ -4,6 +4,7 @@ Also their rows in the table of groups.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,19 +22,28 @@ from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import AblationVerdict
 from headbook.study.ablation.results import AblationResults
 
+# Maps with vertical stripes: what their heads add together is compared with other heads of the same
+# layers that add as much alone.
+STRIPED = str(FunctionFamily.SAME_KEYS)
+
 
 def head_groups(results: Mapping[str, StackResults]) -> list[HeadGroup]:
     """Return all groups of heads of all stacks."""
     return [group for result in results.values() for group in _groups(result)]
 
 
-def layers_and_sinks(groups: Iterable[HeadGroup]) -> list[HeadGroup]:
-    """Return the groups of the auto level: each layer, and the sink heads of each stack."""
-    return [
-        group
-        for group in groups
-        if group.name == SINK or (group.name.startswith(LAYER) and KEYS not in group.name)
-    ]
+def groups_of_auto(groups: Iterable[HeadGroup]) -> list[HeadGroup]:
+    """Return the groups of the auto level: each layer, sink heads, and heads of the same keys.
+
+    The latter are replaced by their means alone, to save passes.
+    """
+    chosen = []
+    for group in groups:
+        if group.name == STRIPED:
+            chosen.append(replace(group, replacements=(Replacement.MEAN,)))
+        elif group.name == SINK or (group.name.startswith(LAYER) and KEYS not in group.name):
+            chosen.append(group)
+    return chosen
 
 
 def is_sink_head(results: StackResults, head: HeadName) -> bool:
@@ -57,8 +67,9 @@ def _families(results: StackResults) -> Iterator[HeadGroup]:
     for name, members in groups.items():
         if members:
             yield HeadGroup(
-                results.stack.name, name, tuple(members), REPLACEMENTS, banded=True, is_family=True
-            )
+                results.stack.name, name, tuple(members), REPLACEMENTS, banded=True, is_family=True,
+                by_effect=name == STRIPED,
+            )  # fmt: skip
 
 
 def _groups(results: StackResults) -> Iterator[HeadGroup]:

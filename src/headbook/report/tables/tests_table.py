@@ -13,6 +13,12 @@ import pandas as pd
 
 from headbook.report.answers.overview.attention_claims import overview_tests
 from headbook.report.facts.alike import mean_distances_fact
+from headbook.report.facts.depth import (
+    correlations,
+    depth_rows,
+    given_by_depth,
+    received_by_depth,
+)
 from headbook.report.facts.fact import Fact, Tested
 from headbook.report.facts.function_tests import function_tests
 from headbook.report.facts.tested.ablation import ablation_tests, tasks_of_model, whole_model
@@ -38,7 +44,14 @@ from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
 from headbook.study.tables import ESTIMATE_COLUMNS, LAYER_COLUMNS, MAX_PLAIN_CSV_BYTES, TableSpec
 
-FACTS: tuple[Callable[[StackResults], Fact], ...] = (mean_distances_fact, given_by_words)
+FACTS: tuple[Callable[[StackResults], Fact], ...] = (
+    mean_distances_fact,
+    given_by_words,
+    depth_rows,
+    received_by_depth,
+    given_by_depth,
+    correlations,
+)
 OF_STACK: tuple[Callable[[StackResults], Iterator[Tested]], ...] = (
     relation_rows,
     relations_by_layer,

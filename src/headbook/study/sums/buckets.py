@@ -5,13 +5,13 @@ bucket for every model, and differences between models can be taken bucket by bu
 fewer sentences than buckets, nearly every sentence has a bucket of its own.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import HashSample, add_fields, shift_fields
+from headbook.analysis.accumulators import HashSample, TopK, add_fields, shift_fields
 from headbook.analysis.arrays import Floats, Ints
 from headbook.schema import HeadKey, TokenKey
 
@@ -29,19 +29,23 @@ class SentenceSet:
         sentences: number of sentences in each of `MAX_BUCKETS` buckets. *Shape:* ``(bucket,)``.
         prints: sum of the hashes of each bucket's sentences, modulo 2^64. *Shape:* ``(bucket,)``.
         smallest: sentences with the smallest hashes, without a payload.
+        longest: the longest sentence, with its number of tokens as score.
     """
 
     sentences: Ints
     prints: NDArray[np.uint64]
     smallest: HashSample
+    longest: TopK = field(default_factory=lambda: TopK.zero(1))
 
     @classmethod
-    def of(cls, hashes: NDArray[np.uint64], index: Ints) -> "SentenceSet":
+    def of(cls, hashes: NDArray[np.uint64], index: Ints, tokens: Ints) -> "SentenceSet":
         """Return the set of some sentences.
 
         Args:
             hashes: hash of each text. *Shape:* ``(sentence,)``.
             index: place of each sentence in the input. *Shape:* ``(sentence,)``.
+            tokens: number of tokens of each sentence, of its longer side. *Shape:*
+                ``(sentence,)``.
         """
         bucket = bucket_of(hashes, MAX_BUCKETS)
         prints = np.zeros(MAX_BUCKETS, np.uint64)
@@ -50,7 +54,14 @@ class SentenceSet:
             np.bincount(bucket, minlength=MAX_BUCKETS),
             prints,
             HashSample.of(MAX_STORED_HASHES, hashes, index, np.zeros((len(index), 0), np.float32)),
+            TopK.of(1, tokens, index, hashes),
         )
+
+    @property
+    def max_tokens(self) -> float:
+        """Number of tokens of the longest sentence; infinite if unknown."""
+        tokens = float(self.longest.score.max(initial=-np.inf))
+        return tokens if tokens > 0 else np.inf
 
     __add__ = add_fields
     shifted = shift_fields
@@ -92,7 +103,7 @@ class BucketSums:
 
     def of_size(self, size: int) -> Self:
         """Return these sums in ``size`` buckets, a divisor of the present number."""
-        keys, n, d = _add_by_bucket(self.keys % size, self.n, self.d)
+        keys, n, d = add_by_bucket(self.keys % size, self.n, self.d)
         return replace(self, size=size, keys=keys, n=n, d=d)
 
 
@@ -137,7 +148,7 @@ class TokenBuckets(BucketSums):
         counted = d.any((1, 2))
         n, d = n[counted], d[counted]
         d = d[:, :1] if (d == d[:, :1]).all() else d  # one layer is enough if all layers are equal
-        keys, n, d = _add_by_bucket(bucket_of(hashes[counted], MAX_BUCKETS), n, d)
+        keys, n, d = add_by_bucket(bucket_of(hashes[counted], MAX_BUCKETS), n, d)
         return cls(MAX_BUCKETS, keys, n, d, columns=columns)
 
 
@@ -155,7 +166,7 @@ def _sum_by_key(keys: Ints, *parts: tuple[Ints, Floats]) -> Floats:
     return sums
 
 
-def _add_by_bucket(buckets: Ints, n: Floats, d: Floats) -> tuple[Ints, Floats, Floats]:
+def add_by_bucket(buckets: Ints, n: Floats, d: Floats) -> tuple[Ints, Floats, Floats]:
     """Return the different buckets, ascending, and the sums of both arrays by bucket."""
     keys, key_index = np.unique(buckets, return_inverse=True)
     n_sums = np.zeros((len(keys), *n.shape[1:]))

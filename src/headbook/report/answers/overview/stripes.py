@@ -13,6 +13,7 @@ from headbook.report.ablation import CHANGING_VERDICTS
 from headbook.report.answers.overview.attention_claims import same_keys_tests
 from headbook.report.answers.overview.numbers import same_keys
 from headbook.report.facts.functions import FunctionFamily, functions_of
+from headbook.report.facts.stripes import striped_together
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital, count_text, number_word
@@ -99,7 +100,8 @@ def stripes_matter(results: StackResults) -> Sentence:
         "output."
     )
     if all(verdict == AblationVerdict.NO_CHANGE for verdict in tested):
-        text = "Replaced alone, each of the {amount} can go; all together were not tested."
+        untested = "" if striped_together(results).text else "; all together were not tested"
+        text = f"Replaced alone, each of the {{amount}} can go{untested}."
     return say(text, amount=Link(number_word(len(tested)), TESTED))
 
 
