@@ -224,15 +224,16 @@ def overview_page(
         size=_size(manifest),
         claims=tuple(_claim_items(results, claims, live)),
         unsupported="" if claims else _unsupported(manifest),
-        live=tuple(live_figure(results[each.stack], each) for each in live),
+        live=tuple(live_figure(results[sentence.stack], sentence) for sentence in live),
         walls=tuple(
-            wall_of(each, losses, layers.get(each.stack.name, {}), lit) for each in results.values()
+            wall_of(of_stack, losses, layers.get(of_stack.stack.name, {}), lit)
+            for of_stack in results.values()
         ),
         losses=losses,
         bars=effects.WITHOUT_HEAD[losses.target] if losses else "",
         estimated=losses is not None and not all(loss.exact for loss in losses.heads.values()),
         layers=effects.largest_layer_loss(layers),
-        families=tuple(_family(results, each) for each in family_heads(results)),
+        families=tuple(_family(results, family) for family in family_heads(results)),
         functions=tuple(_functions(results)),
         sink=" or ".join(dict.fromkeys(map(sink_tokens, results.values()))),
         like_random=tuple(
@@ -258,8 +259,8 @@ def _functions(
     results: Mapping[str, StackResults],
 ) -> Iterator[tuple[str, tuple[FunctionRow, ...]]]:
     """Yield the title of each stack with functions, and those functions that have a number."""
-    for name, each in results.items():
-        rows = tuple(row for group in function_heads(each) if (row := _function_row(group)))
+    for name, of_stack in results.items():
+        rows = tuple(row for group in function_heads(of_stack) if (row := _function_row(group)))
         if rows:
             yield wording.STACKS[name], rows
 
@@ -268,7 +269,7 @@ def _size(manifest: Manifest) -> str:
     """Return parameters, layers and heads, and the texts, in one line."""
     amount = manifest.model.parameters
     units = ((1e9, " billion"), (1e6, " million"))
-    scale, unit = next((each for each in units if amount >= each[0]), (1, ""))
+    scale, unit = next((scaled for scaled in units if amount >= scaled[0]), (1, ""))
     parameters = f"{amount / scale:.3g}{unit}" if unit else f"{amount:,}"
     shapes = dict.fromkeys(
         f"{len(stack.attention_layers)} layers × {stack.n_heads} heads" for stack in manifest.stacks
@@ -297,13 +298,13 @@ def _claim_items(
     claims: Sequence[OverviewClaim],
     live: Sequence[sentences.LiveSentence],
 ) -> Iterator[ClaimItem]:
-    by_stack = {each.stack: each for each in live}
+    by_stack = {sentence.stack: sentence for sentence in live}
     for item in claim_items(claims):
-        claim, own, word = item.claim, by_stack.get(item.claim.stack), item.word
-        if own is not None:
+        claim, shown, word = item.claim, by_stack.get(item.claim.stack), item.word
+        if shown is not None:
             places = [(head.layer, head.head) for head in sorted(claim.heads)]
-            maps = sentences.mean_map(results[claim.stack], own, places)
-            word = sentences.claim_word(own, maps, special=claim.kind == "sink")
+            maps = sentences.mean_map(results[claim.stack], shown, places)
+            word = sentences.claim_word(shown, maps, special=claim.kind == "sink")
         yield replace(item, word=word)
 
 
@@ -315,7 +316,7 @@ def opacity_step(weight: float) -> int:
 def live_figure(results: StackResults, live: sentences.LiveSentence) -> LiveFigure:
     """Return the live sentence of a stack, drawn for its first word."""
     n_queries, n_keys = live.sizes
-    names, found = families_of(results), live.strongest
+    names, strongest = families_of(results), live.strongest
     return LiveFigure(
         stack=live.stack,
         title=wording.STACKS[live.stack],
@@ -325,19 +326,19 @@ def live_figure(results: StackResults, live: sentences.LiveSentence) -> LiveFigu
         special=(live.keys.special[:n_keys], live.queries.special[:n_queries]),
         rows=tuple(
             LiveRow(
-                str(each.family),
-                names[each.family],
-                each.heads,
-                tuple(opacity_step(float(each.mean[q, live.word])) for q in range(n_queries)),
+                str(family.family),
+                names[family.family],
+                family.heads,
+                tuple(opacity_step(float(family.mean[q, live.word])) for q in range(n_queries)),
             )
-            for each in live.families
+            for family in live.families
         ),
         rtl=sentences.is_right_to_left(live.keys.text),
-        strongest=found
+        strongest=strongest
         and (
-            formats.head_name(found[0]),
-            wording.visible(live.queries.pieces[found[1]]),
-            formats.number(found[2]),
+            formats.head_name(strongest[0]),
+            wording.visible(live.queries.pieces[strongest[1]]),
+            formats.number(strongest[2]),
         ),
         once=_falls_to_itself(live, names),
     )
@@ -347,10 +348,10 @@ def _falls_to_itself(live: sentences.LiveSentence, names: Mapping[FunctionFamily
     """Return the name of the family of repeated tokens if it lights the chosen word itself."""
     pieces, word = live.keys.pieces, live.word
     is_once = not live.crosses and pieces.count(pieces[word]) == 1
-    for each in live.families:
-        if is_once and each.family is FunctionFamily.REPEATS:
-            own = each.mean[:, word]
-            return names[each.family] if int(np.argmax(own)) == word else ""
+    for family in live.families:
+        if is_once and family.family is FunctionFamily.REPEATS:
+            received = family.mean[:, word]
+            return names[family.family] if int(np.argmax(received)) == word else ""
     return ""
 
 
@@ -372,12 +373,12 @@ def live_data(results: Mapping[str, StackResults]) -> dict[str, Any]:
             ],
             "heads": [formats.head_name(head) for head in live.heads],
             "families": {
-                str(each.family): {
-                    "mean": np.rint(255 * each.mean).astype(np.uint8).tobytes(),
-                    "weight": np.rint(255 * each.weight).astype(np.uint8).tobytes(),
-                    "head": each.strongest.astype("<u2").tobytes(),
+                str(family.family): {
+                    "mean": np.rint(255 * family.mean).astype(np.uint8).tobytes(),
+                    "weight": np.rint(255 * family.weight).astype(np.uint8).tobytes(),
+                    "head": family.strongest.astype("<u2").tobytes(),
                 }
-                for each in live.families
+                for family in live.families
             },
         }
         for live in sentences.live_sentences(results)

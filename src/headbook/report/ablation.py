@@ -232,7 +232,7 @@ def largest_change(ablation: AblationResults) -> tuple[HeadName, Number] | None:
     if not low > effect_tests.equivalence_margin(ablation, target):
         return None
     rows = [row for row in head_changes(ablation).to_dict("records") if row["method"] == EXACT]
-    row = max(rows, key=lambda each: float(each["value"]))
+    row = max(rows, key=lambda numbers: float(numbers["value"]))
     head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))
     return head, head_change(ablation, row, exact=True)
 
@@ -352,10 +352,10 @@ def layer_ratio(ablation: AblationResults, stack: str, target: str) -> LayerRati
         target: target of the effects.
     """
     sets = {
-        index: int(found[1])
+        index: int(match[1])
         for index in ablation.select(HeadSetKind.GROUP, Replacement.MEAN)
         if ablation.sets[index].stack == stack
-        and (found := LAYER_GROUP.fullmatch(ablation.sets[index].name))
+        and (match := LAYER_GROUP.fullmatch(ablation.sets[index].name))
     }
     changes = ablation.changes[target][:, [*sets]]
     if len(sets) < 2 or not len(changes) or np.isnan(changes).any():

@@ -58,35 +58,6 @@ def head_number(text: str, head: HeadName, column: Column) -> LinkedNumber:
     return LinkedNumber(text, "heads", (*_head(head), *_column(column)))
 
 
-def claim_number(
-    text: str,
-    claim: str,
-    stack: str,
-    column: Column,
-    *,
-    split: str = ALL,
-    layer: int | None = None,
-    head: int | None = None,
-) -> LinkedNumber:
-    """Return a number from the table of tests.
-
-    Args:
-        column: metric, view and label.
-        layer: None for a number of several layers.
-        head: None for a number of several heads.
-    """
-    places = (("layer", layer), ("head", head))
-    known: RowKey = tuple((name, place) for name, place in places if place is not None)
-    row: RowKey = (
-        ("claim", claim),
-        ("stack", stack),
-        *known,
-        *_column(column),
-        ("split", split),
-    )
-    return LinkedNumber(text, "tests", row)
-
-
 def relation_number(results: StackResults, tests: RelationTests, n: int, text: str) -> LinkedNumber:
     """Return a number of a tested relation over all sentences, from the table of tests.
 
@@ -94,27 +65,15 @@ def relation_number(results: StackResults, tests: RelationTests, n: int, text: s
         n: index of the label.
         text: the number with its unit.
     """
-    layer, head = map(int, tests.head[n])
+    head = HeadName(results.stack.name, *map(int, tests.head[n]))
     column = METRIC, str(VIEW), tests.labels[n]
-    return claim_number(text, RELATION, results.stack.name, column, layer=layer, head=head)
+    row = (("claim", RELATION), *_head(head), *_column(column), ("split", ALL))
+    return LinkedNumber(text, "tests", row)
 
 
 def head_row(results: StackResults, key: HeadKey, place: Place, text: str) -> LinkedNumber:
     """Return a number of a head that leads to its row."""
-    layer, head = place
-    row: RowKey = (
-        ("stack", results.stack.name),
-        ("layer", layer),
-        ("head", head),
-        *_column(key),
-    )
-    return LinkedNumber(text, "heads", row)
-
-
-def layer_row(results: StackResults, key: HeadKey, layer: int, text: str) -> LinkedNumber:
-    """Return a number of a layer, all heads together, that leads to its row."""
-    row: RowKey = (("stack", results.stack.name), ("layer", layer), *_column(key))
-    return LinkedNumber(text, "layers", row)
+    return head_number(text, HeadName(results.stack.name, *place), key)
 
 
 def uniform_row(results: StackResults, key: HeadKey, layer: int, text: str) -> LinkedNumber:

@@ -97,8 +97,8 @@ def difference_atlas(
         page: returns the address of a head.
         note: returns further classes and words of a tile.
     """
-    side = min(each.shape[-1] for each in maps)
-    one, other = (each[..., :side, :side] for each in maps)
+    side = min(of_side.shape[-1] for of_side in maps)
+    one, other = (of_side[..., :side, :side] for of_side in maps)
     gap = np.nan_to_num(other - one)
     end = float(np.abs(gap).max(initial=0.0)) or 1.0
     picture = difference_sheet(gap[[*stack.attention_layers]] / end)

@@ -89,8 +89,8 @@ def number_of(results: StackResults, key: HeadKey, head: HeadName) -> Number | N
     """Return a number of a head; None if it was not measured."""
     if not results.has_value(*key):
         return None
-    found = results.number(key, head.layer, head.head)
-    return found if found.known else None
+    number = results.number(key, head.layer, head.head)
+    return number if number.known else None
 
 
 def share_of(results: StackResults, key: HeadKey, head: HeadName) -> ShareOverEven | None:
@@ -131,13 +131,13 @@ def largest_parts(results: StackResults, head: HeadName) -> list[tuple[str, Shar
 
 def alignment_numbers(results: StackResults, head: HeadName) -> Iterator[Number]:
     """Yield the numbers by which a head of cross-attention aligns source and target."""
-    found = results.cached(alignments) if results.stack.crosses and not results.baseline else None
-    if found is None:
+    aligned = results.cached(alignments) if results.stack.crosses and not results.baseline else None
+    if aligned is None:
         return
     place = ("stack", head.stack), ("layer", head.layer), ("head", head.head)
     row = RowAddress("alignments", (*place, ("measure", "same_form")))
-    yield Number.of(found.copied.at(head.layer, head.head), SHARE, row)
-    if found.error is not None:
-        error = found.error.at(head.layer, head.head)
+    yield Number.of(aligned.copied.at(head.layer, head.head), SHARE, row)
+    if aligned.error is not None:
+        error = aligned.error.at(head.layer, head.head)
         agreement = error._replace(value=1 - error.value, low=1 - error.high, high=1 - error.low)
         yield Number.of(agreement, SHARE, RowAddress("alignments", (*place, ("measure", "aer"))))

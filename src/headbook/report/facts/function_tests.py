@@ -12,14 +12,13 @@ from headbook.metrics import ids
 from headbook.report.facts.fact import Tested
 from headbook.report.facts.functions import HeadFunction, functions_of
 from headbook.report.facts.word_rules import word_rules
-from headbook.report.linked_rows import claim_number
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import best_relation, tests_of_stack
 from headbook.report.results import StackResults
 from headbook.report.wording import p_family_wise_text, rule_phrase
 from headbook.results.number import difference
 from headbook.results.sentence import NOTHING, Sentence, say
-from headbook.schema import HELD_OUT_SPLIT, RELATION, HeadKey
+from headbook.schema import HELD_OUT_SPLIT, RELATION
 
 FUNCTION, AGAINST_OFFSETS = "function", "next word"  # claims
 THRESHOLD = "threshold"
@@ -107,11 +106,10 @@ def _held_out(results: StackResults, function: HeadFunction) -> Sentence:
             return NOTHING
         margin, p = tests.held_out.margin.at(best), float(tests.p[best])
         phrase = f"the best surface rule ({rule_phrase(tests.rule[best])})"
-        key = HeadKey(ids.RELATION_ACCURACY, VIEW, tests.labels[best])
-        row = claim_number(
-            "", RELATION, function.head.stack, key,
-            split=HELD_OUT_SPLIT, layer=place[0], head=place[1],
-        ).place  # fmt: skip
+        row = Tested(
+            RELATION, function.head.stack, ids.RELATION_ACCURACY, VIEW, tests.labels[best],
+            tests.held_out.accuracy.at(best), *place, HELD_OUT_SPLIT,
+        ).row  # fmt: skip
     beyond = difference(
         margin.value, margin.low, margin.high, row, share=True, sentences=margin.sentences
     )

@@ -172,7 +172,7 @@ def _functions(results: StackResults) -> Mapping[HeadName, HeadFunction]:
 def _function(results: StackResults, head: HeadName) -> HeadFunction:
     """Return the function of a head, by the first rule that holds."""
     decisions = ((rule, rule.decide(results, head, rule.threshold)) for rule in RULES)
-    rule, decision = next((rule, found) for rule, found in decisions if found is not None)
+    rule, decision = next((rule, decision) for rule, decision in decisions if decision is not None)
     sink, tokens = share_of(results, SINK, head), sink_tokens(results)
     mostly_sink = sink is not None and reaches(sink.number, sink.least())
     where = decision.where or rule.where.format(sink=tokens)
@@ -236,7 +236,7 @@ FUNCTION_COLUMNS = HEAD_COLUMNS | {
 
 def functions_table(results: Mapping[str, StackResults]) -> pd.DataFrame:
     """Return a row for each head of all stacks, with columns as in `FUNCTION_COLUMNS`."""
-    functions = (functions_of(each) for each in results.values())
+    functions = (functions_of(of_stack) for of_stack in results.values())
     rows = [_row(function) for of_stack in functions for function in of_stack.values()]
     return pd.DataFrame(rows, columns=[*FUNCTION_COLUMNS])
 

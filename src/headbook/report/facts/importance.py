@@ -105,10 +105,10 @@ def main_loss(ablation: AblationResults, last: Mapping[str, int]) -> Fact:
         ablation: results of all heads.
         last: last layer with attention of each stack, which writes straight into the output.
     """
-    found = clear_layer(ablation)
-    if found is None:
+    chosen = clear_layer(ablation)
+    if chosen is None:
         return Fact("main_loss", verdicts(ablation), holds=False)
-    stack, ratio = found
+    stack, ratio = chosen
     several = len({head.stack for head in ablation.heads}) > 1
     where = f" of {STACKS[stack]}" if several else ""
     tested = ratio_test(ablation, stack, ratio, effect_tests.ranked_target(ablation))
@@ -139,8 +139,8 @@ def largest(ablation: AblationResults) -> Sentence:
 def verdict_counter(ablation: AblationResults) -> Counter[str]:
     """Return how many heads that were replaced one at a time have which verdict."""
     ranked = effect_tests.ranked_target(ablation)
-    found = effect_tests.head_effects(ablation, ranked, Replacement.MEAN)["verdict"]
-    return Counter(str(verdict) for verdict in found if verdict)
+    of_heads = effect_tests.head_effects(ablation, ranked, Replacement.MEAN)["verdict"]
+    return Counter(str(verdict) for verdict in of_heads if verdict)
 
 
 def verdicts(ablation: AblationResults) -> Sentence:
@@ -227,8 +227,8 @@ def sink_rows(groups: pd.DataFrame, stack: str, target: str) -> pd.DataFrame:
         target: target of the effects.
     """
     known = groups[(groups["stack"] == stack) & (groups["target"] == target)]
-    found = (known[known["group"] == group] for group in (SINK, HEAVY_NAME))
-    return next((rows for rows in found if len(rows)), known[:0])
+    of_groups = (known[known["group"] == group] for group in (SINK, HEAVY_NAME))
+    return next((rows for rows in of_groups if len(rows)), known[:0])
 
 
 def sinks_dead(ablation: AblationResults, groups: pd.DataFrame, tokens: str) -> Sentence:
@@ -245,7 +245,7 @@ def sinks_dead(ablation: AblationResults, groups: pd.DataFrame, tokens: str) -> 
     rows = {str(row["replacement"]): row for row in groups.to_dict("records")}
     if set(rows) != set(map(str, REPLACEMENTS)):
         return say("Not known: not all three replacements were measured.")
-    mean, without_sink, zero = (rows[str(each)] for each in REPLACEMENTS)
+    mean, without_sink, zero = (rows[str(replacement)] for replacement in REPLACEMENTS)
     hardly, row, text = without_sink["verdict"] == AblationVerdict.NO_CHANGE, zero, ""
     if mean["verdict"] == AblationVerdict.NO_CHANGE and hardly:
         if zero_is_dead(zero):

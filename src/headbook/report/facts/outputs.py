@@ -255,15 +255,15 @@ def anchors(results: StackResults) -> Fact:
     fewest, most = (
         say(
             "{n} ({layers})", n=end,
-            layers=layers_text([each.layer for each in counts if each.different == end]),
+            layers=layers_text([count.layer for count in counts if count.different == end]),
         )
         for end in (min(numbers), max(numbers))
     )  # fmt: skip
     text = say(
         "The heads of a layer gather their outputs around {fewest} to {most} different tokens; "
         "with tokens permuted within a text, around {low} to {high}.",
-        fewest=fewest, most=most, low=min(each.permuted for each in counts),
-        high=max(each.permuted for each in counts),
+        fewest=fewest, most=most, low=min(count.permuted for count in counts),
+        high=max(count.permuted for count in counts),
     )  # fmt: skip
     return Fact("anchors", text)
 

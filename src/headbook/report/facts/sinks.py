@@ -123,8 +123,8 @@ def _output_range(results: StackResults, sinks: Sequence[Place]) -> Sentence:
 def single_rows(results: StackResults) -> Mapping[Place, Rows]:
     """Return the numbers of replacing each sink head alone, by metric, replacement and target."""
     rows = results.cached(rows_by_head)
-    found = {sink: rows.get(HeadName(results.stack.name, *sink)) for sink in sink_heads(results)}
-    return {sink: numbers for sink, numbers in found.items() if numbers}
+    by_sink = {sink: rows.get(HeadName(results.stack.name, *sink)) for sink in sink_heads(results)}
+    return {sink: numbers for sink, numbers in by_sink.items() if numbers}
 
 
 def rows_together(results: StackResults) -> Mapping[str, Any]:
@@ -212,19 +212,23 @@ def _dead_alone(results: StackResults, *, tested_together: bool) -> Sentence:
     assert ablation is not None
     target = effect_tests.ranked_target(ablation)
     exact = EFFECT, Replacement.MEAN, target
-    rows = {sink: each for sink, each in single_rows(results).items()
-            if exact in each and each[exact]["verdict"]}  # fmt: skip
-    verdicts = [each[exact]["verdict"] for each in rows.values()]
+    rows = {sink: numbers for sink, numbers in single_rows(results).items()
+            if exact in numbers and numbers[exact]["verdict"]}  # fmt: skip
+    verdicts = [numbers[exact]["verdict"] for numbers in rows.values()]
     n_changing = sum(verdict in CHANGING_VERDICTS for verdict in verdicts)
     n_removable = sum(verdict == AblationVerdict.NO_CHANGE for verdict in verdicts)
     if not verdicts:
         return say("Not known: no sink head was replaced; the figure shows estimates.")
     heads = f"{count_text(len(verdicts), 'sink head')} replaced one at a time"
     if n_changing:
-        changing = [each for each in rows.values() if each[exact]["verdict"] in CHANGING_VERDICTS]
+        changing = [
+            numbers for numbers in rows.values() if numbers[exact]["verdict"] in CHANGING_VERDICTS
+        ]
         margin = effect_tests.equivalence_margin(ablation, target)
         masked = ATTRIBUTION, Replacement.WITHOUT_SINK, target
-        is_small = all(masked in each and abs(each[masked]["value"]) < margin for each in changing)
+        is_small = all(
+            masked in numbers and abs(numbers[masked]["value"]) < margin for numbers in changing
+        )
         return say(
             "No: {n} of {heads} {change} the output{end}.",
             n=number_word(n_changing), heads=heads, change="changes" if n_changing == 1 else

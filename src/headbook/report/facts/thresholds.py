@@ -1,4 +1,4 @@
-"""Every threshold by which the function of a head is told, each with its reason."""
+"""Every threshold by which functions of heads and layers are told, each with its reason."""
 
 import math
 from typing import NamedTuple
@@ -38,4 +38,12 @@ EVEN = Threshold(
 SAME_KEYS = Threshold(0.5, "The key explains more than distance and pairs of words together.")
 OWN_SENTENCE_ODDS = Threshold(
     2.0, "Odds, since uniform attention already gives about half to one of two sentences."
+)
+# Of sentences of the overview about layers.
+MOST_HEADS = Threshold(0.5, "Layers are named by families that more than half of their heads have.")
+PART_OF_LAYERS = Threshold(
+    0.1, "If fewer heads belong to a family, its layers are better told by what the others do."
+)
+TWICE_UNIFORM = Threshold(
+    2.0, "Below, most of what the sink receives is what uniform attention gives to any key."
 )

@@ -86,7 +86,7 @@ def tested_rules(words: StrongestWords, present: NDArray[np.bool_]) -> dict[Plac
     for rule in np.unique(best[present]).tolist():
         hits = np.where(best == rule, rule_hits(held_out, named[rule]), hits)
     beyond = [hits - rule_hits(held_out, taken[place]) for place in range(len(OFFSETS))]
-    margins = [held_out_estimates(each, n_words[:, None, None], (-1, 1)) for each in beyond]
+    margins = [held_out_estimates(more, n_words[:, None, None], (-1, 1)) for more in beyond]
     keys, clusters = sign_clusters(held_out, len(words.index))
     differences = np.zeros((len(keys), *present.shape, len(OFFSETS)), np.float32)
     for number, difference in enumerate(beyond):
@@ -99,7 +99,7 @@ def tested_rules(words: StrongestWords, present: NDArray[np.bool_]) -> dict[Plac
         nearest = min(range(len(OFFSETS)), key=lambda place: of_offsets[place].value)
         tests[layer, head] = WordRule(
             words.rules[best[layer, head]], OFFSETS[nearest], of_offsets[nearest],
-            float(p[layer, head].max()), all(bool(each[layer, head]) for each in supported),
+            float(p[layer, head].max()), all(bool(beats[layer, head]) for beats in supported),
         )  # fmt: skip
     return tests
 

@@ -36,7 +36,7 @@ from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital, count_text, number_word
 from headbook.results.formats import percent
 from headbook.results.number import PLAIN, SHARE, Number
-from headbook.results.sentence import NOTHING, metric_link, say
+from headbook.results.sentence import metric_link, say
 from headbook.schema import HeadKey, SinkView
 
 # Claims in the table of tests.
@@ -60,45 +60,38 @@ def sink_claim(results: StackResults) -> Iterator[OverviewClaim]:
     run = sink_run(results)
     if run is None:
         return
-    stack, tokens = results.stack.name, sink_tokens(results)
-    attention, *norms = sink_tests(run, stack)
-    shares, sinks = results.heads(*SINK_SHARE).value, sink_heads(results)
+    tokens, sinks = sink_tokens(results), sink_heads(results)
+    shares = results.heads(*SINK_SHARE).value
     lit = sinks or [
         p
         for p in places_of(results.stack)
         if p[0] in run.layers and shares[p] >= run.attention.value
     ]
-    little = run.contributes_little and not separators_add(results, run.layers)
+    attention, *norms = sink_tests(run, results.stack.name)
     several = " and " in tokens or tokens.endswith("tokens")
     contribute = "contribute" if several else "contributes"
-    contributed = NOTHING
-    for norm in norms:
-        text = "{They} {contribute} {norm:interval} of the summed norms ‖αvW_O‖."
-        contributed = say(
-            text, They="They" if several else "It", contribute=contribute, norm=norm.number(SHARE)
-        )
-    yield OverviewClaim(
-        "sink",
-        stack,
-        say(
-            "In {layers}, {share:whole} of attention goes to {tokens}{little}.",
-            layers=layers_text(results, run.layers), share=attention.number(SHARE), tokens=tokens,
-            little=f", which {contribute} little" if little else "",
-        ),
-        heads_at(results, lit),
-        say(
-            "{share:interval} of the attention of ordinary tokens; uniform attention would give "
-            "{uniform}.",
-            share=attention.number(SHARE), uniform=attention.baseline_number(SHARE),
-        )
-        + contributed
-        + say(
-            "Lit: {lit}. {texts} {definition}",
-            lit=f"sink heads, {sink_heads_text(results)}" if sinks else "heads above this share",
-            texts=texts_behind(results, run.attention),
-            definition=metric_link(ids.SINK_SHARE, "Definition"),
-        ),
+    little = run.contributes_little and not separators_add(results, run.layers)
+    sentence = say(
+        "In {layers}, {share:whole} of attention goes to {tokens}{little}.",
+        layers=layers_text(results, run.layers), share=attention.number(SHARE), tokens=tokens,
+        little=f", which {contribute} little" if little else "",
     )  # fmt: skip
+    evidence = say(
+        "{share:interval} of the attention of ordinary tokens; uniform attention would give "
+        "{uniform}.",
+        share=attention.number(SHARE), uniform=attention.baseline_number(SHARE),
+    )  # fmt: skip
+    for norm in norms:
+        they = f"{'They' if several else 'It'} {contribute}"
+        text = "{they} {norm:interval} of the summed norms ‖αvW_O‖."
+        evidence += say(text, they=they, norm=norm.number(SHARE))
+    evidence += say(
+        "Lit: {lit}. {texts} {definition}",
+        lit=f"sink heads, {sink_heads_text(results)}" if sinks else "heads above this share",
+        texts=texts_behind(results, run.attention),
+        definition=metric_link(ids.SINK_SHARE, "Definition"),
+    )  # fmt: skip
+    yield OverviewClaim("sink", results.stack.name, sentence, heads_at(results, lit), evidence)
 
 
 def class_key(word_class: str) -> HeadKey:

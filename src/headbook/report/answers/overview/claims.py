@@ -39,25 +39,27 @@ RULES: tuple[Callable[[StackResults], Iterator[OverviewClaim]], ...] = (
 
 def overview_claims(results: Mapping[str, StackResults]) -> list[OverviewClaim]:
     """Return the claims that a study supports, ordered by depth, the sink first."""
-    found: list[OverviewClaim] = []
+    chosen: list[OverviewClaim] = []
     for claim in _candidates(results):
-        if len(found) < MAX_CLAIMS and all(claim.heads != other.heads for other in found):
-            found.append(claim)
-    if len(found) < MIN_CLAIMS:
-        found += [claim for each in results.values() for claim in random_weights_claim(each)][:1]
+        if len(chosen) < MAX_CLAIMS and all(claim.heads != other.heads for other in chosen):
+            chosen.append(claim)
+    if len(chosen) < MIN_CLAIMS:
+        chosen += [
+            claim for of_stack in results.values() for claim in random_weights_claim(of_stack)
+        ][:1]
     stacks = [*results]
 
     def depth(claim: OverviewClaim) -> tuple[bool, int, float]:
         layers = median(head.layer for head in claim.heads)
         return claim.kind != "sink", stacks.index(claim.stack), layers
 
-    return sorted(found, key=depth)
+    return sorted(chosen, key=depth)
 
 
 def _candidates(results: Mapping[str, StackResults]) -> list[OverviewClaim]:
     """Return the claims of all stacks: the first of each kind, then the others."""
     by_rule = [
-        [claim for each in results.values() if each.metrics for claim in rule(each)]
+        [claim for of_stack in results.values() if of_stack.metrics for claim in rule(of_stack)]
         for rule in RULES
     ]
     firsts = [claim for claims in by_rule for claim in claims[:1]]

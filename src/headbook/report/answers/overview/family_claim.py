@@ -15,13 +15,13 @@ from headbook.report.facts.functions import (
     families_of,
     functions_of,
 )
+from headbook.report.facts.thresholds import PART_OF_LAYERS
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, number_word
 from headbook.results.number import Number
 from headbook.results.sentence import NOTHING, Sentence, say
 from headbook.schema import HeadName
 
-MIN_FAMILY_SHARE = 0.1  # of the heads in the layers that have the family
 # Families that the claim can be about, as all others have claims of their own or none.
 CLAIMED = (
     FunctionFamily.NEARBY, FunctionFamily.POSITION, FunctionFamily.WORDS, FunctionFamily.REPEATS,
@@ -77,7 +77,9 @@ def _function_heads(results: StackResults) -> list[FunctionHeads]:
     for function in functions_of(results).values():
         if function.is_known:
             by_noun.setdefault((function.id, function.noun), []).append(function)
-    groups = [FunctionHeads(tuple(each), max(each, key=_value)) for each in by_noun.values()]
+    groups = [
+        FunctionHeads(tuple(of_noun), max(of_noun, key=_value)) for of_noun in by_noun.values()
+    ]
     families = [*FunctionFamily]
 
     def rank(group: FunctionHeads) -> tuple[int, int]:
@@ -96,30 +98,32 @@ def _value(function: HeadFunction) -> float:
 def family_heads(results: Mapping[str, StackResults]) -> list[FamilyHeads]:
     """Return the families that have heads, in their order."""
     names = {
-        family: name for each in results.values() for family, name in families_of(each).items()
+        family: name
+        for of_stack in results.values()
+        for family, name in families_of(of_stack).items()
     }
-    groups = [group for each in results.values() for group in function_heads(each)]
-    found = []
+    groups = [group for of_stack in results.values() for group in function_heads(of_stack)]
+    families = []
     for family in FunctionFamily:
         of_family = tuple(group for group in groups if group.example.family is family)
         if of_family:
             heads = [head for group in of_family for head in group.heads]
             in_order = sorted(heads, key=lambda head: ([*results].index(head.stack), head[1:]))
-            found.append(FamilyHeads(family, names[family], of_family, tuple(in_order)))
-    return found
+            families.append(FamilyHeads(family, names[family], of_family, tuple(in_order)))
+    return families
 
 
 def family_layers(results: StackResults, members: Sequence[HeadName]) -> tuple[int, ...]:
     """Return the layers from the first to the last head of a family.
 
-    Empty if fewer than `MIN_FAMILY_SHARE` of the heads of these layers belong to the family.
+    Empty if fewer than `PART_OF_LAYERS` of the heads of these layers belong to the family.
     """
     if not members:
         return ()
     first, last = members[0].layer, members[-1].layer
     layers = tuple(x for x in results.stack.attention_layers if first <= x <= last)
     share = len(members) / (len(layers) * results.stack.n_heads)
-    return layers if share >= MIN_FAMILY_SHARE else ()
+    return layers if share >= PART_OF_LAYERS.value else ()
 
 
 def family_claim(results: StackResults) -> Iterator[OverviewClaim]:
@@ -127,10 +131,10 @@ def family_claim(results: StackResults) -> Iterator[OverviewClaim]:
 
     Evenly spread heads come last, because most models have many of them.
     """
-    families = {each.family: each for each in family_heads({results.stack.name: results})}
+    families = {family.family: family for family in family_heads({results.stack.name: results})}
     claimed = [family for family in CLAIMED if family in families]
     order = sorted(
-        claimed, key=lambda each: (each is FunctionFamily.EVEN, -len(families[each].heads))
+        claimed, key=lambda family: (family is FunctionFamily.EVEN, -len(families[family].heads))
     )
     for family in order:
         members = families[family].heads
@@ -163,5 +167,5 @@ def _evidence(
         "{head}, {noun}: {number:interval}{even}. {sentences}. Heads by function: {counts}.",
         head=example.head, noun=example.noun, number=number, even=even,
         sentences=count_text(number.sentences, "sentence"),
-        counts=", ".join(f"{each.example.noun} {len(each.functions):,}" for each in functions),
+        counts=", ".join(f"{group.example.noun} {len(group.functions):,}" for group in functions),
     )  # fmt: skip

@@ -13,13 +13,13 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats
 from headbook.report.facts.functions import WHERE_OF_FAMILY, FunctionFamily, functions_of
+from headbook.report.facts.thresholds import MOST_HEADS
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import STACKS, capital
 
 MAX_RUNS = 3
 MAX_WORDS = 30
-MIN_SHARE = 0.5  # share of the heads of a run above which its named families are
 SEVERAL_THINGS = "in many ways"
 TO = WHERE_OF_FAMILY | {  # of most heads of some layers
     FunctionFamily.SAME_KEYS: "to the same few words",
@@ -112,7 +112,7 @@ def _named(counts: Floats) -> frozenset[FunctionFamily]:
     by_family = dict(zip(FunctionFamily, counts.tolist(), strict=True))
     ranked = sorted(TO, key=lambda family: -by_family[family])
     for n in (1, 2):
-        if sum(by_family[each] for each in ranked[:n]) > MIN_SHARE * counts.sum():
+        if sum(by_family[family] for family in ranked[:n]) > MOST_HEADS.value * counts.sum():
             return frozenset(ranked[:n])
     return frozenset()
 

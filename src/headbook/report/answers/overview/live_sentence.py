@@ -88,14 +88,18 @@ class LiveSentence:
             for query in range(self.sizes[0])
             if not self.queries.special[query] and (self.crosses or query != self.word)
         ]
-        found = [
-            (float(each.weight[query, self.word]), -query, int(each.strongest[query, self.word]))
-            for each in self.families
+        ranked = [
+            (
+                float(family.weight[query, self.word]),
+                -query,
+                int(family.strongest[query, self.word]),
+            )
+            for family in self.families
             for query in others
         ]
-        if not found:
+        if not ranked:
             return None
-        weight, query, head = max(found)
+        weight, query, head = max(ranked)
         return self.heads[head], -query, weight
 
 
@@ -104,8 +108,8 @@ def live_sentences(results: Mapping[str, StackResults]) -> tuple[LiveSentence, .
     chosen = _choose(results)
     if chosen is None:
         return ()
-    found = (_live(result, chosen) for result in results.values())
-    return tuple(each for each in found if each is not None)
+    live = (_live(result, chosen) for result in results.values())
+    return tuple(sentence for sentence in live if sentence is not None)
 
 
 def _choose(results: Mapping[str, StackResults]) -> StoredSentence | None:
@@ -174,14 +178,14 @@ def _live(results: StackResults, sentence: StoredSentence) -> LiveSentence | Non
 
 
 def _of_family(family: FunctionFamily, weights: Floats, members: Sequence[int]) -> FamilyAttention:
-    own = weights[members]
-    best = own.argmax(0)
+    of_members = weights[members]
+    best = of_members.argmax(0)
     return FamilyAttention(
         family,
         len(members),
-        own.mean(0),
+        of_members.mean(0),
         np.array(members, np.uint16)[best],
-        np.take_along_axis(own, best[None], 0)[0],
+        np.take_along_axis(of_members, best[None], 0)[0],
     )
 
 
@@ -225,4 +229,7 @@ def mean_map(results: StackResults, live: LiveSentence, heads: Sequence[Place]) 
 def is_right_to_left(text: str) -> bool:
     """Return whether the first letter with a direction is written from right to left."""
     directions = (unicodedata.bidirectional(letter) for letter in text)
-    return next((each in {"R", "AL"} for each in directions if each in {"L", "R", "AL"}), False)
+    return next(
+        (direction in {"R", "AL"} for direction in directions if direction in {"L", "R", "AL"}),
+        False,
+    )

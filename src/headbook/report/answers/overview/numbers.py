@@ -26,12 +26,12 @@ from headbook.metrics import all_metrics, ids
 from headbook.report.ablation import LAYER, SINK, LayerRatio, layer_ratio, main_target
 from headbook.report.facts.functions import FunctionFamily, functions_of
 from headbook.report.facts.random_weights import no_layer_differs
+from headbook.report.facts.thresholds import TWICE_UNIFORM
 from headbook.report.results import StackResults
 from headbook.schema import FUNCTION, Baseline, HeadKey, Place, Replacement, SinkView
 from headbook.study.ablation.results import AblationResults, HeadSet, HeadSetKind
 from headbook.study.ablation_tables import GROUP
 
-MIN_SINK_RATIO = 2.0  # of the attention on the sink to that of uniform attention
 MIN_SAME_KEYS = 3  # heads of a layer
 MAX_P = 0.05
 SINK_SHARE = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
@@ -86,7 +86,7 @@ def sink_run(results: StackResults) -> SinkRun | None:
         return None
     shares, uniform = results.layers(*SINK_SHARE), results.uniform(*SINK_SHARE).value
     with np.errstate(invalid="ignore"):
-        much = (shares.low >= MIN_SINK_RATIO * uniform) & (shares.effective >= MIN_EFFECTIVE)
+        much = (shares.low >= TWICE_UNIFORM.value * uniform) & (shares.effective >= MIN_EFFECTIVE)
     layers = max(_runs(results.stack.attention_layers, much), key=len, default=())
     heads = {(layer, head) for layer in layers for head in range(results.stack.n_heads)}
     attention = pooled(results, [SINK_SHARE], heads)
@@ -131,23 +131,23 @@ def same_keys(results: StackResults) -> SameKeys | None:
     }
     key_driven = [place for place in families if families[place] is FunctionFamily.SAME_KEYS]
     by_layer = {layer: tuple(heads) for layer, heads in groupby(key_driven, key=lambda x: x[0])}
-    layer = max(by_layer, key=lambda each: (len(by_layer[each]), each), default=-1)
+    layer = max(by_layer, key=lambda number: (len(by_layer[number]), number), default=-1)
     if layer < 0 or len(by_layer[layer]) < MIN_SAME_KEYS:
         return None
     heads = by_layer[layer]
     by_key = mean_over(results.heads(*BY_KEY), heads)
     others = families.keys() - {*heads}
-    found = [
+    preferred = [
         SameKeys(layer, heads, by_key, name, share, of_others)
         for name, tags in WORD_CLASSES.items()
         for columns in [class_columns(results, tags)]
         if columns
-        for share, of_others in [[pooled(results, columns, each) for each in (heads, others)]]
+        for share, of_others in [[pooled(results, columns, places) for places in (heads, others)]]
         if share.low > of_others.high and share.effective >= MIN_EFFECTIVE
     ]
     return max(
-        found,
-        key=lambda each: each.share.value / max(each.others.value, 1e-9),
+        preferred,
+        key=lambda same: same.share.value / max(same.others.value, 1e-9),
         default=SameKeys(layer, heads, by_key),
     )
 

@@ -14,8 +14,8 @@ from headbook.schema import ResidualPoint
 
 def own_token_rows(results: StackResults) -> Iterator[Tested]:
     """Yield the share of each class of tokens nearest to its own vocabulary token, by layer."""
-    own = own_tokens(results)
-    for kind, shares in own.shares.items() if own else ():
+    shares_of_own = own_tokens(results)
+    for kind, shares in shares_of_own.shares.items() if shares_of_own else ():
         for layer in range(len(shares.value)):
             yield Tested(OWN_NEAREST, results.stack.name, ids.VOCABULARY_RANK, "", kind,
                          shares.at(layer), layer)  # fmt: skip
