@@ -29,8 +29,8 @@ class Tested:
         split: sentences behind it.
         value: the number.
         baseline, baseline_value: what it is compared with.
-        difference: value minus baseline; by default without an interval. None if the baseline is no
-            value to subtract.
+        difference: value minus baseline; by default without an interval.
+        subtracted: whether value minus baseline is a number of the table; it is none of ratios.
         p: NaN if it was not tested.
     """
 
@@ -45,24 +45,25 @@ class Tested:
     split: str = ALL
     baseline: str = ""
     baseline_value: float = math.nan
-    difference: Estimate | None = NO_ESTIMATE
+    difference: Estimate = NO_ESTIMATE
+    subtracted: bool = True
     p: float = math.nan
 
     @property
     def columns(self) -> Mapping[str, Any]:
         """The row of the table, by column."""
-        difference = self.difference or NO_ESTIMATE
-        if self.difference and math.isnan(difference.value):
-            difference = difference._replace(value=self.value.value - self.baseline_value)
-        sample = self.value if self.value.sentences else difference
+        gap = self.difference
+        if self.subtracted and math.isnan(gap.value):
+            gap = gap._replace(value=self.value.value - self.baseline_value)
+        sample = self.value if self.value.sentences else gap
         return {
             "claim": self.claim, "stack": self.stack, "layer": self.layer, "head": self.head,
             "metric": self.metric, "view": str(self.view), "label": str(self.label),
             "split": self.split,
             "value": self.value.value, "low": self.value.low, "high": self.value.high,
             "baseline": self.baseline, "baseline_value": self.baseline_value,
-            "difference": difference.value, "difference_low": difference.low,
-            "difference_high": difference.high, "p": self.p,
+            "difference": gap.value, "difference_low": gap.low, "difference_high": gap.high,
+            "p": self.p,
             "n_sentences": sample.sentences, "n_observations": sample.events,
         }  # fmt: skip
 
@@ -89,9 +90,8 @@ class Tested:
             share: whether the values are shares.
             unit: name of the unit, with the space before it.
         """
-        number = difference(
-            *self.difference[:3], self.row, share=share, sentences=self.difference.sentences
-        )
+        value, low, high, sentences = self.difference[:4]
+        number = difference(value, low, high, self.row, share=share, sentences=sentences)
         return replace(number, unit=replace(number.unit, name=number.unit.name or unit))
 
     def over_baseline(self, unit: Unit) -> Number:

@@ -30,7 +30,7 @@ def ratio_test(ablation: AblationResults, stack: str, ratio: LayerRatio, target:
     return Tested(
         LAYER_RATIO, stack, f"{GROUP}_ratio", "",
         f"{LAYER}{ratio.first}/{Replacement.MEAN}/{target}", value, ratio.first,
-        baseline=f"{LAYER}{ratio.second}", baseline_value=1.0, difference=None,
+        baseline=f"{LAYER}{ratio.second}", baseline_value=1.0, subtracted=False,
     )  # fmt: skip
 
 
