@@ -10,9 +10,11 @@ import pytest
 from safetensors import safe_open
 
 from grouped_studies import ROWS, write_rows
+from headbook.analysis.accumulators import Estimates, RatioSums
 from headbook.analysis.arrays import Floats
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, limits_in_texts
 from headbook.metrics.base import ContextMetric
+from headbook.report.results import stack_results
 from headbook.run.collect import collect
 from headbook.schema import HeadKey, ResidualPoint, Side, SinkView, TokenKey
 from headbook.study.corpus_sums import CorpusSums
@@ -221,6 +223,34 @@ def test_texts_tell_which_sentences_there_are() -> None:
     np.testing.assert_array_equal(one.smallest.index, other.smallest.index)
     assert (one.max_tokens, other.max_tokens, of(slice(4)).max_tokens) == (66, 66, 9)
     assert not np.array_equal(one.prints, of(slice(9)).prints)
+
+
+def test_no_interval_goes_beyond_what_the_longest_text_allows(whole: Study) -> None:
+    longest = max(len(x.texts[Side.SOURCE].special) for x in whole.sentence_data.listed)
+    assert whole.corpus_sums.max_tokens == longest
+    for table in (whole.heads, whole.layers, whole.controls):
+        of_distance = table[table["metric"] == "attention_distance"]
+        assert of_distance["high"].max() <= longest - 1
+    results = stack_results(whole)["self"]
+    rows = whole.heads[whole.heads["metric"] == "attention_distance"]
+    for view in SinkView:
+        shown = results.heads(*COLUMN._replace(view=view)).high.ravel()
+        in_table = rows[rows["view"] == str(view)]["high"].to_numpy()
+        np.testing.assert_array_equal(shown, in_table)
+
+
+def test_an_interval_that_few_long_sentences_widen_is_clipped() -> None:
+    """A mean distance of 9.2 had an interval to 118 where no distance exceeds 66."""
+    n, d = np.ones((12, 1)), np.ones((12, 1))
+    n[0] = 66.0
+    wide = Estimates.of(RatioSums.of(n, d, d, np.arange(12) % 2), (0, np.inf))
+    assert wide.high > 66
+    limits = limits_in_texts("attention_distance", 67)
+    assert limits == (0, 66)
+    clipped = wide.within(limits)
+    assert (clipped.value, clipped.low, clipped.high) == (wide.value, wide.low, 66)
+    assert limits_in_texts("attention_distance", np.inf) == (0, np.inf)
+    assert limits_in_texts("dependency_alignment", 67) == (0, 1)
 
 
 def test_maps_of_a_few_sentences_are_kept(whole: Study) -> None:

@@ -376,21 +376,23 @@ class ScatterAxis(NamedTuple):
         title: name of the number, with its unit.
         numbers: a number for each head.
         uniform: the number under uniform attention; NaN if unknown.
+        factor: factor from numbers to drawn ones, such as 100 for per cent.
     """
 
     title: str
     numbers: Sequence[Number]
     uniform: float = math.nan
+    factor: float = 1.0
 
     @property
     def values(self) -> Floats:
-        """Values as they are written."""
-        return np.array([n.value * n.unit.factor for n in self.numbers])
+        """Values as they are drawn."""
+        return np.array([n.value for n in self.numbers]) * self.factor
 
     @property
     def drawn_uniform(self) -> float:
-        """Number under uniform attention as it is written."""
-        return self.uniform * self.numbers[0].unit.factor
+        """Number under uniform attention as it is drawn."""
+        return self.uniform * self.factor
 
     @property
     def ends(self) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from headbook.pages.metrics.figures import curve_plot
 from headbook.pages.parts.blocks import (
     Block,
     Caption,
+    Columns,
     Group,
     Lead,
     Page,
@@ -113,8 +114,7 @@ def _thirds(results: StackResults, key: HeadKey, change: facts.DepthChange) -> R
     without = change.without and facts.number_of_change(results, change.without)
     return row(
         first.printed(""), last.printed(""),
-        facts.number_of_change(results, tested).printed("interval"),
-        without.printed("interval") if without else None,
+        facts.number_of_change(results, tested), without or None,
     )  # fmt: skip
 
 
@@ -163,7 +163,7 @@ def _questions(results: StackResults, first: HeadKey) -> Iterator[Question]:
             yield Question(name, title, of_tags.text, (table(results),), "parts of speech by layer")
     correlations = [*facts.head_correlations(results)]
     if correlations and len(heads_of(results.stack)) <= MAX_SCATTERED:
-        scatters = [Lead(_scatter(results, each.other)) for each in correlations]
+        scatters = Columns(tuple(Lead(_scatter(results, each.other)) for each in correlations))
         yield Question(
             "heads", "Do heads that attend far attend evenly?", _correlated(correlations),
             blocks(_correlations(correlations), scatters), "correlation scatter of heads",
@@ -231,7 +231,8 @@ def _axis(results: StackResults, key: HeadKey, heads: Sequence[HeadName]) -> Sca
     unit = "%" if metric.is_share else metric.unit
     numbers = [results.number(key, head.layer, head.head) for head in heads]
     uniform = float(results.uniform(*key).value[layer])
-    return ScatterAxis(f"{metric.title.lower()} ({unit})", numbers, uniform)
+    factor = 100.0 if metric.is_share else 1.0
+    return ScatterAxis(f"{metric.title.lower()} ({unit})", numbers, uniform, factor)
 
 
 def _of_stack(results: StackResults) -> Iterator[Block]:
