@@ -24,7 +24,7 @@ def drawn(seed: int, slope: float, *, layers: int = 7, cells: int = 2) -> Cluste
 def plain_change(n: Floats, d: Floats, draw: Ints) -> float:
     """Mean of the last third of the layers minus that of the first, in a draw of clusters."""
     third, layers = max(1, n.shape[1] // 3), n.shape[1]
-    values = (n[draw].sum(0) / d[draw].sum(0)).tolist()
+    values: list[float] = (n[draw].sum(0) / d[draw].sum(0)).tolist()
     return math.fsum(values[layers - third :]) / third - math.fsum(values[:third]) / third
 
 
@@ -42,7 +42,7 @@ def test_changes_and_intervals_are_those_of_plain_loops() -> None:
     sums = drawn(0, 0.1, layers=6)
     found = depth_changes(sums)
     for cell in range(2):
-        n, d = sums.n[..., cell], sums.d[..., cell]
+        n, d = (np.asarray(part[..., cell], np.float64) for part in sums)
         assert found.value[cell] == pytest.approx(plain_change(n, d, np.arange(CLUSTERS)))
         drawn_changes = [plain_change(n, d, draw) for draw in plain_draws()]
         low, high = np.percentile(drawn_changes, (2.5, 97.5))

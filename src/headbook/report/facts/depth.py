@@ -221,7 +221,8 @@ def depth_rows(results: StackResults) -> Fact:
         for metric in results.metrics
         if metric.has_layer_value and (view_and_label := results.drawn(metric))
     }
-    keys = [*QUANTITIES, *sorted(drawn.difference(QUANTITIES))]
+    of_tags = {*received_keys(results), *given_keys(results)}  # tested together, as families
+    keys = [*QUANTITIES, *sorted(drawn - of_tags - {*QUANTITIES})]
     rows = [tested for key in keys for tested in by_depth(results, key).evidence]
     rows += [
         tested for key in quantities(results) for tested in leading_layer(results, key).evidence

@@ -54,7 +54,7 @@ class SentenceSet:
             np.bincount(bucket, minlength=MAX_BUCKETS),
             prints,
             HashSample.of(MAX_STORED_HASHES, hashes, index, np.zeros((len(index), 0), np.float32)),
-            TopK.of(1, tokens, index, hashes),
+            TopK.of(1, tokens.astype(np.float64), index, hashes),
         )
 
     @property
