@@ -97,6 +97,7 @@ PAGES: dict[str, dict[str, Callable[[Page], None]]] = {
         "speech.html": as_opened,
         "syntax.html": as_opened,
         "patterns.html": as_opened,
+        "depth.html": as_opened,
         "outputs.html": as_opened,
         "importance.html": as_opened,
         "similar.html": as_opened,

@@ -44,6 +44,7 @@ PARTS = {
     ("encoder", "speech.html"): ("figure.lead svg.pl", "table.tags", "details.fold"),
     ("encoder", "syntax.html"): (".relation-rows li", "figure.lead svg.pl", "details.fold"),
     ("encoder", "patterns.html"): ("ul.head-maps .map", "figure.lead svg.pl", "table.heat"),
+    ("encoder", "depth.html"): ("figure.lead svg.pl", "table.numbers"),
     ("encoder", "outputs.html"): ("figure.lead svg.pl", "table.heat"),
     ("encoder", "importance.html"): ("figure.lead", "table.all-heads", "svg.pl"),
     ("encoder", "similar.html"): ("details.fold", "ul.head-maps .map"),

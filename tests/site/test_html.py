@@ -16,6 +16,7 @@ KINDS = (
     "speech.html",
     "syntax.html",
     "patterns.html",
+    "depth.html",
     "outputs.html",
     "importance.html",
     "similar.html",
