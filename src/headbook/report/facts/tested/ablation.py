@@ -149,7 +149,7 @@ def _share(row: Mapping[Any, Any]) -> dict[str, Any]:
         "value": Estimate(share, low, high, n_sentences, float(n_sentences)),
         "baseline": "fifth of the sentences",
         "baseline_value": VERDICT_SHARE,
-        "difference": None,
+        "subtracted": False,
     }
 
 
