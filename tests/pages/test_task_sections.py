@@ -18,9 +18,8 @@ from block_parts import every, parts_of
 from headbook.analysis.accumulators import HELD_OUT
 from headbook.pages.importance import importance_page
 from headbook.pages.overview_parts.answers import words_text
-from headbook.pages.parts.blocks import Page, Question, Words
+from headbook.pages.parts.blocks import Page, Question, Table, Words
 from headbook.pages.parts.page import SentenceParts
-from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.report.answers.ablation.tasks import (
     of_layers,
     patching_answer,
@@ -29,6 +28,7 @@ from headbook.report.answers.ablation.tasks import (
 )
 from headbook.report.answers.overview.ablation_claims import task_claim
 from headbook.report.results import stack_results
+from headbook.results.number import Number
 from headbook.schema import AblationTarget, HeadName
 from headbook.study.ablation import tasks
 from headbook.study.ablation.results import AblationResults, HeadSetKind
@@ -91,10 +91,10 @@ def page_of(study: Study) -> Page:
     return importance_page(stack_results(study))
 
 
-def tables_of(study: Study) -> dict[str, list[PageTable]]:
+def tables_of(study: Study) -> dict[str, list[Table]]:
     """Return the tables of each task, by its id."""
     asked = every(Question, page_of(study))
-    return {q.id: every(PageTable, q) for q in asked if q.id.startswith("task-")}
+    return {q.id: every(Table, q) for q in asked if q.id.startswith("task-")}
 
 
 def label_task(study: Study) -> AblationResults:
@@ -127,9 +127,8 @@ def test_a_task_that_rests_on_one_head(classified: Callable[..., Study]) -> None
     row = tasks.rests_on(task)
     assert row is not None
     after = round(100 * row["after"])
-    sentence = (
-        f"The label rests on one head of layer 0: accuracy falls from 100 to {after} % without it."
-    )
+    rests = "The label rests on one head of layer 0: accuracy falls from 100 % to "
+    sentence = f"{rests}{after} % without it."
     assert plain(rests_answer(task)) == sentence
     assert claims(study) == [sentence]
     assert len(sentence.split()) <= 20
@@ -148,7 +147,7 @@ def test_a_model_at_chance_has_no_heads_of_a_task(classified: Callable[..., Stud
     assert plain(success_answer(task)).startswith(
         "The model is at chance, so no head has a verdict: it gives the right label in "
     )
-    assert rests_answer(task) == ()
+    assert not rests_answer(task)
     assert claims(study) == []
     ((heads, *_),) = tables_of(study).values()
     assert "Verdict" not in heads.columns
@@ -201,7 +200,7 @@ def test_without_growing_sets_nothing_is_said(classified: Callable[..., Study]) 
         changes={target: changes[:, keep] for target, changes in task.changes.items()},
     )
     study = with_task(classified(), fewer)
-    assert rests_answer(fewer) == ()
+    assert not rests_answer(fewer)
     assert claims(study) == []
     (tables,) = tables_of(study).values()
     assert "Without several heads" not in [table.caption for table in tables]
@@ -216,7 +215,7 @@ def test_patching_names_the_head_that_restores_the_answer(prompted: Study) -> No
         "logits "
     )
     (claim,) = claims(prompted)
-    assert claim.startswith("The answer rests on one head of layer 0: accuracy falls from 100 to ")
+    assert claim.startswith("The answer rests on one head of layer 0: accuracy falls from 100 % ")
 
 
 def test_patching_that_restores_nothing_names_no_head(prompted: Study) -> None:
@@ -232,9 +231,9 @@ def test_sections_hold_tables_notes_and_gaps(
     classified: Callable[..., Study], prompted: Study
 ) -> None:
     (tables,) = tables_of(classified()).values()
-    first = tables[0].rows[0].cells[0]
-    assert isinstance(first, NumberCell)
-    assert float(first.text) > 0.5  # nats
+    _, first, *_ = tables[0].rows[0]
+    assert isinstance(first, Number)
+    assert first.value > 0.5  # nats
     captions = [table.caption for table in tables]
     assert captions == ["Without one head", "Without several heads", "By where"]
     assert len(tables[0].rows) == 8

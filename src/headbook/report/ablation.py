@@ -40,7 +40,6 @@ SHORT_VERDICTS = {
     AblationVerdict.UNDECIDED: "undecided",
 }
 CHANGING_VERDICTS = {AblationVerdict.CHANGES, AblationVerdict.HARMFUL}
-GROUP_MARGIN = "margin of several heads"  # metric in the table of tests
 COSINE_UNIT = "thousandths"  # of changes of a cosine
 
 

@@ -200,11 +200,11 @@ def _tokens_by_class(
 ) -> dict[str, tuple[tuple[str, int], ...]]:
     """Return the tokens of each class that take most of the difference from the mean head."""
     classes = results.cached(_class_of_tokens)
-    found: dict[str, list[tuple[str, int]]] = {}
+    by_tag: dict[str, list[tuple[str, int]]] = {}
     for token in tokens_above_mean_head(results, head, kind, MIN_TOKEN_SENTENCES):
         tag = classes.get(token.token.strip().lower(), "")
-        found.setdefault(tag, []).append((token.token.strip(), token.sentences))
-    return {tag: tuple(tokens) for tag, tokens in found.items() if tag}
+        by_tag.setdefault(tag, []).append((token.token.strip(), token.sentences))
+    return {tag: tuple(tokens) for tag, tokens in by_tag.items() if tag}
 
 
 def tokens_above_mean_head(

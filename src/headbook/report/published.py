@@ -93,7 +93,7 @@ def published_numbers(results: StackResults) -> dict[PublishedNumber, Number | s
     if results.stack.name != "self":
         return {}
     model = results.study.manifest.model.name
-    of_model = (each for each in all_published() if model in each.models.split())
+    of_model = (figure for figure in all_published() if model in figure.models.split())
     numbers = {published: published.of_study(results) for published in of_model}
     return {published: number for published, number in numbers.items() if number}
 

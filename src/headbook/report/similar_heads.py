@@ -124,7 +124,7 @@ class HeadDistanceMatrix:
         for heads in members.values():
             pairs = list(combinations(sorted(heads), 2))
             if pairs:
-                pair = max(pairs, key=lambda each: bounds[each])
+                pair = max(pairs, key=lambda places: bounds[places])
                 groups.append(DoubleGroup(tuple(heads), pair, float(bounds[pair])))
         return tuple(sorted(groups, key=lambda group: group.distance))
 
@@ -151,9 +151,9 @@ def head_distances(results: StackResults) -> Mapping[SinkView, HeadDistanceMatri
     }
 
 
-def compared_view(found: Mapping[SinkView, HeadDistanceMatrix]) -> SinkView:
+def compared_view(matrices: Mapping[SinkView, HeadDistanceMatrix]) -> SinkView:
     """Return the view by which heads are grouped: with the sink masked, if it was measured."""
-    return SinkView.RENORM if SinkView.RENORM in found else next(iter(found))
+    return SinkView.RENORM if SinkView.RENORM in matrices else next(iter(matrices))
 
 
 def mean_distances(matrix: HeadDistanceMatrix) -> dict[str, float]:

@@ -99,16 +99,16 @@ def _own_tokens(results: StackResults) -> OwnTokens | None:
     cells = zip(rows["sentence"].tolist(), rows["position"].tolist(), strict=True)
     kinds = np.array([classes[cell] for cell in cells])
     sentences, sentence = np.unique(rows["sentence"], return_inverse=True)
-    layer, own = rows["layer"].to_numpy(int), rows["value"].to_numpy() == 0
+    layer, is_nearest = rows["layer"].to_numpy(int), rows["value"].to_numpy() == 0
     shares = {}
     for name in ("all", *WORD_CLASSES):
         of_class = kinds != "special" if name == "all" else kinds == name
         if of_class.any():
             places = sentence[of_class], layer[of_class]
-            found, counted = np.zeros((2, len(sentences), stack.n_layers))
-            np.add.at(found, places, own[of_class])
+            hits, counted = np.zeros((2, len(sentences), stack.n_layers))
+            np.add.at(hits, places, is_nearest[of_class])
             np.add.at(counted, places, 1.0)
-            sums = RatioSums.of(found, counted, counted, np.zeros(len(sentences), np.int64))
+            sums = RatioSums.of(hits, counted, counted, np.zeros(len(sentences), np.int64))
             shares[name] = Estimates.of(sums, (0.0, 1.0), IntervalRule.CLASSES)
     return OwnTokens(EmbeddingSpace(space), shares, len(sentences))
 

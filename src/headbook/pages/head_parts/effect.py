@@ -13,10 +13,11 @@ from headbook.charts.one_head import EffectScale, effect_dots, effect_picture
 from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report import ablation as report
 from headbook.report.answers.ablation import tasks
-from headbook.report.linked_rows import LinkedNumber
+from headbook.report.linked_rows import LinkedNumber, linked
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, ordinal, sentence_page
 from headbook.results.formats import THIN, head_file, head_name, interval_text, number, percent
+from headbook.results.number import Number
 from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation.effect_tests import ATTRIBUTION, COSINE_TARGETS, token_target
 from headbook.study.ablation.results import AblationResults, MissedToken
@@ -122,10 +123,7 @@ def _tasks(results: StackResults, head: HeadName) -> PageTable | None:
             if row["method"] != EXACT:
                 words = words_cell("estimated")
             name = f"{tasks.target_name(target)}, {tasks.task_unit(target)}"
-            cell = tasks.effect_number(target, row)
-            ends = tasks.ends_text(target, row)
-            number_cell = NumberCell(cell.text, ends, note="", too_few=False, number=cell)
-            rows.append(Row(name, (number_cell, words)))
+            rows.append(Row(name, (_cell_of(tasks.effect_number(target, row)), words)))
         rows += _patched(results, task, head)
     columns = ("Task", "Lost without it", "Verdict")
     return PageTable(columns, tuple(rows)) if rows else None
@@ -137,12 +135,14 @@ def _patched(results: StackResults, task: AblationResults, head: HeadName) -> It
         return
     effects = results.cached(_patching_effects)
     for row in effects[(effects[[*HeadName._fields]] == list(head)).all(axis=1)].to_dict("records"):
-        printed = tasks.patching_number(row)
-        ends = interval_text(row["low"], row["high"], share=True)
-        yield Row(
-            "Restored when patched, all positions",
-            (NumberCell(printed.text, ends, note="", too_few=False, number=printed), words_cell()),
-        )
+        cell = _cell_of(tasks.patching_number(row))
+        yield Row("Restored when patched, all positions", (cell, words_cell()))
+
+
+def _cell_of(change: Number) -> NumberCell:
+    return NumberCell(
+        change.as_text(), change.as_text("ends"), note="", too_few=False, number=linked(change)
+    )
 
 
 def _patching_effects(results: StackResults) -> pd.DataFrame:

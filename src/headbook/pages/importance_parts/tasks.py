@@ -1,29 +1,30 @@
 """Sections on tasks: heads on which a task rests, by group of texts, and patched one at a time."""
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from headbook.pages.parts.blocks import (
-    Block,
     Caption,
     Columns,
     Details,
     Group,
     Question,
+    Table,
     Text,
     blocks,
+    row,
 )
-from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
 from headbook.report.ablation import choice_text, short_verdict
 from headbook.report.answers.ablation import tasks as answers
 from headbook.report.answers.ablation.tasks import WORDS
-from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import capital, count_text
-from headbook.results.formats import head_name, interval_text, percent
-from headbook.results.sentence import Sentence, head_link, say
+from headbook.results.formats import head_name
+from headbook.results.number import Number, RowAddress
+from headbook.results.sentence import say
 from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests, tasks
 from headbook.study.ablation.results import AblationReason, AblationResults
@@ -41,48 +42,35 @@ def task_question(task: AblationResults) -> Question:
     rests = answers.patching_answer(task) if patched else answers.rests_answer(task)
     observed = "pairs" if name == AblationTarget.PREFERENCE else "texts"
     about = Caption((_about(task, len(heads.rows)), *task.notes))
-    more = replace(heads, rows=heads.rows[OPEN:], caption="")
-    table = _Before(replace(heads, rows=heads.rows[:OPEN]))
-    rest = Details(f"{len(more.rows)} more heads", (_Before(more),)) if more.rows else None
+    more = replace(heads, rows=heads.rows[OPEN:], caption="", label="Heads of smaller effect")
+    table = replace(heads, rows=heads.rows[:OPEN])
+    rest = Details(f"{len(more.rows)} more heads", (more,)) if more.rows else None
     columns = blocks(
         Group(blocks(table, about, rest)), None if growing.empty else _without(task, growing)
     )
-    facets = [_Before(facet) for facet in _by_group(task)]
+    facets = [*_by_group(task)]
     about_facets = (
         f"Change without one head, {answers.task_unit(name)}; in brackets the number of "
         f"{observed}. Heads of largest effect in all {observed} and in each group; grey: too few "
         "for an interval."
     )
     content = blocks(
-        Text(Sentence(rests), "evidence") if rests else None,
+        Text(rests, "evidence") if rests else None,
         Columns(columns),
         [*facets, Caption((about_facets,))] if facets else None,
     )
-    return Question(
-        f"task-{name}", WORDS[name].question, Sentence(answers.success_answer(task)), content
-    )
+    return Question(f"task-{name}", WORDS[name].question, answers.success_answer(task), content)
 
 
 def _without(task: AblationResults, growing: pd.DataFrame) -> Group:
     """Return accuracy without growing sets of heads, with how these were chosen."""
+    before, _ = answers.accuracies(task, growing.iloc[0].to_dict())
     caption = say(
         "Heads of largest effect replaced together, chosen on one half of the sentences; accuracy "
-        "on the other half, with all heads {all}.",
-        all=answers.without_number(task, 1, percent(growing["before"].iloc[0])),
+        "on the other half, with all heads {before}.",
+        before=before,
     )
-    return Group((_Before(_growing(task, growing)), Caption((caption,))))
-
-
-@dataclass(frozen=True)
-class _Before(Block):
-    """A table that still has its cells of before."""
-
-    table: PageTable
-
-    @property
-    def macro(self) -> str:
-        """Name of the macro."""
-        return "before"
+    return Group((_growing(task, growing), Caption((caption,))))
 
 
 def _about(task: AblationResults, replaced: int) -> str:
@@ -103,36 +91,30 @@ def _about(task: AblationResults, replaced: int) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _heads(task: AblationResults) -> PageTable:
+def _heads(task: AblationResults) -> Table:
     """Return the heads that were replaced alone, the largest change first."""
     target = task.targets[0]
     frames = {
-        each: effect_tests.head_effects(task, each, Replacement.MEAN) for each in task.targets
+        name: effect_tests.head_effects(task, name, Replacement.MEAN) for name in task.targets
     }
     order = frames[target].sort_values("value", ascending=False, kind="stable").index
-    verdicts = (frames[target]["verdict"] != "").any()
+    verdicts = frames[target]["verdict"]
+    has_verdicts = bool((verdicts != "").any())
     titles = [f"Change, {answers.task_unit(target)}"]
-    titles += [f"Accuracy, {answers.task_unit(each)}" for each in task.targets[1:]]
+    titles += [f"Accuracy, {answers.task_unit(name)}" for name in task.targets[1:]]
     rows = []
     for index in order:
-        cells = [effect_cell(each, frames[each].loc[index].to_dict()) for each in frames]
-        row = frames[target].loc[index].to_dict()
-        verdict = (words_cell(short_verdict(row["verdict"])),) if verdicts else ()
-        rows.append(Row(head_link(task.heads[index]), (*cells, *verdict)))
-    columns = ("Head", *titles, *(("Verdict",) if verdicts else ()))
-    return PageTable(columns, tuple(rows), "Without one head")
+        changes = [
+            answers.effect_number(name, frame.loc[index].to_dict())
+            for name, frame in frames.items()
+        ]
+        verdict = (short_verdict(verdicts[index]),) if has_verdicts else ()
+        rows.append(row(task.heads[index], *changes, *verdict))
+    columns = ("Head", *titles, *(("Verdict",) if has_verdicts else ()))
+    return Table(columns, tuple(rows), "Without one head")
 
 
-def effect_cell(target: str, row: dict[str, Any]) -> NumberCell:
-    """Return the change of a task's target without a head, with its interval and its row."""
-    return _cell(answers.effect_number(target, row), answers.ends_text(target, row))
-
-
-def _cell(printed: LinkedNumber, ends: str, *, too_few: bool = False) -> NumberCell:
-    return NumberCell(printed.text, ends, note="", too_few=too_few, number=printed)
-
-
-def _patched(task: AblationResults) -> PageTable:
+def _patched(task: AblationResults) -> Table:
     """Return the heads that were patched, those that restore most first."""
     effects = tasks.patching_effects(task)
     effects = effects.assign(way=effects["direction"] + "/" + effects["label"])
@@ -141,52 +123,49 @@ def _patched(task: AblationResults) -> PageTable:
     for head in effect_tests.head_names(
         restored.sort_values("value", ascending=False, kind="stable")
     ):
-        mine = effects[(effects[[*HeadName._fields]] == list(head)).all(axis=1)].set_index("way")
-        cells = []
-        for way in tasks.PATCHES:
-            row: dict[Any, Any] = mine.loc[way].to_dict()
-            ends = interval_text(row["low"], row["high"], share=True)
-            cells.append(_cell(answers.patching_number(row), ends))
-        rows.append(Row(head_link(head), tuple(cells)))
-    return PageTable(
+        is_head = (effects[[*HeadName._fields]] == list(head)).all(axis=1)
+        by_way = effects[is_head].set_index("way")
+        ways = (by_way.loc[way].to_dict() for way in tasks.PATCHES)
+        rows.append(row(head, *map(answers.patching_number, ways)))
+    return Table(
         ("Head", *("all positions", "last position") * 2), tuple(rows), "Patched one at a time",
         groups=(("Restored", 2), ("Destroyed", 2)),
     )  # fmt: skip
 
 
-def _growing(task: AblationResults, table: pd.DataFrame) -> PageTable:
+def _growing(task: AblationResults, table: pd.DataFrame) -> Table:
     """Return accuracy without ever more of the heads of largest effect."""
     rows, before = [], frozenset[HeadName]()
-    for row in table.to_dict("records"):
-        added = [head_name(head) for head in row["heads"] if head not in before]
+    for without in table.to_dict("records"):
+        added = [head_name(head) for head in without["heads"] if head not in before]
         more = f" and {len(added) - NAMED} more" if len(added) > NAMED else ""
-        before = frozenset(row["heads"])
-        printed = answers.without_number(task, row["number"], percent(row["after"]))
-        ends = interval_text(row["low"], row["high"], share=True)
-        cells = (words_cell(f"{', '.join(added[:NAMED])}{more}"), _cell(printed, ends))
-        rows.append(Row(f"{row['number']:,}", cells))
-    return PageTable(("Heads", "Added", "Accuracy"), tuple(rows), "Without several heads")
+        before = frozenset(without["heads"])
+        _, accuracy = answers.accuracies(task, without)
+        rows.append(row(f"{without['number']:,}", f"{', '.join(added[:NAMED])}{more}", accuracy))
+    return Table(("Heads", "Added", "Accuracy"), tuple(rows), "Without several heads")
 
 
-def _by_group(task: AblationResults) -> Iterator[PageTable]:
+def _by_group(task: AblationResults) -> Iterator[Table]:
     """Yield a table for each facet: heads by the groups of its texts."""
     for facet, effects in answers.group_effects(task):
         sizes = effects.groupby("group")["n_sentences"].first()
         groups = [*sizes.sort_values(ascending=False, kind="stable").index]
         rows = []
-        for _, mine in effects.groupby([*HeadName._fields], sort=False):
-            by_group = mine.set_index("group", drop=False)
-            cells = [_group_cell(by_group.loc[group].to_dict()) for group in groups]
-            (head,) = {*effect_tests.head_names(mine)}
-            rows.append(Row(head_link(head), tuple(cells)))
+        for _, of_head in effects.groupby([*HeadName._fields], sort=False):
+            by_group = of_head.set_index("group", drop=False)
+            changes = (_group_number(by_group.loc[group].to_dict()) for group in groups)
+            (head,) = {*effect_tests.head_names(of_head)}
+            rows.append(row(head, *changes))
         titles = (f"{group} ({sizes[group]:,})" for group in groups)
-        yield PageTable(("Head", *titles), tuple(rows), f"By {facet}")
+        yield Table(("Head", *titles), tuple(rows), f"By {facet}")
 
 
-def _group_cell(row: dict[str, Any]) -> NumberCell:
-    """Return the change of one head in one group, grey without an interval."""
+def _group_number(change: dict[str, Any]) -> Number:
+    """Return the change of one head in one group; thin without an interval."""
     names = (*HeadName._fields, "target", "facet", "group")
-    identity = tuple((name, row[name]) for name in names)
-    text = answers.effect_text(row["target"], row["value"])
-    ends = answers.ends_text(row["target"], row)
-    return _cell(LinkedNumber(text, "task_facets", identity), ends, too_few=not ends)
+    address = RowAddress("task_facets", tuple((name, change[name]) for name in names))
+    low, high, n_sentences = change["low"], change["high"], int(change["n_sentences"])
+    return Number(
+        change["value"], answers.effect_unit(change["target"]), address, low, high, n_sentences,
+        effective=0.0 if math.isnan(low) else math.nan,
+    )  # fmt: skip

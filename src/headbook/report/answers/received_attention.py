@@ -56,23 +56,25 @@ def most_received(results: StackResults) -> Mapping[HeadName, Received]:
 
 def _most_received(results: StackResults) -> dict[HeadName, Received]:
     functions, exemplars = functions_of(results), defaultdict[HeadName, list[Exemplar]](list)
-    for each in results.study.sentence_data.by_weight:
-        if each.head.stack == results.stack.name and functions[each.head].id == SAME_KEYS:
-            exemplars[each.head].append(each)
-    found = {head: received_exemplars(results, own) for head, own in exemplars.items()}
-    return {head: received[0] for head, received in found.items() if received}
+    for exemplar in results.study.sentence_data.by_weight:
+        if exemplar.head.stack == results.stack.name and functions[exemplar.head].id == SAME_KEYS:
+            exemplars[exemplar.head].append(exemplar)
+    by_head = {head: received_exemplars(results, of_head) for head, of_head in exemplars.items()}
+    return {head: received[0] for head, received in by_head.items() if received}
 
 
 def received_exemplars(
     results: StackResults, exemplars: Iterable[Exemplar]
 ) -> tuple[Received, ...]:
     """Return the exemplars of one head in which other words favour one key, the most first."""
-    found: dict[int, Received] = {}
-    for each in exemplars:
-        received = strongest_received(results, each)
-        if each.index not in found and received is not None and received.is_favoured:
-            found[each.index] = received
-    ranked = sorted(found.values(), key=lambda each: (-each.mean, each.exemplar.index))
+    by_sentence: dict[int, Received] = {}
+    for exemplar in exemplars:
+        received = strongest_received(results, exemplar)
+        if exemplar.index not in by_sentence and received is not None and received.is_favoured:
+            by_sentence[exemplar.index] = received
+    ranked = sorted(
+        by_sentence.values(), key=lambda received: (-received.mean, received.exemplar.index)
+    )
     return tuple(ranked[:MOST])
 
 

@@ -51,7 +51,9 @@ def _doubled(manifest: Manifest, side: Side, texts: str) -> Iterator[TextNote]:
 
 def _unknown(manifest: Manifest, side: Side, texts: str) -> TextNote:
     unknown, ordinary = _unknown_of(manifest.counts, side)
-    examples = sorted(_named(manifest.counts, f"{side}.{UNKNOWN}."), key=lambda each: -each[1])
+    examples = sorted(
+        _named(manifest.counts, f"{side}.{UNKNOWN}."), key=lambda example: -example[1]
+    )
     names = ", ".join(shortened(name, MAX_LETTERS) for name, _ in examples[:N_EXAMPLES])
     unreadable = manifest.count(side, UNREADABLE)
     return TextNote(

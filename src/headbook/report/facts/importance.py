@@ -14,7 +14,6 @@ import pandas as pd
 
 from headbook.report.ablation import (
     CHANGING_VERDICTS,
-    GROUP_MARGIN,
     HEAVY_NAME,
     REPLACEMENTS,
     SINK,
@@ -28,6 +27,14 @@ from headbook.report.ablation import (
 from headbook.report.facts.fact import Fact
 from headbook.report.facts.groups import zero_is_dead
 from headbook.report.facts.layers import layer_sentence, ratio_test
+from headbook.report.facts.tested.ablation import (
+    MISSED,
+    RANK_CORRELATION,
+    audit_tests,
+    margin_test,
+    removable_tests,
+    step_test,
+)
 from headbook.report.wording import STACKS, capital, count_text, number_word
 from headbook.results.formats import percent
 from headbook.results.number import PLAIN, SHARE, Number, RowAddress
@@ -294,8 +301,7 @@ def pruning_steps(ablation: AblationResults, pruning: pd.DataFrame) -> pd.DataFr
 
 def group_margin(ablation: AblationResults) -> Number:
     """Return the change that several heads together may make, with its row."""
-    row = RowAddress("tests", (("metric", GROUP_MARGIN), ("label", loss_target(ablation))))
-    return Number(effect_tests.group_margin(ablation), change_unit(ablation), row)
+    return margin_test(ablation).number(change_unit(ablation))
 
 
 def together(ablation: AblationResults, steps: pd.DataFrame) -> Sentence:
@@ -311,18 +317,15 @@ def together(ablation: AblationResults, steps: pd.DataFrame) -> Sentence:
     if not (amounts <= alone).any():
         return NOTHING
     row = curve[amounts <= alone].iloc[-1]
-    limit, unit = effect_tests.group_margin(ablation), change_unit(ablation)
-    surely = "surely" if row["high"] <= limit or row["low"] > limit else "perhaps"
-    label = f"{EFFECT_ORDER}/{row['share']:g}/{row['replacement']}/{row['target']}"
+    limit = group_margin(ablation)
+    surely = "surely" if row["high"] <= limit.value or row["low"] > limit.value else "perhaps"
     measure = measure_of(ablation, row["target"])
     return say(
         "Without the {heads} of smallest effect together, {subject} {verb} by {n:short}, {surely} "
         "{side} than {limit}, the margin of several heads.",
         heads=count_text(int(amounts[amounts <= alone].iloc[-1]), "head"), subject=measure.subject,
-        verb=measure.verb, surely=surely, side="less" if row["high"] <= limit else "more",
-        n=Number(row["value"], unit, RowAddress("tests", (("metric", "pruning"), ("label", label))),
-                 row["low"], row["high"]),
-        limit=group_margin(ablation),
+        verb=measure.verb, surely=surely, side="less" if row["high"] <= limit.value else "more",
+        n=step_test(ablation, row).number(change_unit(ablation)), limit=limit,
     )  # fmt: skip
 
 
@@ -333,21 +336,17 @@ def pruning(ablation: AblationResults, steps: pd.DataFrame) -> Sentence:
         ablation: results behind the rows.
         steps: rows of `pruning_steps`, at least one.
     """
-    shares, median = effect_tests.removable_shares(ablation, steps)
-    share = shares[EFFECT_ORDER]
-    limit = group_margin(ablation)
-    if not share > 0:
+    removable, limit = removable_tests(ablation, steps)[EFFECT_ORDER], group_margin(ablation)
+    if not removable.value.value > 0:
         return say(
             "Hardly any: even without the {least} of smallest effect, the change may exceed a "
             "margin of {limit}.",
             least=percent(float(steps.loc[steps["share"] > 0, "share"].min())), limit=limit,
         )  # fmt: skip
-    label = f"{EFFECT_ORDER}/{Replacement.MEAN}/{loss_target(ablation)}"
-    row = RowAddress("tests", (("metric", "share that can go"), ("label", label)))
     return say(
         "{share} of all heads, before the change may exceed a margin of {limit}; in random order "
         "{median}.",
-        share=Number(share, SHARE, row), limit=limit, median=percent(median),
+        share=removable.number(SHARE), limit=limit, median=removable.baseline_number(SHARE),
     )  # fmt: skip
 
 
@@ -357,13 +356,12 @@ def estimates_note(ablation: AblationResults) -> Sentence:
     audit = effect_tests.audit(ablation, target)
     if not audit.heads or not audit.rest or np.isnan(audit.spearman):
         return NOTHING
-    label = ("label", f"{Replacement.MEAN}/{target}")
-    ranks = RowAddress("tests", (("metric", "audit: correlation of ranks"), label))
-    missed = RowAddress("tests", (("metric", "audit: missed"), label))
+    tests = {tested.metric: tested for tested in audit_tests(ablation, target)}
+    share = Number(audit.share, SHARE, tests[MISSED].row)
     return say(
         "On {heads} picked at random, estimates and exact changes have a rank correlation of "
         "{rho}. {Missed} of these changes more than the margin although the estimate does not; of "
         "the heads with estimates alone at most {share} do, with 95 % confidence.",
-        heads=count_text(audit.heads, "head"), rho=Number(audit.spearman, PLAIN, ranks),
-        Missed=capital(number_word(audit.missed)), share=Number(audit.share, SHARE, missed),
+        heads=count_text(audit.heads, "head"), rho=tests[RANK_CORRELATION].number(PLAIN),
+        Missed=capital(number_word(audit.missed)), share=share,
     )  # fmt: skip

@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.accumulators import HELD_OUT
-from headbook.report.linked_rows import LinkedNumber, Parts
+from headbook.report.facts.tested.ablation import success_test, without_test
 from headbook.report.wording import number_word
-from headbook.results.formats import in_hundred, interval_text, number, percent, whole_percent
-from headbook.results.sentence import head_link
-from headbook.schema import ABLATION, HELD_OUT_SPLIT, AblationTarget, HeadName, Replacement
+from headbook.results.formats import in_hundred, number
+from headbook.results.number import PLAIN, SHARE, Number, RowAddress, Unit
+from headbook.results.sentence import NOTHING, Sentence, listed, say
+from headbook.schema import AblationTarget, HeadName, Replacement
 from headbook.study.ablation import effect_tests, tasks
 from headbook.study.ablation.results import HEAD_FIELDS, AblationResults
 from headbook.study.ablation_tables import EFFECT, PATCHING, facet_effects
@@ -49,6 +50,7 @@ class TaskWords(NamedTuple):
     change: str
 
 
+SHARE_IN_POINTS = Unit("", in_hundred)
 LOGITS, OF_DIFFERENCE = "logits", "% of the difference"
 WORDS: dict[str, TaskWords] = {
     AblationTarget.LABEL: TaskWords(
@@ -87,40 +89,27 @@ def target_name(target: str) -> str:
     return "Accuracy" if target == AblationTarget.ACCURACY else WORDS[target].name
 
 
-def success_answer(task: AblationResults) -> Parts:
+def success_answer(task: AblationResults) -> Sentence:
     """Return how often the whole model is right beside chance; at chance, that first."""
-    name, found = task.targets[0], tasks.success(task)
-    words = WORDS[name]
-    row = (("claim", "whole model"), ("metric", tasks.SUCCESS), ("label", str(name)))
-    does = (
-        f"{words.right} in ",
-        LinkedNumber(percent(found.value), "tests", row),
-        f" {interval_text(found.low, found.high, share=True)} of {found.n_observations:,} "
-        f"{words.observations}".replace("  ", " "),
-    )
-    chance = LinkedNumber(percent(found.chance), "tests", row)
-    if found.beats_chance:
-        return "The model ", *does, "; chance is ", chance, f" ({words.guess})."
-    return (
-        "The model is at chance, so no head has a verdict: it ", *does, "; chance is ", chance,
-        f" ({words.guess}).",
+    whole, words, tested = tasks.success(task), WORDS[task.targets[0]], success_test(task)
+    at_chance = "The model is at chance, so no head has a verdict: it"
+    return say(
+        "{start} {right} in {share:interval} of {n} {observations}; chance is {chance} ({guess}).",
+        start="The model" if whole.beats_chance else at_chance, right=words.right,
+        share=tested.number(SHARE), n=whole.n_observations, observations=words.observations,
+        chance=tested.baseline_number(SHARE), guess=words.guess,
     )  # fmt: skip
 
 
-def without_number(task: AblationResults, number_of_heads: int, text: str) -> LinkedNumber:
-    """Return accuracy with or without heads of largest effect, with its row.
+def accuracies(task: AblationResults, row: Mapping[Any, Any]) -> tuple[Number, Number]:
+    """Return accuracy with all heads, and without a set of heads: both have one row.
 
     Args:
         task: results of the task.
-        number_of_heads: number of heads that were replaced together.
-        text: the number with its unit.
+        row: row of `headbook.study.ablation.tasks.success_without`.
     """
-    row = (
-        ("claim", ABLATION), ("metric", tasks.SUCCESS),
-        ("label", f"without {number_of_heads} heads/{Replacement.MEAN}/{task.targets[0]}"),
-        ("split", HELD_OUT_SPLIT),
-    )  # fmt: skip
-    return LinkedNumber(text, "tests", row)
+    tested = without_test(task, row)
+    return tested.baseline_number(SHARE), tested.number(SHARE)
 
 
 def clearly_rests_on(task: AblationResults) -> Mapping[str, Any] | None:
@@ -144,7 +133,7 @@ def _half_advantage(task: AblationResults, row: Mapping[str, Any]) -> float:
     return before - tasks.LOST_SHARE * (before - tasks.chance(task))
 
 
-def rests_sentence(task: AblationResults, row: Mapping[str, Any]) -> Parts:
+def rests_sentence(task: AblationResults, row: Mapping[str, Any]) -> Sentence:
     """Return on which heads a task rests, with accuracy without them; at most 18 words.
 
     Args:
@@ -152,28 +141,25 @@ def rests_sentence(task: AblationResults, row: Mapping[str, Any]) -> Parts:
         row: row of `headbook.study.ablation.tasks.success_without`.
     """
     heads, amount = row["heads"], len(row["heads"])
-    before, after = (whole_percent(row[side]) for side in ("before", "after"))
-    return (
-        f"The {WORDS[task.targets[0]].name.lower()} rests on {number_word(amount)} "
-        f"head{'s' * (amount > 1)}{of_layers(heads)}: accuracy falls from ",
-        without_number(task, row["number"], before.removesuffix("\u202f%")),
-        " to ",
-        without_number(task, row["number"], after),
-        f" without {'them' if amount > 1 else 'it'}.",
-    )
+    before, after = accuracies(task, row)
+    return say(
+        "The {task} rests on {amount} {heads}{layers}: accuracy falls from {before:whole} to "
+        "{after:whole} without {them}.",
+        task=WORDS[task.targets[0]].name.lower(), amount=number_word(amount),
+        heads=f"head{'s' * (amount > 1)}", layers=of_layers(heads), before=before, after=after,
+        them="them" if amount > 1 else "it",
+    )  # fmt: skip
 
 
-def on_more_sentence(task: AblationResults, row: Mapping[str, Any]) -> Parts:
+def on_more_sentence(task: AblationResults, row: Mapping[str, Any]) -> Sentence:
     """Return that a task does not rest on few heads, with accuracy without the first of them."""
-    amount = number_word(row["number"])
-    return (
-        f"The {WORDS[task.targets[0]].name.lower()} does not rest on few heads: without {amount}, "
-        "accuracy is ",
-        without_number(task, row["number"], whole_percent(row["after"])),
-        ", with them ",
-        without_number(task, row["number"], whole_percent(row["before"])),
-        ".",
-    )
+    before, after = accuracies(task, row)
+    return say(
+        "The {task} does not rest on few heads: without {amount}, accuracy is {after:whole}, with "
+        "them {before:whole}.",
+        task=WORDS[task.targets[0]].name.lower(), amount=number_word(row["number"]), after=after,
+        before=before,
+    )  # fmt: skip
 
 
 def of_layers(heads: Sequence[HeadName]) -> str:
@@ -188,126 +174,109 @@ def of_layers(heads: Sequence[HeadName]) -> str:
     return f" of layers {', '.join(layers[:-1])} and {layers[-1]}"
 
 
-def rests_answer(task: AblationResults) -> Parts:
-    """Return the heads on which a task rests, or that none were found; empty if not measured.
+def rests_answer(task: AblationResults) -> Sentence:
+    """Return the heads on which a task rests, or that none were found; nothing if not measured.
 
     A task does not rest on few heads if accuracy without the largest set surely keeps half of the
     advantage over chance; otherwise it is not known.
     """
     table = tasks.success_without(task)
     if table.empty or not tasks.success(task).beats_chance:
-        return ()
+        return NOTHING
     if row := clearly_rests_on(task):
         return rests_sentence(task, row)
-    subject = WORDS[task.targets[0]].name.lower()
     largest: Mapping[Any, Any] = table.iloc[-1].to_dict()
     row = surely_on_more(task) or tasks.rests_on(task) or largest
-    start = (
-        f"The {subject} does not rest on few heads"
-        if surely_on_more(task)
-        else f"Whether the {subject} rests on few heads is not known"
-    )
+    start = "Whether the {task} rests on few heads is not known"
+    if surely_on_more(task):
+        start = "The {task} does not rest on few heads"
     many = int(row["number"]) > 1
-    heads = f"the {number_word(int(row['number']))}" if many else "the head"
-    return (
-        f"{start}: without {heads} of largest effect, accuracy is ",
-        without_number(task, row["number"], percent(row["after"])),
-        f" {interval_text(row['low'], row['high'], share=True)}; with {'them' if many else 'it'} ",
-        without_number(task, row["number"], percent(row["before"])),
-        ".",
-    )
+    before, after = accuracies(task, row)
+    return say(
+        f"{start}: without {{heads}} of largest effect, accuracy is {{after:interval}}; with "
+        "{them} {before}.",
+        task=WORDS[task.targets[0]].name.lower(), after=after, before=before,
+        heads=f"the {number_word(int(row['number']))}" if many else "the head",
+        them="them" if many else "it",
+    )  # fmt: skip
 
 
-def rests_evidence(task: AblationResults, row: Mapping[str, Any]) -> Parts:
+def rests_evidence(task: AblationResults, row: Mapping[str, Any]) -> Sentence:
     """Return interval, baseline and sentences behind a claim on the heads of a task."""
-    found, words = tasks.success(task), WORDS[task.targets[0]]
-    heads: list[Any] = [part for head in row["heads"] for part in (", ", head_link(head))][1:]
-    whole = (("claim", "whole model"), ("metric", tasks.SUCCESS), ("label", str(task.targets[0])))
-    held_out = int((task.half == HELD_OUT).sum())
+    words, (before, after) = WORDS[task.targets[0]], accuracies(task, row)
     rule = (
         "The smallest set of heads of largest effect that costs half of the advantage over chance"
         if clearly_rests_on(task)
         else "Even without these heads, those of largest effect, more than half of the advantage "
         "over chance remains"
     )
-    return (
-        f"{words.name}: the model {words.right} in ",
-        without_number(task, row["number"], percent(row["after"])),
-        f" {interval_text(row['low'], row['high'], share=True)} of {words.observations} without ",
-        *heads,
-        ", in ",
-        without_number(task, row["number"], percent(row["before"])),
-        " with all heads; chance ",
-        LinkedNumber(percent(found.chance), "tests", whole),
-        f" ({words.guess}). {rule}; chosen on one half, accuracy on the other, {held_out:,} "
-        f"{'pairs' if task.targets[0] == AblationTarget.PREFERENCE else 'texts'}.",
-    )
+    return say(
+        "{task}: the model {right} in {after:interval} of {observations} without {heads}, in "
+        "{before} with all heads; chance {chance} ({guess}). {rule}; chosen on one half, accuracy "
+        "on the other, {held_out} {texts}.",
+        task=words.name, right=words.right, after=after, observations=words.observations,
+        heads=listed(row["heads"], ", "), before=before,
+        chance=success_test(task).baseline_number(SHARE), guess=words.guess, rule=rule,
+        held_out=int((task.half == HELD_OUT).sum()),
+        texts="pairs" if task.targets[0] == AblationTarget.PREFERENCE else "texts",
+    )  # fmt: skip
 
 
-def patching_answer(task: AblationResults) -> Parts:
+def patching_answer(task: AblationResults) -> Sentence:
     """Return how many heads surely restore some, and which of these restores most.
 
     Intervals are not corrected for the number of heads, which the sentence says.
     """
-    found = tasks.patching_effects(task)
-    found = found[(found["direction"] == tasks.DENOISING) & (found["label"] == tasks.PATCHING_ALL)]
-    surely = found[found["low"] > 0].sort_values("value", ascending=False, kind="stable")
-    if found.empty:
-        return ()
-    amount = f"{len(found):,} heads patched alone"
+    effects = tasks.patching_effects(task)
+    restored = effects[effects["direction"] == tasks.DENOISING]
+    restored = restored[restored["label"] == tasks.PATCHING_ALL]
+    surely = restored[restored["low"] > 0].sort_values("value", ascending=False, kind="stable")
+    if restored.empty:
+        return NOTHING
     if surely.empty:
-        return (f"Of {amount}, none surely restores any of the difference of logits.",)
+        text = "Of {all} heads patched alone, none surely restores any of the difference of logits."
+        return say(text, all=len(restored))
     row = {str(name): value for name, value in surely.iloc[0].items()}
-    return (
-        f"Of {amount}, {number_word(len(surely))} {'have' if len(surely) > 1 else 'has'} an "
-        "interval above 0 (not corrected for the number of heads). Of these, ",
-        head_link(HeadName(row["stack"], int(row["layer"]), int(row["head"]))),
-        " restores most: ",
-        patching_number(row),
-        f" {interval_text(row['low'], row['high'], share=True)} of the difference of logits "
-        "(largest value, not tested against the others).",
-    )
+    return say(
+        "Of {all} heads patched alone, {surely} {have} an interval above 0 (not corrected for the "
+        "number of heads). Of these, {head} restores most: {share:interval} of the difference of "
+        "logits (largest value, not tested against the others).",
+        all=len(restored), surely=number_word(len(surely)),
+        have="have" if len(surely) > 1 else "has",
+        head=HeadName(row["stack"], int(row["layer"]), int(row["head"])),
+        share=patching_number(row),
+    )  # fmt: skip
 
 
-def patching_number(row: Mapping[Any, Any]) -> LinkedNumber:
+def patching_number(row: Mapping[Any, Any]) -> Number:
     """Return a share of the difference of logits, with its row in the table of importance."""
     identity = (
         *((name, row[name]) for name in HEAD_FIELDS), ("metric", PATCHING),
         ("replacement", row["direction"]), ("target", str(AblationTarget.PATCHING)),
         ("label", row["label"]),
     )  # fmt: skip
-    return LinkedNumber(percent(row["value"]), "importance", identity)
+    return Number(row["value"], SHARE, RowAddress("importance", identity), row["low"], row["high"])
 
 
-def effect_number(target: str, row: Mapping[str, Any]) -> LinkedNumber:
+def effect_number(target: str, row: Mapping[str, Any]) -> Number:
     """Return the change of a task's target without one head, with its row in importance.
 
     Args:
         target: target of the change.
-        row: ``stack, layer, head, value``, and of estimates the metric.
+        row: ``stack, layer, head, value, low, high``, and of estimates the metric.
     """
     metric = row.get("metric", EFFECT)
-    about = "" if metric == EFFECT else "≈\u202f"
     identity = (
         *((name, row[name]) for name in HEAD_FIELDS), ("metric", metric),
         ("replacement", str(Replacement.MEAN)), ("target", str(target)),
     )  # fmt: skip
-    text = f"{about}{effect_text(target, row['value'])}"
-    return LinkedNumber(text, "importance", identity)
+    address, sign = RowAddress("importance", identity), "" if metric == EFFECT else "≈"
+    return Number(row["value"], effect_unit(target), address, row["low"], row["high"], sign=sign)
 
 
-def effect_text(target: str, value: float) -> str:
-    """Return a change of a task's target in the unit of pages."""
-    if target == AblationTarget.ACCURACY:
-        return in_hundred(value)
-    return number(value)
-
-
-def ends_text(target: str, row: Mapping[str, Any]) -> str:
-    """Return the interval of a change in the unit of pages; empty without one."""
-    if target == AblationTarget.ACCURACY:
-        return interval_text(row["low"], row["high"], share=True)
-    return interval_text(row["low"], row["high"])
+def effect_unit(target: str) -> Unit:
+    """Return how changes of a task's target are written: without the unit, which titles name."""
+    return SHARE_IN_POINTS if target == AblationTarget.ACCURACY else PLAIN
 
 
 def margin_sentence(task: AblationResults) -> str:

@@ -24,7 +24,7 @@ from headbook.report.facts.layers import CHANGES, layer_sentence, ratio_test
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, number_word
 from headbook.results.number import PLAIN
-from headbook.results.sentence import Link, Sentence, say
+from headbook.results.sentence import Link, say
 from headbook.schema import AblationTarget
 
 WRITING = " Lit: its heads that write the word they attend to into the sentence vector."
@@ -49,9 +49,9 @@ def task_claim(results: StackResults) -> Iterator[OverviewClaim]:
                 yield OverviewClaim(
                     "task",
                     stack,
-                    Sentence(sentence(task, row)),
+                    sentence(task, row),
                     frozenset(row["heads"]),
-                    Sentence(rests_evidence(task, row)) + say("{link}", link=link),
+                    rests_evidence(task, row) + say("{link}", link=link),
                 )
             return
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, without_interval
-from headbook.report.ablation import GROUP_MARGIN, layer_ratio
+from headbook.report.ablation import layer_ratio
 from headbook.report.facts.fact import Tested
 from headbook.report.facts.layers import ratio_test
 from headbook.schema import ABLATION, ALL, HELD_OUT_SPLIT, Replacement
@@ -29,6 +29,8 @@ from headbook.study.study import Study
 
 CHANGED_SHARE = "share_changed"
 RANDOM_SETS = "random sets"
+CORRELATION, RANK_CORRELATION = "audit: correlation", "audit: correlation of ranks"
+MISSED = "audit: missed"
 WHOLE_MODEL = "whole model"  # claim, and baseline
 row_of = partial(Tested, stack="", view="")  # of all stacks together by default
 
@@ -51,7 +53,8 @@ def ablation_tests(study: Study) -> Iterator[Tested]:
         yield from _largest(ablation)
         for stack in study.manifest.stacks:
             yield from layer_ratio_rows(ablation, stack.name)
-        yield from _audited(ablation)
+        for target in dict.fromkeys((ablation.targets[0], ranked_target(ablation))):
+            yield from audit_tests(ablation, target)
         yield from _pruned(ablation, steps)
 
 
@@ -70,26 +73,40 @@ def whole_model(study: Study) -> Iterator[Tested]:
 
 def tasks_of_model(study: Study) -> Iterator[Tested]:
     """Yield how often the whole model does each task, beside chance, and without growing sets."""
-    for name, task in study.corpus_sums.tasks.items():
-        whole = success(task)
-        share = Estimate(
-            whole.value, whole.low, whole.high, whole.n_sentences, float(whole.n_observations)
-        )
-        yield row_of(
-            WHOLE_MODEL, metric=SUCCESS, label=name, value=share, baseline="chance",
-            baseline_value=whole.chance,
-        )  # fmt: skip
-        is_held_out = task.half == HELD_OUT
-        n_observations = float(task.counts[name][is_held_out].sum())
+    for task in study.corpus_sums.tasks.values():
+        yield success_test(task)
         for row in success_without(task).to_dict("records"):
-            after = Estimate(
-                row["after"], row["low"], row["high"], int(is_held_out.sum()), n_observations
-            )
-            yield row_of(
-                ABLATION, metric=SUCCESS,
-                label=f"without {row['number']} heads/{Replacement.MEAN}/{name}", value=after,
-                split=HELD_OUT_SPLIT, baseline=WHOLE_MODEL, baseline_value=row["before"],
-            )  # fmt: skip
+            yield without_test(task, row)
+
+
+def success_test(task: AblationResults) -> Tested:
+    """Return how often the whole model does a task, beside chance."""
+    whole = success(task)
+    share = Estimate(
+        whole.value, whole.low, whole.high, whole.n_sentences, float(whole.n_observations)
+    )
+    return row_of(
+        WHOLE_MODEL, metric=SUCCESS, label=str(task.targets[0]), value=share, baseline="chance",
+        baseline_value=whole.chance,
+    )  # fmt: skip
+
+
+def without_test(task: AblationResults, row: Mapping[Any, Any]) -> Tested:
+    """Return how often the model does a task without a set of heads, beside the whole model.
+
+    Args:
+        task: results of the task.
+        row: row of `success_without`.
+    """
+    name, is_held_out = task.targets[0], task.half == HELD_OUT
+    after = Estimate(
+        row["after"], row["low"], row["high"], int(is_held_out.sum()),
+        float(task.counts[name][is_held_out].sum()),
+    )  # fmt: skip
+    return row_of(
+        ABLATION, metric=SUCCESS, label=f"without {row['number']} heads/{Replacement.MEAN}/{name}",
+        value=after, split=HELD_OUT_SPLIT, baseline=WHOLE_MODEL, baseline_value=row["before"],
+    )  # fmt: skip
 
 
 def _heads(ablation: AblationResults, table: pd.DataFrame) -> Iterator[Tested]:
@@ -132,7 +149,7 @@ def _share(row: Mapping[Any, Any]) -> dict[str, Any]:
         "value": Estimate(share, low, high, n_sentences, float(n_sentences)),
         "baseline": "fifth of the sentences",
         "baseline_value": VERDICT_SHARE,
-        "difference": None,
+        "subtracted": False,
     }
 
 
@@ -190,22 +207,17 @@ def layer_ratio_rows(ablation: AblationResults, stack: str) -> Iterator[Tested]:
             yield ratio_test(ablation, stack, ratio, target)
 
 
-def _audited(ablation: AblationResults) -> Iterator[Tested]:
+def audit_tests(ablation: AblationResults, target: str) -> Iterator[Tested]:
     """Yield two correlations of estimates with exact effects, and the share of missed heads."""
-    for target in dict.fromkeys((ablation.targets[0], ranked_target(ablation))):
-        yield from _audit_rows(ablation, target)
-
-
-def _audit_rows(ablation: AblationResults, target: str) -> Iterator[Tested]:
     result = audit(ablation, target)
     if not result.heads or not result.rest:
         return
     n_sentences, n_heads = len(ablation.content_hash), float(result.heads)
     missed = Estimate(result.missed / result.heads, 0.0, result.share, n_sentences, n_heads)
     for metric, value in (
-        ("audit: correlation", without_interval(result.pearson, n_sentences, n_heads)),
-        ("audit: correlation of ranks", without_interval(result.spearman, n_sentences, n_heads)),
-        ("audit: missed", missed),
+        (CORRELATION, without_interval(result.pearson, n_sentences, n_heads)),
+        (RANK_CORRELATION, without_interval(result.spearman, n_sentences, n_heads)),
+        (MISSED, missed),
     ):
         yield row_of(ABLATION, metric=metric, label=f"{Replacement.MEAN}/{target}", value=value)
 
@@ -217,22 +229,53 @@ def _pruned(ablation: AblationResults, table: pd.DataFrame) -> Iterator[Tested]:
     """
     if table.empty:
         return
-    n_sentences = int((ablation.half == HELD_OUT).sum())
-    on_held_out = partial(row_of, ABLATION, split=HELD_OUT_SPLIT)
     is_random = table["order"].str.startswith(RANDOM_ORDER_PREFIX)
     for row in table[~is_random & table["low"].notna()].to_dict("records"):
-        yield on_held_out(
-            stack=row["stack"], metric="pruning",
-            label=f"{row['order']}/{row['share']:g}/{row['replacement']}/{row['target']}",
-            value=Estimate(row["value"], row["low"], row["high"], n_sentences, 0.0),
-        )  # fmt: skip
-    target = ablation.targets[0]
-    margin = without_interval(group_margin(ablation), n_sentences, 0.0)
-    yield on_held_out(metric=GROUP_MARGIN, label=target, value=margin)
+        yield step_test(ablation, row)
+    yield margin_test(ablation)
+    yield from removable_tests(ablation, table).values()
+
+
+def step_test(ablation: AblationResults, row: Mapping[Any, Any]) -> Tested:
+    """Return the change without the first heads of an order.
+
+    Args:
+        ablation: results behind the row.
+        row: row of `Study.pruning`.
+    """
+    n_sentences = int((ablation.half == HELD_OUT).sum())
+    return row_of(
+        ABLATION, stack=row["stack"], metric="pruning",
+        label=f"{row['order']}/{row['share']:g}/{row['replacement']}/{row['target']}",
+        value=Estimate(row["value"], row["low"], row["high"], n_sentences, 0.0),
+        split=HELD_OUT_SPLIT,
+    )  # fmt: skip
+
+
+def margin_test(ablation: AblationResults) -> Tested:
+    """Return the change that several heads together may make."""
+    margin = without_interval(group_margin(ablation), int((ablation.half == HELD_OUT).sum()), 0.0)
+    return row_of(
+        ABLATION, metric="margin of several heads", label=ablation.targets[0], value=margin,
+        split=HELD_OUT_SPLIT,
+    )  # fmt: skip
+
+
+def removable_tests(ablation: AblationResults, table: pd.DataFrame) -> dict[str, Tested]:
+    """Return the share of heads that can be removed together in each order, beside random ones.
+
+    Args:
+        ablation: results behind the rows.
+        table: rows of `Study.pruning`.
+    """
     shares, random_share = removable_shares(ablation, table)
-    for order, share in shares.items():
-        yield on_held_out(
-            metric="share that can go", label=f"{order}/{Replacement.MEAN}/{target}",
-            value=without_interval(share, n_sentences, 0.0), baseline="median of random orders",
-            baseline_value=random_share,
-        )  # fmt: skip
+    n_sentences = int((ablation.half == HELD_OUT).sum())
+    return {
+        order: row_of(
+            ABLATION, metric="share that can go",
+            label=f"{order}/{Replacement.MEAN}/{ablation.targets[0]}",
+            value=without_interval(share, n_sentences, 0.0), split=HELD_OUT_SPLIT,
+            baseline="median of random orders", baseline_value=random_share,
+        )
+        for order, share in shares.items()
+    }  # fmt: skip
