@@ -12,13 +12,14 @@ from headbook.charts import Figure, Plot, heat_map
 from headbook.charts.axes import UNIFORM
 from headbook.charts.plots import LABEL_DISTANCE, Scale, Series, even_ticks, layer_plot
 from headbook.metrics import ids
-from headbook.metrics.base import ChartKind, HeadMetric, Metric, Source
+from headbook.metrics.base import ChartKind, HeadMetric, Notable, Source
 from headbook.pages.parts.baselines import baseline_title
 from headbook.pages.parts.table import domain
 from headbook.report.head_numbers import HeadMetricNumbers
 from headbook.report.results import StackResults
-from headbook.report.wording import VIEWS, choice_file, count_text, is_share, label_name
+from headbook.report.wording import VIEWS, choice_file, count_text, label_name
 from headbook.results.formats import number
+from headbook.results.number import SHARE, Number, Unit
 from headbook.schema import SinkView
 
 DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that pages offer
@@ -85,7 +86,8 @@ def heat_figure(numbers: HeadMetricNumbers) -> Figure:
         rows,
         title=_legend(metric, label),
         domain=domain(rows["value"].to_numpy(), metric.limits),
-        share=numbers.share,
+        share=metric.is_share,
+        dark_low=numbers.notable is Notable.LOW,
     )
 
 
@@ -126,48 +128,46 @@ def _rows(numbers: Estimates) -> pd.DataFrame:
     )
 
 
-def curve_plot(numbers: HeadMetricNumbers, root: str = "") -> Plot:
+def curve_plot(numbers: HeadMetricNumbers) -> Plot:
     """Return the curve of a metric over layers, beside uniform attention and baselines."""
     results, metric, view, label = numbers
     layers = results.stack.attention_layers
-    lines = [("model", "model", numbers.layers)]
+    lines = [line_of("model", "model", [numbers.layer(layer) for layer in layers])]
     if metric.id not in LENGTH_DEPENDENT:
-        lines.append((UNIFORM, "baseline", numbers.uniform))
+        lines.append(line_of(UNIFORM, "baseline", [numbers.uniform(layer) for layer in layers]))
     for baseline in results.baselines:
         band = results.baseline_band(baseline, metric.id, view, label)
-        lines.append((baseline_title(results, baseline), "control", band))
-    lines = [each for each in lines if not np.isnan(each[2].value[[*layers]]).all()]
-    names = ", ".join(name for name, *_ in lines[1:])
+        values, low, high = (part[[*layers]] for part in (band.value, band.low, band.high))
+        texts = [number(float(value), share=metric.is_share) for value in values]
+        title = baseline_title(results, baseline)
+        lines.append(Series(title, "control", values, low, high, texts))
+    lines = [line for line in lines if not np.isnan(line.values).all()]
+    names = ", ".join(line.name for line in lines[1:])
     caption = (
         f"{metric.title}{_of(label)} by layer, all heads, {VIEWS[view]}{_behind(numbers)}; "
         f"95 % intervals clustered by sentence.{names and f' Baselines: {names}.'}"
     )
-    hrefs = [numbers.layer_number(layer, "").href for layer in layers]
-    series = []
-    for name, kind, estimates in lines:
-        value, low, high = (
-            part[[*layers]] for part in (estimates.value, estimates.low, estimates.high)
-        )
-        texts = [number(float(each), share=numbers.share) for each in value]
-        linked = hrefs if kind == "model" else ()
-        series.append(Series(name, kind, value, low, high, texts, linked))
-    points = [str(layer) for layer in layers]
-    return curves(figure_name(numbers, "-layers"), caption, series, points, metric, root=root)
+    unit = numbers.layer(layers[0]).unit
+    return curves(figure_name(numbers, "-layers"), caption, lines, [*map(str, layers)], unit)
+
+
+def line_of(name: str, kind: str, numbers: Sequence[Number]) -> Series:
+    """Return numbers over layers as a line, with links to the rows of the model's own."""
+    values, low, high = (
+        np.array([getattr(number, part) for number in numbers]) for part in ("value", "low", "high")
+    )
+    rows = [number.row for number in numbers] if kind == "model" else ()
+    format_name = "" if numbers[0].unit == SHARE else "bare"
+    texts = [number.as_text(format_name) for number in numbers]
+    return Series(name, kind, values, low, high, texts, rows)
 
 
 def curves(
-    name: str,
-    caption: str,
-    series: Sequence[Series],
-    points: Sequence[str],
-    metric: Metric,
-    *,
-    root: str = "",
-    unit: str = "",
+    name: str, caption: str, lines: Sequence[Series], points: Sequence[str], unit: Unit
 ) -> Plot:
     """Return lines over layers on a scale that holds all of them, from 0 if 0 is near."""
-    share = is_share(metric)
-    known = np.concatenate([*_finite(series), np.array([0.0] if share else [])])
+    share = unit == SHARE
+    known = np.concatenate([*_finite(lines), np.array([0.0] if share else [])])
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     if 0 < low < high / 2:
         low = 0.0
@@ -176,12 +176,12 @@ def curves(
     def tick(value: float) -> str:
         return f"{100 * value:.10g}\u202f%" if share else f"{value:,.10g}"
 
-    unit = unit or metric.unit
-    height = max(CURVE_HEIGHT, LABEL_DISTANCE * (len(series) + 1) + UNIT_TOP + 26)
-    scale = Scale(low, high, height, top=UNIT_TOP) if unit else Scale(low, high, height)
+    above = "" if share else unit.name.strip()
+    height = max(CURVE_HEIGHT, LABEL_DISTANCE * (len(lines) + 1) + UNIT_TOP + 26)
+    scale = Scale(low, high, height, top=UNIT_TOP) if above else Scale(low, high, height)
     return layer_plot(
-        name, caption, series, points, scale=scale, ticks=even_ticks(low, high, tick, 4),
-        label_width=200, unit=unit, root=root,
+        name, caption, lines, points, scale=scale, ticks=even_ticks(low, high, tick, 4),
+        label_width=200, unit=above,
     )  # fmt: skip
 
 
