@@ -29,7 +29,7 @@
   /** @type {(figure: HTMLElement) => void} */
   const start = (figure) => {
     const { map: name = "", title = "", source = "", model = "" } = figure.dataset;
-    const share = Boolean(figure.dataset.share), unit = figure.dataset.unit ?? "";
+    const share = Boolean(figure.dataset.share);
     const [low, high] = [Number(figure.dataset.low), Number(figure.dataset.high)];
     const selects = all("select[data-choice]", figure);
     const usual = Object.fromEntries(selects.map((each) => [each.dataset.choice, each.value]));
@@ -42,7 +42,10 @@
     const shown = one("caption", figure), shownStill = [...shown.childNodes];
     const files = one(".files", figure), filesStill = [...files.childNodes];
     const cite = one("pre", files).textContent ?? "";
-    const scale = one(".steps-of", figure), fills = all("i", scale).map((each) => each.className);
+    const scale = one(".steps-of", figure), steps = all("i", scale);
+    const fills = steps.map((each) => each.className);
+    /** @type {(names: string[]) => void} */
+    const showSteps = (names) => steps.forEach((each, i) => { each.className = names[i]; });
     /** @type {[string, string]} */
     const ends = [scale.firstChild?.textContent ?? "", scale.lastChild?.textContent ?? ""];
 
@@ -58,6 +61,7 @@
         cell.replaceChildren(...still[i][j].parts);
       }));
       shown.replaceChildren(...shownStill);
+      showSteps(fills);
       files.replaceChildren(...filesStill);
     };
     /** @type {(rows: MapRow[]) => void} */
@@ -66,6 +70,7 @@
       const [least, most] = [rows.reduce((a, b) => (b.value < a.value ? b : a)),
         rows.reduce((a, b) => (b.value > a.value ? b : a))];
       const notable = notableOf(chosen().label);
+      showSteps(fillsOf(chosen().label));
       const framed = notable === "high" ? most : notable === "low" ? least : undefined;
       for (const { layer, cells: line } of cells)
         line.forEach((cell, head) => {
@@ -78,6 +83,7 @@
           cell.replaceChildren(make("span", { title: note.trim() }, text));
         });
       const [from, to] = [cellText(least.value, share), cellText(most.value, share)];
+      const unit = optionOf(chosen().label)?.dataset.unit ?? "";
       const words = share ? `${to}\u202f%` : unit ? `${to} ${unit}` : to;
       shown.textContent = `${phraseOf(chosen().label)}: ${from} to ${words}`;
     };
@@ -93,7 +99,7 @@
       /** @type {(value: number) => string} */
       const fillHere = (value) => fillOf(value, low, high, notableOf(label) === "low");
       const picture = () =>
-        window.headbook.heatPicture(rows, { fills, ends, fillOf: fillHere, caption });
+        window.headbook.heatPicture(rows, { fills: fillsOf(label), ends, fillOf: fillHere, caption });
       const options = [`--only ${name}`, `--label ${quoted(label)}`, `--view ${view}`];
       files.replaceChildren(
         saver("SVG", () => offer(`${file}.svg`, "image/svg+xml", picture())),
@@ -115,6 +121,12 @@
     /* The end of a label's numbers that is framed: high, low or neither. */
     /** @type {(value: string) => string} */
     const notableOf = (value) => optionOf(value)?.dataset.notable ?? "";
+    /* The fills from low to high numbers: the other way round if the other end is dark. */
+    /** @type {(value: string) => string[]} */
+    const fillsOf = (value) => {
+      const [isLow, wasLow] = [value, usual.label ?? ""].map((each) => notableOf(each) === "low");
+      return isLow === wasLow ? fills : [...fills].reverse();
+    };
     const fragment = () => new URLSearchParams({ map: name, ...chosen() }).toString();
 
     const show = async () => {

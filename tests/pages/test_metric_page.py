@@ -24,7 +24,7 @@ from headbook.pages.metrics import heads
 from headbook.pages.metrics.figures import heat_figure, offered_labels
 from headbook.pages.metrics.heads import fill_of, head_closer, head_lead
 from headbook.pages.parts import all_heads
-from headbook.pages.parts.blocks import Entry, Finder, Group, Heat, Lead, Page, Table
+from headbook.pages.parts.blocks import Finder, Group, Heat, Lead, Page, Table
 from headbook.report.facts.metrics import head_values
 from headbook.report.facts.tested.extremes import extreme_heads
 from headbook.report.head_numbers import HeadMetricNumbers, drawn_numbers
@@ -33,6 +33,7 @@ from headbook.report.results import StackResults
 from headbook.report.tables import STUDY_TABLES
 from headbook.results.formats import metric_page
 from headbook.results.number import SHARE, Number, Printed, RowAddress
+from headbook.results.sentence import Link
 from headbook.schema import HeadKey, HeadName, Place, SinkView
 from headbook.site.rows import SiteRows
 from html_pages import elements, html_of, text_of
@@ -164,7 +165,7 @@ def test_labels_have_the_end_that_is_notable_of_each() -> None:
     assert lead.choices is not None
     notable = {option.value: option.notable for option in lead.choices.labels}
     assert notable == {"f1:similarity": "high", "pk:similarity": "low"}
-    metric = head_metric(ids.SINK_RATE)
+    metric = head_metric(ids.REPETITION_LIFT)
     keys = {label: HeadKey(metric.id, RAW, label) for label in metric.labels[:2]}
     results = fake_results({key: Fake([[0.4, 0.2]]) for key in keys.values()})
     lead = head_lead(HeadMetricNumbers(results, metric, RAW, metric.labels[0]))
@@ -275,9 +276,10 @@ def test_the_list_holds_every_metric_with_its_question(any_site: Site) -> None:
     metrics = study_metrics(results)
     page = metrics_page(metrics, results)
     (finder,) = every(Finder, page)
-    listed = {entry.link.text for _, entries in finder.sections for entry in entries}
+    links = [entry[0] for _, entries in finder.sections for entry in entries]
+    listed = {link.text for link in links if isinstance(link, Link)}
     assert listed == {metric.title for metric in metrics if is_measured(results, metric)}
-    assert len(every(Entry, page)) == len(listed)
+    assert len(links) == len(listed)
     html = html_of(any_site.folder / "metrics/index.html")
     text = text_of(html)
     for metric in metrics:

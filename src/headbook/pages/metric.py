@@ -22,7 +22,6 @@ from headbook.pages.parts.blocks import (
     Bullets,
     Definitions,
     Details,
-    Entry,
     Finder,
     Group,
     Page,
@@ -47,7 +46,6 @@ Results = Mapping[str, StackResults]
 Terms = tuple[tuple[str, Words], ...]
 # Metrics of two heads and of states are shown on the pages about them.
 ON_OTHER_PAGES = (LayerMetric, LayerPairMetric, PairMetric)
-LIST = Link("All metrics", "metrics/index.html")
 
 
 def metric_pages(results: Results, metrics: Sequence[Metric]) -> Iterator[Page]:
@@ -122,7 +120,7 @@ def _page(
         path=f"metrics/{metric.variant_of or metric.id}.html",
         title=metric.question or metric.title,
         description=metric.summary,
-        topic=say("{all} · {title}", all=LIST, title=metric.title),
+        topic=metric.title,
         answer=answer,
         scope=scope,
         blocks=lead,
@@ -236,12 +234,12 @@ def study_metrics(results: Results) -> list[Metric]:
 
 def metrics_page(metrics: Sequence[Metric], results: Results) -> Page:
     """Return the list of the study's metrics, which can be searched."""
-    sections: dict[str, list[Entry]] = {}
+    sections: dict[str, list[tuple[Link | Words, ...]]] = {}
     missing = []
     for metric in metrics:
         if is_measured(results, metric):
             link = Link(metric.title, metric_page(metric.id))
-            entry = Entry(link, (metric.question, metric.summary))
+            entry = (link, metric.question, metric.summary)
             sections.setdefault(capital(metric.section), []).append(entry)
         else:
             missing.append(f"{metric.title}: {metric.question} {metric.summary}")

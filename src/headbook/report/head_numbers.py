@@ -8,7 +8,7 @@ from headbook.analysis.accumulators import Estimates
 from headbook.metrics.base import HeadMetric, Notable
 from headbook.report.leaders import NOT_TESTED, Leaders, alike_note, head_leaders
 from headbook.report.results import StackResults
-from headbook.results.number import Number
+from headbook.results.number import PLAIN, SHARE, Number, Unit, unit_of
 from headbook.schema import HeadKey, HeadName, Place, SinkView
 
 
@@ -86,13 +86,19 @@ class HeadMetricNumbers(NamedTuple):
         """Return a head of the stack by layer and head."""
         return HeadName(self.results.stack.name, *place)
 
+    @property
+    def unit(self) -> Unit:
+        """Unit of the numbers: that of the metric, which is that of its first label."""
+        unit, is_first = unit_of(self.metric), self.label in {"", self.metric.headline}
+        return unit if is_first or unit == SHARE else PLAIN
+
     def number(self, place: Place) -> Number:
         """Return the number of a head."""
-        return self.results.number(self.key, *place)
+        return self.results.number(self.key, *place, unit=self.unit)
 
     def layer(self, layer: int) -> Number:
         """Return the number of a layer, all heads together."""
-        return self.results.number(self.key, layer)
+        return self.results.number(self.key, layer, unit=self.unit)
 
     def uniform(self, layer: int) -> Number:
         """Return the number of a layer under uniform attention."""

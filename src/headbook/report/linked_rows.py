@@ -9,7 +9,7 @@ from headbook.report.results import StackResults
 from headbook.results.number import Number, RowAddress
 from headbook.results.sentence import Link
 from headbook.schema import ALL, RELATION, HeadKey, HeadName, Place
-from headbook.study.tables import UNIFORM, RowKey
+from headbook.study.tables import RowKey
 
 Column = HeadKey | tuple[str, str, str]  # metric, view and label
 
@@ -109,19 +109,6 @@ def head_row(results: StackResults, key: HeadKey, place: Place, text: str) -> Li
         *_column(key),
     )
     return LinkedNumber(text, "heads", row)
-
-
-def layer_row(results: StackResults, key: HeadKey, layer: int, text: str) -> LinkedNumber:
-    """Return a number of a layer, all heads together, that leads to its row."""
-    row: RowKey = (("stack", results.stack.name), ("layer", layer), *_column(key))
-    return LinkedNumber(text, "layers", row)
-
-
-def uniform_row(results: StackResults, key: HeadKey, layer: int, text: str) -> LinkedNumber:
-    """Return a number of a layer under uniform attention that leads to its row."""
-    stack = results.stack.name
-    row: RowKey = (("control", UNIFORM), ("stack", stack), ("layer", layer), *_column(key))
-    return LinkedNumber(text, "controls", row)
 
 
 def _head(head: HeadName) -> RowKey:

@@ -1,16 +1,15 @@
 """Figures of head metrics, which are files for papers, too: heat map, and curve over layers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from headbook.analysis.accumulators import Estimates
-from headbook.analysis.arrays import Floats
 from headbook.charts import Figure, Plot, heat_map
 from headbook.charts.axes import UNIFORM
-from headbook.charts.plots import LABEL_DISTANCE, Scale, Series, even_ticks, layer_plot
+from headbook.charts.plots import LABEL_DISTANCE, Line, Scale, Series, even_ticks, layer_plot
 from headbook.metrics import ids
 from headbook.metrics.base import ChartKind, HeadMetric, Notable, Source
 from headbook.pages.parts.baselines import baseline_title
@@ -95,13 +94,20 @@ def map_data(numbers: HeadMetricNumbers) -> dict[str, list[Any]]:
     """Return the heat map in all views and offered labels, as columns; None if missing."""
     results, metric = numbers.results, numbers.metric
     parts = [
-        _rows(results.heads(metric.id, view, label)).assign(view=str(view), label=label_name(label))
+        _rows(results.heads(metric.id, view, label)).assign(
+            view=str(view), label=choice_name(metric, label)
+        )
         for view in metric.views
         for label in offered_labels(numbers)
     ]
     rows = pd.concat(parts, ignore_index=True).astype(object)
     columns = rows.where(rows.notna(), None).to_dict("list")  # scripts have no NaN
     return {str(name): values for name, values in columns.items()}
+
+
+def choice_name(metric: HeadMetric, label: str) -> str:
+    """Return the name of a label among others; of a number without one, the metric's title."""
+    return label_name(label) if label else metric.title.lower()
 
 
 def heat_caption(numbers: HeadMetricNumbers) -> str:
@@ -132,16 +138,20 @@ def curve_plot(numbers: HeadMetricNumbers) -> Plot:
     """Return the curve of a metric over layers, beside uniform attention and baselines."""
     results, metric, view, label = numbers
     layers = results.stack.attention_layers
-    lines = [line_of("model", "model", [numbers.layer(layer) for layer in layers])]
+    named: list[tuple[str, str, list[Number]]] = [
+        ("model", "model", [numbers.layer(layer) for layer in layers])
+    ]
     if metric.id not in LENGTH_DEPENDENT:
-        lines.append(line_of(UNIFORM, "baseline", [numbers.uniform(layer) for layer in layers]))
+        named.append((UNIFORM, "baseline", [numbers.uniform(layer) for layer in layers]))
+    known = [line for line in named if any(number.known for number in line[2])]
+    lines: list[Line | Series] = [number_line(*line) for line in known]
     for baseline in results.baselines:
         band = results.baseline_band(baseline, metric.id, view, label)
         values, low, high = (part[[*layers]] for part in (band.value, band.low, band.high))
-        texts = [number(float(value), share=metric.is_share) for value in values]
-        title = baseline_title(results, baseline)
-        lines.append(Series(title, "control", values, low, high, texts))
-    lines = [line for line in lines if not np.isnan(line.values).all()]
+        if not np.isnan(values).all():  # baselines of layers have no table
+            texts = [number(float(value), share=metric.is_share) for value in values]
+            title = baseline_title(results, baseline)
+            lines.append(Series(title, "control", values, low, high, texts))
     names = ", ".join(line.name for line in lines[1:])
     caption = (
         f"{metric.title}{_of(label)} by layer, all heads, {VIEWS[view]}{_behind(numbers)}; "
@@ -151,24 +161,22 @@ def curve_plot(numbers: HeadMetricNumbers) -> Plot:
     return curves(figure_name(numbers, "-layers"), caption, lines, [*map(str, layers)], unit)
 
 
-def line_of(name: str, kind: str, numbers: Sequence[Number]) -> Series:
-    """Return numbers over layers as a line, with links to the rows of the model's own."""
-    values, low, high = (
-        np.array([getattr(number, part) for number in numbers]) for part in ("value", "low", "high")
-    )
-    rows = [number.row for number in numbers] if kind == "model" else ()
-    format_name = "" if numbers[0].unit == SHARE else "bare"
-    texts = [number.as_text(format_name) for number in numbers]
-    return Series(name, kind, values, low, high, texts, rows)
+def number_line(name: str, kind: str, numbers: Sequence[Number]) -> Line:
+    """Return numbers over layers as a line; its unit stands above the axis, but for shares."""
+    return Line(name, kind, numbers, "" if numbers[0].unit == SHARE else "bare")
 
 
 def curves(
-    name: str, caption: str, lines: Sequence[Series], points: Sequence[str], unit: Unit
+    name: str, caption: str, lines: Sequence[Line | Series], points: Sequence[str], unit: Unit
 ) -> Plot:
     """Return lines over layers on a scale that holds all of them, from 0 if 0 is near."""
     share = unit == SHARE
-    known = np.concatenate([*_finite(lines), np.array([0.0] if share else [])])
+    drawn = [line.series if isinstance(line, Line) else line for line in lines]
+    known = np.concatenate([line_part for line in drawn for line_part in line[2:5]])
+    known = known[np.isfinite(known)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    if share:
+        low, high = min(low, 0.0), max(high, 0.0)
     if 0 < low < high / 2:
         low = 0.0
     high = high if high > low else low + 1
@@ -183,14 +191,6 @@ def curves(
         name, caption, lines, points, scale=scale, ticks=even_ticks(low, high, tick, 4),
         label_width=200, unit=above,
     )  # fmt: skip
-
-
-def _finite(series: Sequence[Series]) -> Iterator[Floats]:
-    """Yield the known numbers and ends of intervals of lines."""
-    for line in series:
-        for part in (line.values, line.low, line.high):
-            values = np.asarray(part, float)
-            yield values[np.isfinite(values)]
 
 
 def _behind(numbers: HeadMetricNumbers) -> str:

@@ -10,7 +10,13 @@ from headbook.charts.axes import UNIFORM
 from headbook.charts.heads import heads_plot
 from headbook.charts.theme import BELOW, STOPS, amount_class, fills_between, ratio_class
 from headbook.metrics.base import HeadMetric, Notable
-from headbook.pages.metrics.figures import curve_plot, figure_name, heat_figure, offered_labels
+from headbook.pages.metrics.figures import (
+    choice_name,
+    curve_plot,
+    figure_name,
+    heat_figure,
+    offered_labels,
+)
 from headbook.pages.parts.all_heads import MAX_LINKED, heads_table
 from headbook.pages.parts.blocks import (
     Block,
@@ -37,9 +43,9 @@ from headbook.report.leaders import Chosen, chosen_head
 from headbook.report.trees import TREES
 from headbook.report.wording import DIRECTIONS, FEW_WORDS, VIEWS, capital, label_name
 from headbook.results.formats import MISSING
-from headbook.results.number import Number
+from headbook.results.number import SHARE, Number, unit_of
 from headbook.results.sentence import Sentence, say
-from headbook.schema import HeadName, Place, relation_of
+from headbook.schema import HeadName, Place, SinkView, relation_of
 
 MAX_BY_LABEL = 24  # heads in the table of heads by label
 Ends = tuple[float, float]  # of a scale of fills
@@ -60,7 +66,7 @@ def head_lead(numbers: HeadMetricNumbers) -> Lead:
     metric, labels, views = numbers.metric, offered_labels(numbers), _views(numbers)
     ends = _scale_ends(numbers, labels)
     choices = Choices(
-        title=metric.title, unit=metric.unit, share=metric.is_share, low=ends[0], high=ends[1],
+        title=metric.title, share=metric.is_share, low=ends[0], high=ends[1],
         labels=tuple(_option(numbers._replace(label=label)) for label in labels),
         views=tuple(Option(str(view), VIEWS[view]) for view in views),
         label=numbers.label, view=str(numbers.view),
@@ -105,7 +111,7 @@ def has_choice(numbers: HeadMetricNumbers) -> bool:
     return len(numbers.results.drawable(numbers.metric)) > 1
 
 
-def _views(numbers: HeadMetricNumbers) -> list[str]:
+def _views(numbers: HeadMetricNumbers) -> list[SinkView]:
     return [view for view in numbers.metric.views if numbers._replace(view=view).known]
 
 
@@ -115,8 +121,12 @@ def _is_framed(numbers: HeadMetricNumbers) -> bool:
 
 def _option(numbers: HeadMetricNumbers) -> Option:
     """Return a label to choose, with the end of its numbers that is framed."""
-    framed = str(numbers.notable) if _is_framed(numbers) else ""
-    return Option(numbers.label, label_name(numbers.label), _phrase(numbers), framed)
+    unit = numbers.unit
+    return Option(
+        numbers.label, choice_name(numbers.metric, numbers.label), _phrase(numbers),
+        "" if unit == SHARE else unit.name.strip(),
+        str(numbers.notable) if _is_framed(numbers) else "",
+    )  # fmt: skip
 
 
 def _phrase(numbers: HeadMetricNumbers) -> str:
@@ -126,11 +136,8 @@ def _phrase(numbers: HeadMetricNumbers) -> str:
 
 def _scale_ends(numbers: HeadMetricNumbers, labels: Sequence[str]) -> Ends:
     """Return the ends of the fills of a metric: one scale for all views and labels."""
-    values = [
-        numbers._replace(view=view, label=label).heads.value.ravel()
-        for view in numbers.metric.views
-        for label in labels
-    ]
+    shown = [numbers._replace(view=view, label=x) for view in numbers.metric.views for x in labels]
+    values = [of_choice.heads.value.ravel() for of_choice in shown if of_choice.known]
     return domain(np.concatenate(values), numbers.metric.limits)
 
 
@@ -151,7 +158,7 @@ def fill_of(numbers: HeadMetricNumbers, ends: Ends) -> Callable[[Number], str]:
 
 def _steps(numbers: HeadMetricNumbers, ends: Ends) -> Steps:
     """Return the fills from the lowest number to the highest."""
-    unit = numbers.number(numbers.best()).unit
+    unit = unit_of(numbers.metric)
     below = [f"z{n}" for n in range(len(BELOW), 0, -1)] if ends[0] < 0 else []
     amounts = [f"q{n}" for n in range(len(STOPS))]
     fills = (*below, *(reversed(amounts) if numbers.notable is Notable.LOW else amounts))

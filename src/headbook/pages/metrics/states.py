@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from headbook.charts import Plot
 from headbook.metrics import all_metrics
 from headbook.metrics.base import LayerwiseMetric, Metric, TokenMetric
-from headbook.pages.metrics.figures import curves, line_of
+from headbook.pages.metrics.figures import curves, number_line
 from headbook.pages.parts.blocks import Block, Group, Lead, Table, row
 from headbook.report.facts.metrics import TokenNumbers, token_series
 from headbook.report.results import StackResults
@@ -28,13 +28,14 @@ def token_blocks(
     groups: dict[tuple[str, str], list[TokenNumbers]] = {}
     for key, numbers in token_series(results, metric):
         groups.setdefault((str(key.state), str(key.space or "")), []).append((key, numbers))
-    first, *others = groups.values()
-    closer: list[Block] = [_table(results, metric, first, variants)]
-    for of_state in others:
-        plot = _plot(results, metric, of_state, variants, is_first=False)
-        closer += [Lead(plot), _table(results, metric, of_state, variants)]
-    lead = Lead(_plot(results, metric, first, variants, is_first=True))
-    return lead, (Group(tuple(closer)),)
+    plots: list[Lead] = []
+    tables: list[Table] = []
+    for series in groups.values():
+        key, lines = series[0][0], [*_lines(results, metric, series, variants)]
+        plots.append(Lead(_plot(results, metric, key, lines, is_first=not plots)))
+        tables.append(_table(key, lines))
+    others = (part for pair in zip(plots[1:], tables[1:], strict=True) for part in pair)
+    return plots[0], (Group((tables[0], *others)),)
 
 
 def _lines(
@@ -75,37 +76,31 @@ def _where(key: TokenKey) -> str:
 def _plot(
     results: StackResults,
     metric: LayerwiseMetric,
-    series: Sequence[TokenNumbers],
-    variants: Sequence[Metric],
+    key: TokenKey,
+    lines: Sequence[NamedLine],
     *,
     is_first: bool,
 ) -> Plot:
     """Return the curves of a state and an embedding space."""
-    key, numbers = series[0]
-    sentences = max(number.sentences for _, of_class in series for number in of_class)
+    sentences = max(number.sentences for _, _, numbers in lines for number in numbers)
     caption = (
         f"{metric.title} by layer, {_where(key)}, mean over "
         f"tokens{results.sample_note(sentences, ' of')}"
         + (f" as {metric.averaged.unit}" if metric.averaged.unit else "")
         + "; 95 % intervals clustered by sentence."
     )
-    lines = [line_of(*line) for line in _lines(results, metric, series, variants)]
     ending = "" if is_first else f"-{key.state}{f'-{key.space}' if key.space else ''}"
     name = f"{metric.id}-{results.stack.name}-layers{ending}"
-    points = [str(layer) for layer in range(len(numbers))]
-    return curves(name, caption, lines, points, numbers[0].unit)
+    first = lines[0][2]
+    points = [str(layer) for layer in range(len(first))]
+    drawn = [number_line(*line) for line in lines]
+    return curves(name, caption, drawn, points, first[0].unit)
 
 
-def _table(
-    results: StackResults,
-    metric: LayerwiseMetric,
-    series: Sequence[TokenNumbers],
-    variants: Sequence[Metric],
-) -> Table:
+def _table(key: TokenKey, lines: Sequence[NamedLine]) -> Table:
     """Return the numbers of a state and an embedding space by layer."""
-    lines = [*_lines(results, metric, series, variants)]
     rows = tuple(
         row(f"layer {layer}", *(numbers[layer] for _, _, numbers in lines))
-        for layer in range(len(series[0][1]))
+        for layer in range(len(lines[0][2]))
     )
-    return Table(("layer", *(name for name, *_ in lines)), rows, capital(_where(series[0][0])))
+    return Table(("layer", *(name for name, *_ in lines)), rows, capital(_where(key)))

@@ -81,12 +81,14 @@ class Option(NamedTuple):
     Attributes:
         value, name: as in data of scripts, and on pages.
         phrase: name as the beginning of a sentence.
+        unit: unit of its numbers; empty for shares and ratios.
         notable: ``high`` or ``low`` for the end of the numbers that is framed; else empty.
     """
 
     value: str
     name: str
     phrase: str = ""
+    unit: str = ""
     notable: str = ""
 
 
@@ -95,7 +97,7 @@ class Choices:
     """What readers may choose for a table of all heads, and what its script needs to show it.
 
     Attributes:
-        title, unit: title and unit of the numbers.
+        title: title of the numbers.
         share: whether numbers are shares, printed in per cent.
         low, high: ends of the scale of fills.
         labels, views: what may be chosen; of one view there is no choice.
@@ -103,7 +105,6 @@ class Choices:
     """
 
     title: str
-    unit: str
     share: bool
     low: float
     high: float
@@ -233,13 +234,6 @@ class Definitions(Block):
     whole: bool = False
 
 
-class Entry(NamedTuple):
-    """An entry of a list: a link, and what is said of it."""
-
-    link: Link
-    words: tuple[Words, ...]
-
-
 @dataclass(frozen=True)
 class Finder(Block):
     """A list in sections that follows what a reader types.
@@ -248,13 +242,13 @@ class Finder(Block):
         noun: what is listed, in the plural; also the id of the list.
         title: words before the field.
         hint: words in the empty field.
-        sections: titles, each with its entries.
+        sections: titles with their entries: each a link, and what is said of it.
     """
 
     noun: str
     title: str
     hint: str
-    sections: tuple[tuple[str, tuple[Entry, ...]], ...]
+    sections: tuple[tuple[str, tuple[tuple[Link | Words, ...], ...]], ...]
 
 
 @dataclass(frozen=True)
