@@ -1,6 +1,6 @@
 "use strict";
-/* The map of a metric of several labels, by another label or with other keys: its numbers, the head
-   of the highest one, its files, its address and its citation. Numbers come from the data of the
+/* The table of a metric of several labels, by another label or with other keys: its numbers and
+   their range, the head at the notable end, its files, its address and its citation. Numbers come from the data of the
    figure, which is loaded with the first choice. */
 (() => {
   const { all, one, root, make, load, use, offer, hash, link } = window.headbook;
@@ -12,8 +12,9 @@
     /** @type {MapRow} */ (Object.fromEntries(
       Object.entries(columns).map(([name, values]) => [name, values[i]]))));
 
-  /** @type {(value: number, low: number, high: number) => string} */
-  const fillOf = (value, low, high) => {
+  /** @type {(value: number, low: number, high: number, isDarkLow?: boolean) => string} */
+  const fillOf = (amount, low, high, isDarkLow = false) => {
+    const value = isDarkLow ? low + high - amount : amount;
     if (low < 0 && value < 0) return `z${Math.min(1 + Math.floor((BELOW * value) / low), BELOW)}`;
     const from = Math.max(low, 0), part = high > from ? (value - from) / (high - from) : 0;
     return `q${Math.min(Math.max(Math.floor(part * STEPS * 0.9999), 0), STEPS - 1)}`;
@@ -21,16 +22,14 @@
   /** @type {(value: number, share: boolean) => string} */
   const cellText = (value, share) => {
     const { number } = window.headbook.numbers;
-    if (share) return number(value, true).replace(/\s?%$/u, "");
-    if (Math.abs(value) < 0.995) return number(value, false);
-    return number(value, false, Math.abs(value) < 99.5 ? 10 : 100);
+    return share ? number(value, true).replace(/\s?%$/u, "") : number(value, false);
   };
 
   /* One map, with all that belongs to it. */
   /** @type {(figure: HTMLElement) => void} */
   const start = (figure) => {
     const { map: name = "", title = "", source = "", model = "" } = figure.dataset;
-    const share = Boolean(figure.dataset.share), unit = figure.dataset.unit ?? "";
+    const share = Boolean(figure.dataset.share);
     const [low, high] = [Number(figure.dataset.low), Number(figure.dataset.high)];
     const selects = all("select[data-choice]", figure);
     const usual = Object.fromEntries(selects.map((each) => [each.dataset.choice, each.value]));
@@ -40,12 +39,13 @@
     }));
     const still = cells.map((line) => line.cells.map(
       (cell) => ({ style: cell.className, parts: [...cell.childNodes] })));
-    /* The first map of a page has its highest head in the page's answer. */
-    const highest = all("[data-highest]", figure)[0] ?? one(".analysis .head .answer");
-    const highestStill = [...highest.childNodes];
+    const shown = one("caption", figure), shownStill = [...shown.childNodes];
     const files = one(".files", figure), filesStill = [...files.childNodes];
     const cite = one("pre", files).textContent ?? "";
-    const scale = one(".steps-of", figure), fills = all("i", scale).map((each) => each.className);
+    const scale = one(".steps-of", figure), steps = all("i", scale);
+    const fills = steps.map((each) => each.className);
+    /** @type {(names: string[]) => void} */
+    const showSteps = (names) => steps.forEach((each, i) => { each.className = names[i]; });
     /** @type {[string, string]} */
     const ends = [scale.firstChild?.textContent ?? "", scale.lastChild?.textContent ?? ""];
 
@@ -60,27 +60,32 @@
         cell.className = still[i][j].style;
         cell.replaceChildren(...still[i][j].parts);
       }));
-      highest.replaceChildren(...highestStill);
+      shown.replaceChildren(...shownStill);
+      showSteps(fills);
       files.replaceChildren(...filesStill);
     };
     /** @type {(rows: MapRow[]) => void} */
     const fill = (rows) => {
       const byPlace = new Map(rows.map((row) => [`${row.layer} ${row.head}`, row]));
-      const best = rows.reduce((a, b) => (b.value > a.value ? b : a));
+      const [least, most] = [rows.reduce((a, b) => (b.value < a.value ? b : a)),
+        rows.reduce((a, b) => (b.value > a.value ? b : a))];
+      const notable = notableOf(chosen().label);
+      showSteps(fillsOf(chosen().label));
+      const framed = notable === "high" ? most : notable === "low" ? least : undefined;
       for (const { layer, cells: line } of cells)
         line.forEach((cell, head) => {
           const row = byPlace.get(`${layer} ${head}`);
           const text = row ? cellText(row.value, share) : window.headbook.numbers.MISSING;
           const { interval } = window.headbook.numbers;
           const note = row ? `L${layer}·H${head} ${interval(row.low, row.high, share)}` : "";
-          cell.className = `h ${row ? fillOf(row.value, low, high) : "q0"}`;
-          if (row === best) cell.classList.add("top1");
+          cell.className = `h ${row ? fillOf(row.value, low, high, notable === "low") : "q0"}`;
+          if (row && row === framed) cell.classList.add("top1");
           cell.replaceChildren(make("span", { title: note.trim() }, text));
         });
-      const value = cellText(best.value, share);
-      const words = share ? `${value}\u202f%` : unit ? `${value} ${unit}` : value;
-      const head = `L${best.layer}·H${best.head}`;
-      highest.textContent = `${phraseOf(chosen().label)}: most in ${head}, ${words}.`;
+      const [from, to] = [cellText(least.value, share), cellText(most.value, share)];
+      const unit = optionOf(chosen().label)?.dataset.unit ?? "";
+      const words = share ? `${to}\u202f%` : unit ? `${to} ${unit}` : to;
+      shown.textContent = `${phraseOf(chosen().label)}: ${from} to ${words}`;
     };
 
     /* Files, address and citation of what is chosen. */
@@ -92,9 +97,9 @@
       const file = fileName(name, [label, view]);
       const caption = `${about}. Rows: layers, columns: heads. ${source}`;
       /** @type {(value: number) => string} */
-      const fillHere = (value) => fillOf(value, low, high);
+      const fillHere = (value) => fillOf(value, low, high, notableOf(label) === "low");
       const picture = () =>
-        window.headbook.heatPicture(rows, { fills, ends, fillOf: fillHere, caption });
+        window.headbook.heatPicture(rows, { fills: fillsOf(label), ends, fillOf: fillHere, caption });
       const options = [`--only ${name}`, `--label ${quoted(label)}`, `--view ${view}`];
       files.replaceChildren(
         saver("SVG", () => offer(`${file}.svg`, "image/svg+xml", picture())),
@@ -104,17 +109,23 @@
         asPdf(["headbook figures STUDY", ...options].join(" ")),
       );
     };
+    /** @type {(value: string) => HTMLOptionElement | undefined} */
+    const optionOf = (value) =>
+      selects.flatMap((each) => [...each.options]).find((option) => option.value === value);
     /* The name of a label or of keys. */
     /** @type {(value: string) => string} */
-    const nameOf = (value) => {
-      const option = selects.flatMap((each) => [...each.options]).find((o) => o.value === value);
-      return option?.textContent ?? figure.dataset.keys ?? value;
-    };
+    const nameOf = (value) => optionOf(value)?.textContent ?? value;
     /* A label as the beginning of a sentence. */
     /** @type {(value: string) => string} */
-    const phraseOf = (value) => {
-      const option = selects.flatMap((each) => [...each.options]).find((o) => o.value === value);
-      return option?.dataset.phrase ?? nameOf(value);
+    const phraseOf = (value) => optionOf(value)?.dataset.phrase || nameOf(value);
+    /* The end of a label's numbers that is framed: high, low or neither. */
+    /** @type {(value: string) => string} */
+    const notableOf = (value) => optionOf(value)?.dataset.notable ?? "";
+    /* The fills from low to high numbers: the other way round if the other end is dark. */
+    /** @type {(value: string) => string[]} */
+    const fillsOf = (value) => {
+      const [isLow, wasLow] = [value, usual.label ?? ""].map((each) => notableOf(each) === "low");
+      return isLow === wasLow ? fills : [...fills].reverse();
     };
     const fragment = () => new URLSearchParams({ map: name, ...chosen() }).toString();
 
@@ -125,7 +136,7 @@
       const { label, view } = chosen();
       const about = nameOf(label);
       const rows = rowsOf(columns).filter((row) => row.label === about && row.view === view);
-      if (!rows.length) { highest.textContent = `${about}: not measured with these keys`; return; }
+      if (!rows.length) { shown.textContent = `${about}: not measured with these keys`; return; }
       fill(rows);
       tell(rows);
     };

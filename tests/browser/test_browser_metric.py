@@ -6,12 +6,14 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from playwright.sync_api import Page, expect
 
 from browser import Open
-from headbook.report.head_numbers import cell_number
+from headbook.report.head_numbers import HeadMetricNumbers
+from headbook.schema import SinkView
 from headbook.site.figures import figures
 from html_pages import html_of
 from sites import Site
@@ -58,11 +60,19 @@ def test_another_choice_has_its_numbers_files_address_and_citation(
     page.locator("select[data-choice=view]").select_option(view)
     expect(page.locator(f"{MAP} .made")).to_be_visible()
     rows = numbers(encoder_site, label, view)
-    assert cells(page) == [cell_number(value, share=True) for value in rows["value"]]
-    best = rows.iloc[int(rows["value"].argmax())]
-    highest = page.locator(".analysis .head .answer").inner_text()
-    assert f"most in L{best['layer']}·H{best['head']}, " in highest
-    assert highest.startswith(f"To the {label} token: ")
+    results = encoder_site.results["self"]
+    metric = results.by_id[METRIC]
+    of_choice = HeadMetricNumbers(results, metric, SinkView(view), label)
+    places = [(int(row.layer), int(row.head)) for row in rows.itertuples()]
+    printed = [of_choice.number(place).as_text("bare") for place in places]
+    assert cells(page) == printed
+    framed = page.locator(f"{MAP} td.top1")
+    expect(framed).to_have_count(1)
+    assert framed.inner_text() == printed[int(rows["value"].argmax())]
+    shown = page.locator(f"{MAP} caption").inner_text()
+    assert shown.startswith(f"To the {label} token: ")
+    ends = (printed[int(index)] for index in (rows["value"].argmin(), rows["value"].argmax()))
+    assert all(end in shown for end in ends)
     assert page.locator(f"{MAP} a[href*='figures/']").count() == 0
     name, table = saved(page, "CSV")
     assert name == f"{NAME}-{label}-{view}.csv"
@@ -105,25 +115,24 @@ def test_fills_of_a_choice_are_those_that_the_page_would_have(
     encoder_site: Site, open_page: Open
 ) -> None:
     """The script has the rule of fills once more: it must give what Python gives."""
-    from headbook.metrics.base import HeadMetric
     from headbook.pages.metrics import heads
     from headbook.pages.metrics.figures import offered_labels
     from headbook.report.head_numbers import drawn_numbers
 
     found = encoder_site.results["self"]
-    metric = found.by_id[METRIC]
-    assert isinstance(metric, HeadMetric)
-    drawn = drawn_numbers(found, metric)
+    drawn = drawn_numbers(found, found.by_id[METRIC])
     assert drawn is not None
-    scale = heads._Scale(drawn, offered_labels(drawn))
+    ends = heads._scale_ends(drawn, offered_labels(drawn))
     page = opened(encoder_site, open_page)
     page.locator("select[data-choice=label]").select_option("next")
     expect(page.locator(f"{MAP} .made")).to_be_visible()
-    value = drawn._replace(label="next").heads.value
+    of_choice = drawn._replace(label="next")
+    fill = heads.fill_of(of_choice, ends)
     fills = [
         (cell.get_attribute("class") or "").split()[1] for cell in page.locator(f"{MAP} td.h").all()
     ]
-    assert fills == [scale.fill(float(each)) for each in value.ravel()]
+    places = [*np.ndindex(of_choice.heads.value.shape)]
+    assert fills == [fill(of_choice.number(place)) for place in places]
 
 
 def test_the_list_of_metrics_follows_what_is_typed(encoder_site: Site, open_page: Open) -> None:

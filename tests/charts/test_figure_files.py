@@ -267,9 +267,6 @@ def test_under_a_figure_stand_source_files_address_and_entry(any_site: Site) -> 
         files = [link for link in there if re.search(r"(^|/)figures/", link)]
         for name in dict.fromkeys(Path(link).stem for link in files):
             figure = figures(any_site.stored)[name]
-            if page.parent.name == "metrics" and page.name == "index.html":
-                assert files.count(f"../figures/{name}.pdf") == 1  # the list has the PDF alone
-                continue
             assert [Path(link).suffix for link in files if Path(link).stem == name] == [
                 ".svg", ".pdf", ".csv"
             ]  # fmt: skip

@@ -19,7 +19,7 @@ import treebank
 from bare_model import Bare, Given, Word, given
 from headbook.attention.head_outputs import HeadOutputs
 from headbook.metrics import all_metrics
-from headbook.pages.metrics.anchors import anchor_sections
+from headbook.pages.metrics.anchors import anchor_blocks
 from headbook.pages.outputs import has_outputs
 from headbook.report.facts.outputs import ANCHORS, anchor_counts
 from headbook.report.results import stack_results
@@ -426,9 +426,8 @@ def test_two_studies_add_their_sums(tiny_folder: Folder, tmp_path: Path) -> None
 
 def test_anchors_are_counted_by_layer_and_named_by_head(packed: Callable[[str], Study]) -> None:
     results = stack_results(packed("bert"))
-    (section,) = anchor_sections(results)
-    assert len(section.layers.rows) == tiny.LAYERS
-    assert len(section.heads.rows) == tiny.LAYERS * tiny.HEADS
+    (table,) = anchor_blocks(results["self"])
+    assert len(table.rows) == tiny.LAYERS * tiny.HEADS
     for column in (ANCHORS, ANCHORS._replace(view=SinkView.NOSINK)):
         counts = anchor_counts(results["self"], column)
         assert len(counts) == tiny.LAYERS
@@ -448,7 +447,7 @@ def test_the_page_stands_in_the_site(packed: Callable[[str], Study], tmp_path: P
     assert "Do head outputs keep to a sentence?" in page
     assert "Ends of sentences found" in page
     anchor = text_of(html_of(tmp_path / "site" / "metrics" / "anchor_token.html"))
-    assert "The anchors of heads" in anchor
+    assert "Anchors of heads" in anchor
 
 
 def test_pairs_are_counted_once() -> None:

@@ -10,11 +10,12 @@ import pytest
 
 from block_parts import Rows, every
 from comparisons import Compared
-from headbook.charts import Plot
+from headbook.charts import Figure, Plot
 from headbook.comparison.comparison import COMPARISON_TABLES
 from headbook.pages.comparison.metricpair import metric_pairs
 from headbook.pages.comparison.parts import both_stacks
 from headbook.pages.importance import has_importance, importance_page
+from headbook.pages.metric import metric_pages, metrics_page, study_metrics
 from headbook.pages.metrics.depth import depth_page, has_depth
 from headbook.pages.parts.blocks import Group, Page, Table
 from headbook.pages.patterns import has_patterns, patterns_page
@@ -64,10 +65,21 @@ def check(rows: Rows, page: Page) -> int:
     return len(numbers)
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_every_number_is_that_of_its_row(name: str, any_site: Site) -> None:
+METRICS = "metrics"  # pages of all metrics, and their list
+
+
+def pages_of(name: str, site: Site) -> list[Page]:
+    """Return the pages that a study has."""
+    if name == METRICS:
+        metrics = study_metrics(site.results)
+        return [*metric_pages(site.results, metrics), metrics_page(metrics, site.results)]
     exists, make = PAGES[name]
-    n_numbers = check(rows_of(any_site), make(any_site.results)) if exists(any_site.results) else 0
+    return [make(site.results)] if exists(site.results) else []
+
+
+@pytest.mark.parametrize("name", [*PAGES, METRICS])
+def test_every_number_is_that_of_its_row(name: str, any_site: Site) -> None:
+    n_numbers = sum(check(rows_of(any_site), page) for page in pages_of(name, any_site))
     assert n_numbers or any_site.kind != "encoder"  # which has every metric
 
 
@@ -81,13 +93,14 @@ def test_every_number_of_a_metric_in_two_models_is_that_of_its_row(
     assert sum(check(rows, each.page) for each in metric_pairs(both_stacks(found))) > 0
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*PAGES, METRICS])
 def test_a_page_is_whole(name: str, any_site: Site) -> None:
     """Rows are as long as their titles, ids differ, answers are short, charts have files."""
-    exists, make = PAGES[name]
-    if not exists(any_site.results):
-        return
-    page = make(any_site.results)
+    for page in pages_of(name, any_site):
+        check_whole(page, any_site)
+
+
+def check_whole(page: Page, site: Site) -> None:
     assert len(page.title) <= 60
     for answer in (page.answer, *(question.answer for question in page.questions)):
         text = answer if isinstance(answer, str) else answer.text
@@ -98,6 +111,6 @@ def test_a_page_is_whole(name: str, any_site: Site) -> None:
         assert {len(row) for row in table.rows} <= {len(table.columns)}
         assert table.rows
         assert table.caption or table.label
-    for plot in every(Plot, page):
+    for chart in [*every(Plot, page), *every(Figure, page)]:
         for ending in ("svg", "pdf", "csv"):
-            assert (any_site.folder / f"figures/{plot.name}.{ending}").stat().st_size
+            assert (site.folder / f"figures/{chart.name}.{ending}").stat().st_size

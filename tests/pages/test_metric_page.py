@@ -1,45 +1,45 @@
-"""Pages of metrics: questions, answers by rule, all heads with values, labels, and variants."""
+"""Pages of metrics: questions, all heads with values, labels, layers, variants, and their list."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 import pytest
 
+from block_parts import Rows, every
 from chosen_results import Fake, fake_results
 from headbook.charts.heads import MAX_LAYERS, heads_plot
-from headbook.charts.plots import PlotMark
+from headbook.charts.plots import MAX_LINKED_MARKS, PlotMark
 from headbook.metrics import all_metrics, ids
-from headbook.metrics.base import AttentionMetric, HeadMetric, LayerwiseMetric
+from headbook.metrics.base import HeadMetric, Metric, Notable
 from headbook.pages.metric import (
     is_measured,
+    metric_page_of,
     metric_pages,
     metrics_page,
     study_metrics,
+    with_variants,
 )
 from headbook.pages.metrics import heads
-from headbook.pages.metrics.heads import HeadSection
-from headbook.pages.metrics.states import StateSection
-from headbook.pages.parts.page import plain_text
-from headbook.pages.parts.table import HeatCell, NumberCell
-from headbook.report import relation_tests
-from headbook.report.answers.metric import (
-    head_metric_answer,
-    head_metric_scope,
-    token_metric_answer,
-)
+from headbook.pages.metrics.figures import heat_figure, offered_labels
+from headbook.pages.metrics.heads import fill_of, head_closer, head_lead
+from headbook.pages.parts import all_heads
+from headbook.pages.parts.blocks import Finder, Group, Heat, Lead, Page, Table
+from headbook.report.facts.metrics import head_values
 from headbook.report.facts.tested.extremes import extreme_heads
-from headbook.report.head_numbers import HeadMetricNumbers, cell_number, drawn_numbers
+from headbook.report.head_numbers import HeadMetricNumbers, drawn_numbers
 from headbook.report.leaders import chosen_head
 from headbook.report.results import StackResults
-from headbook.results.formats import metric_page, percent
-from headbook.schema import HeadKey, ResidualPoint, SinkView, TokenKey
-from headbook.site import latex
+from headbook.report.tables import STUDY_TABLES
+from headbook.results.formats import metric_page
+from headbook.results.number import SHARE, Number, Printed, RowAddress
+from headbook.results.sentence import Link
+from headbook.schema import HeadKey, HeadName, Place, SinkView
+from headbook.site.rows import SiteRows
 from html_pages import elements, html_of, text_of
 from sites import Site
 
-RAW = SinkView.RAW
+RAW, NOSINK = SinkView.RAW, SinkView.NOSINK
 NARROW, LETTER = 228, 8.5  # pixels of a plot on a phone, and of a bold digit
 METRICS = all_metrics()
 
@@ -50,8 +50,11 @@ def head_metric(metric: str) -> HeadMetric:
     return found
 
 
+DISTANCE = head_metric(ids.ATTENTION_DISTANCE)
+
+
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.id)
-def test_every_metric_asks_a_short_question(metric: AttentionMetric) -> None:
+def test_every_metric_asks_a_short_question(metric: Metric) -> None:
     assert metric.question.endswith("?")
     assert len(metric.question) <= 60
     assert metric.question[0].isupper()
@@ -76,244 +79,194 @@ def test_a_variant_has_the_page_of_its_metric(encoder_site: Site) -> None:
     assert [page.path for page in metric_pages(found, alone)] == ["metrics/attention_distance.html"]
 
 
-DISTANCE = head_metric(ids.ATTENTION_DISTANCE)
+def maps(page: Page) -> list[Table]:
+    """Return the tables of all heads of a page."""
+    return [table for table in every(Table, page) if "all-heads" in table.style]
 
 
-def distances(values: Mapping[str, object] | np.ndarray, spread: float = 0.01) -> StackResults:
-    return fake_results({HeadKey(DISTANCE.id, RAW, ""): Fake(values, 5.0, spread)})
-
-
-def answer(results: StackResults, metric: HeadMetric) -> str:
-    return plain_text(head_metric_answer(results, metric)).replace("\u202f", " ")
-
-
-def test_the_answer_names_layers_only_if_a_paired_test_tells_some_apart() -> None:
-    clear = distances(np.array([[1.0, 1.2], [4.0, 4.2], [2.0, 2.0]]))
-    assert answer(clear, DISTANCE) == (
-        "Most in layer 1: 4.10 tokens, all heads together; least in layer 0."
-    )
-    alike = distances(np.array([[1.0, 4.0], [2.0, 3.0]]), spread=3.0)
-    assert answer(alike, DISTANCE) == (
-        "Most in L0·H1, 4.00 tokens; less than uniform attention: 5.00 tokens."
-    )
-    one = distances(np.array([[1.0, 4.0]]))
-    assert answer(one, DISTANCE) == (
-        "Most in L0·H1, 4.00 tokens; less than uniform attention: 5.00 tokens."
-    )
-    none = distances(np.full((2, 2), np.nan))
-    assert answer(none, DISTANCE) == "Not measured in this model."
-    assert head_metric_scope(none, DISTANCE) == ()
-    scope = dict(head_metric_scope(clear, DISTANCE))
-    assert scope["Sentences"] == "100, all of them; all keys."
-    assert "6 heads with each other" in scope["Compared with"]
-
-
-def test_of_several_labels_the_one_that_is_drawn_answers() -> None:
-    metric = head_metric(ids.ATTENTION_TO)
-    keys = {
-        HeadKey(metric.id, RAW, label): Fake([[share, 0.1], [0.2, 0.3]], 0.05)
-        for label, share in (("previous", 0.9), ("next", 0.4))
-    }
-    found = answer(fake_results(keys), metric)
-    assert found == "To the previous token: most in L0·H0, 90.0 %; uniform attention: 5.0 %."
-
-
-@pytest.mark.parametrize(("even", "is_less"), [(0.05, False), (0.95, True)])
-def test_an_answer_says_if_the_highest_number_is_below_its_baseline(
-    even: float, is_less: bool
-) -> None:
-    metric = head_metric("pattern")
-    numbers = {HeadKey(metric.id, RAW, "column"): Fake([[0.8, 0.1]], even),
-               HeadKey(metric.id, RAW, "offset"): Fake([[0.8, 0.1]], even)}  # fmt: skip
-    found = answer(fake_results(numbers), metric)
-    assert "most in L0·H0, 80.0 %; " in found
-    assert ("less than uniform attention: 95.0 %" in found) == is_less
-
-
-def test_a_relation_is_held_against_the_best_surface_rule(encoder_site: Site) -> None:
-    """Without a test of the relation against uniform attention."""
-    found = encoder_site.results["self"]
-    metric = head_metric(ids.RELATION_ACCURACY)
-    numbers = drawn_numbers(found, metric)
-    tests = relation_tests.tests_of_stack(found)
-    assert numbers is not None
-    assert tests is not None
-    parts = head_metric_answer(found, metric)
-    if numbers.label in tests.labels:
-        n = tests.labels.index(numbers.label)
-        own, rule = (float(s.value[n]) for s in (tests.scores.accuracy, tests.scores.at_rule))
-        assert f", {percent(own)}; " in plain_text(parts)
-        assert ("less than the best surface rule" in plain_text(parts)) == (own < rule)
-        assert f"best surface rule: {percent(rule)}." in plain_text(parts)
-    else:
-        assert "best surface rule" not in plain_text(parts)
-    alone = fake_results({HeadKey(metric.id, SinkView.NOSINK, "obj:to_head"): Fake([[0.9]], 0.2)})
-    assert "uniform attention: 20.0 %" in answer(alone, metric)
-
-
-COSINE = METRICS[ids.COSINE_TO_INPUT]
-
-
-@pytest.mark.parametrize(
-    ("values", "spread", "expected"),
-    [
-        ((0.9, 0.5), 0.01, "Lower after the last layer than in the first: 0.50 on average over "
-                           "all tokens."),
-        ((0.2, 0.5), 0.01, "Higher after the last layer than in the first: 0.50 on average over "
-                           "all tokens."),
-        ((0.5, 0.5), 0.3, "About the same after the last layer as in the first: 0.50 on average "
-                          "over all tokens."),
-        ((0.5,), 0.3, "On average over all tokens, after the last layer: 0.50."),
-    ],
-)  # fmt: skip
-def test_tokens_answer_by_the_first_and_the_last_layer(
-    values: tuple[float, ...], spread: float, expected: str
-) -> None:
-    assert isinstance(COSINE, LayerwiseMetric)
-    heads_of_layers = Fake(np.zeros((len(values), 1)))
-    results = fake_results(
-        {HeadKey(DISTANCE.id, RAW, ""): heads_of_layers},
-        tokens={TokenKey(COSINE.id, ResidualPoint.POST, None, "all"): (values, spread)},
-    )
-    assert plain_text(token_metric_answer(results, COSINE)) == expected
-    empty = fake_results({HeadKey(DISTANCE.id, RAW, ""): heads_of_layers})
-    assert plain_text(token_metric_answer(empty, COSINE)) == "Not measured in this model."
-
-
-@pytest.mark.parametrize(
-    ("value", "share", "expected"),
-    [
-        (np.nan, False, "–"), (0.0, True, "0.0"), (0.0001, True, "<\u202f0.1"),
-        (0.8634, True, "86.3"), (1.0, True, "100.0"), (0.001, False, "<\u202f0.01"),
-        (0.994, False, "0.99"), (4.467, False, "4.5"), (-4.467, False, "−4.5"),
-        (11.36, False, "11.4"), (1234.4, False, "1,234"),
-    ],
-)  # fmt: skip
-def test_numbers_in_cells_are_short(value: float, share: bool, expected: str) -> None:
-    assert cell_number(value, share=share) == expected
+def heat_cells(table: Table) -> Iterator[tuple[Place, Heat]]:
+    """Yield the cells of a table of all heads, by layer and head."""
+    for layer, *cells in table.rows:
+        for head, cell in enumerate(cells):
+            assert isinstance(cell, Heat)
+            yield (int(str(layer).removeprefix("layer ")), head), cell
 
 
 def test_every_head_stands_on_the_page_with_its_value(any_site: Site) -> None:
     """And the numbers of the maps are those of the table of heads."""
-    found, table = any_site.results, any_site.study.heads
-    values = table.set_index(["stack", "layer", "head", "metric", "view", "label"])["value"]
+    results, rows = any_site.results, Rows(SiteRows(STUDY_TABLES, any_site.study))
     seen = 0
-    for page in metric_pages(found, study_metrics(found)):
-        assert len(page.title) <= 60
-        assert len(plain_text(page.answer).split()) <= 30
-        for section in page.sections:
-            if not isinstance(section, HeadSection):
-                assert isinstance(section, StateSection)
-                assert section.plots
+    for metric, variants in with_variants(results, study_metrics(results)):
+        if not isinstance(metric, HeadMetric):
+            continue
+        page = metric_page_of(results, metric, variants)
+        for result in results.values():
+            numbers = drawn_numbers(result, metric)
+            if numbers is None:
                 continue
-            stack = found[section.stack].stack
-            for row in section.maps[0].table.rows:
-                assert len(row.cells) == stack.n_heads
-                for cell in row.cells:
-                    assert isinstance(cell, HeatCell)
-                    if cell.number:
-                        value = values[tuple(each for _, each in cell.number.row)]
-                        assert cell.text == cell_number(value, share=page.share)
-                        seen += 1
-            assert len(section.maps[0].table.rows) == len(stack.attention_layers)
-    stacks = [results.stack for results in found.values()]
+            leads = [head_lead(numbers), *head_closer(numbers, (), is_first=True)]
+            table = next(
+                table for table in every(Table, tuple(leads)) if "all-heads" in table.style
+            )
+            cells = dict(heat_cells(table))
+            stack = result.stack
+            assert len(cells) == len(stack.attention_layers) * stack.n_heads
+            for place, cell in cells.items():
+                value = numbers.heads.value[place]
+                assert np.isnan(value) == isinstance(cell.number, str)
+                if isinstance(cell.number, Printed):
+                    assert cell.number.number.value == value
+                    assert rows.behind(cell.number.number)["value"] == pytest.approx(value)
+                    seen += 1
+        assert maps(page)
+    stacks = [result.stack for result in results.values()]
     assert seen >= sum(len(stack.attention_layers) * stack.n_heads for stack in stacks)
 
 
-def test_the_highest_head_of_a_label_is_framed_and_said(encoder_site: Site) -> None:
-    found = encoder_site.results
-    (page,) = metric_pages(found, [METRICS[ids.ATTENTION_TO]])
-    (section,) = page.sections
-    assert isinstance(section, HeadSection)
-    assert section.plot is None
-    framed = [
-        (row.name, column)
-        for row in section.maps[0].table.rows
-        for column, cell in enumerate(row.cells)
-        if isinstance(cell, HeatCell) and "top1" in cell.fill
-    ]
-    assert len(framed) == 1
-    layer, head = framed[0][0].removeprefix("layer "), framed[0][1]
-    assert re.search(rf"most in L{layer}·H{head}( \(alike: [^)]*\))?,", section.highest)
-    phrases = {label: phrase for label, _, phrase in section.labels}
-    assert section.highest.startswith(phrases[section.choice[1]])
-    assert section.best is not None
-    assert len(section.best.rows) + (len(section.few.rows) if section.few else 0) == len(
-        found["self"].drawable(head_metric(ids.ATTENTION_TO))
+def test_the_head_that_leads_a_label_is_framed(encoder_site: Site) -> None:
+    results = encoder_site.results
+    metric = head_metric(ids.ATTENTION_TO)
+    (page,) = metric_pages(results, [metric])
+    numbers = drawn_numbers(results["self"], metric)
+    assert numbers is not None
+    (lead,) = every(Lead, page.blocks)
+    assert lead.figure is None
+    assert lead.choices is not None
+    framed = [place for place, cell in heat_cells(maps(page)[0]) if "top1" in cell.fill]
+    assert [HeadName("self", *place) for place in framed] == [*head_values(numbers).heads]
+    labels = [option.value for option in lead.choices.labels]
+    assert labels == offered_labels(numbers)
+    assert {option.notable for option in lead.choices.labels} == {"high"}
+    assert (lead.choices.label, lead.choices.view) == (numbers.label, numbers.view)
+    assert lead.drawn is not None
+    assert lead.drawn.name == heat_figure(numbers).name
+
+
+def test_dark_is_the_notable_end() -> None:
+    """Also where it is the lower one: rank 1 is dark, the last rank is not."""
+    key = HeadKey(ids.TOWARDS_RANK, RAW, "")
+    ranks = HeadMetricNumbers(
+        fake_results({key: Fake([[1.5, 19_530.0, 10_000.0]])}), head_metric(key.metric), RAW
     )
+    fills = [fill_of(ranks, (1.0, 19_530.0))(ranks.number((0, head))) for head in range(3)]
+    assert fills == ["q6", "q0", "q3"]
+    key = HeadKey(ids.INDUCTION_SCORE, RAW, "")
+    scores = HeadMetricNumbers(
+        fake_results({key: Fake([[0.01, 0.99]])}), head_metric(key.metric), RAW
+    )
+    assert [fill_of(scores, (0, 1))(scores.number((0, head))) for head in (0, 1)] == ["q0", "q6"]
+
+
+def test_labels_have_the_end_that_is_notable_of_each() -> None:
+    metric = head_metric(ids.SEGMENTATION)
+    keys = {label: HeadKey(metric.id, RAW, label) for label in ("f1:similarity", "pk:similarity")}
+    results = fake_results({key: Fake([[0.4, 0.2]], spread=0.001) for key in keys.values()})
+    lead = head_lead(HeadMetricNumbers(results, metric, RAW, "f1:similarity"))
+    assert lead.choices is not None
+    notable = {option.value: option.notable for option in lead.choices.labels}
+    assert notable == {"f1:similarity": "high", "pk:similarity": "low"}
+    metric = head_metric(ids.REPETITION_LIFT)
+    keys = {label: HeadKey(metric.id, RAW, label) for label in metric.labels[:2]}
+    results = fake_results({key: Fake([[0.4, 0.2]]) for key in keys.values()})
+    lead = head_lead(HeadMetricNumbers(results, metric, RAW, metric.labels[0]))
+    assert lead.choices is not None
+    assert {option.notable for option in lead.choices.labels} == {""}
+    assert not any("top1" in cell.fill for _, cell in heat_cells(every(Table, lead)[0]))
 
 
 def test_variants_are_columns_and_maps_of_their_metric(encoder_site: Site) -> None:
-    found = encoder_site.results
-    metrics = study_metrics(found)
-    pages = {page.metric.id: page for page in metric_pages(found, metrics)}
-    (distance,) = pages[ids.ATTENTION_DISTANCE].sections
-    assert isinstance(distance, HeadSection)
-    assert [each.id for each in distance.maps if each.id] == ["distance_ratio"]
-    assert distance.layers is not None
-    assert "distance ratio" in distance.layers.columns
-    (accuracy,) = pages[ids.RELATION_ACCURACY].sections
-    assert isinstance(accuracy, HeadSection)
-    table = accuracy.best or accuracy.few
-    assert table is not None
-    if accuracy.best:
-        assert "relation accuracy at distance ≥ 3" in accuracy.best.columns
-    (overlap,) = pages[ids.NEIGHBOUR_OVERLAP].sections
-    assert isinstance(overlap, StateSection)
-    lines = {*overlap.plots[0].rows["series"]}
+    results = encoder_site.results
+    pages = {page.path: page for page in metric_pages(results, study_metrics(results))}
+    distance = pages["metrics/attention_distance.html"]
+    (variant,) = [group for group in every(Group, distance) if group.id == "distance_ratio"]
+    (table,) = every(Table, variant)
+    assert all(dict(n.row.key)["metric"] == "distance_ratio" for n in every(Number, table))
+    columns = [title for table in every(Table, distance) for title in table.columns]
+    assert "distance ratio" in columns
+    accuracy = pages["metrics/relation_accuracy.html"]
+    best = [table for table in every(Table, accuracy) if "head" in table.columns[2:3]]
+    assert all("relation accuracy at distance ≥ 3" in table.columns for table in best)
+    overlap = pages["metrics/neighbour_overlap.html"]
+    (lead, *_) = every(Lead, overlap)
+    assert lead.figure is not None
+    lines = {*lead.figure.rows["series"]}
     assert len([line for line in lines if "token" not in line or "another" in line]) >= 2
 
 
-def test_with_many_heads_cells_are_neither_links_nor_notes(
+def test_with_many_heads_cells_and_marks_are_no_links(
     encoder_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = encoder_site.results["self"]
-    numbers = HeadMetricNumbers(found, DISTANCE, RAW)
-    section = heads.head_section(found, DISTANCE, ())
-    assert section is not None
-    assert section.plot is not None
-    assert all(isinstance(mark, PlotMark) for mark in section.plot.marks if "circle" in str(mark))
-    assert len(section.maps) > 1
-    monkeypatch.setattr(heads, "MAX_LINKED_MARKS", 1)
-    cell = heads._cell(numbers, (0, 0), "q1")
-    assert cell.number is not None
-    assert cell.note == ""
+    numbers = HeadMetricNumbers(encoder_site.results["self"], DISTANCE, RAW)
+    few = [*head_closer(numbers, (), is_first=True)]
+    assert every(Printed, tuple(few))
+    assert len(maps_of(few)) > 1
+    monkeypatch.setattr(all_heads, "MAX_LINKED", 1)
     monkeypatch.setattr(heads, "MAX_LINKED", 1)
-    assert heads._cell(numbers, (0, 0), "q1").number is None
-    section = heads.head_section(found, DISTANCE, ())
-    assert section is not None
-    assert section.plot is not None
-    assert not any(isinstance(mark, PlotMark) for mark in section.plot.marks)
-    assert len(section.maps) == 1
+    many = [*head_closer(numbers, (), is_first=True)]
+    (table,) = maps_of(many)
+    assert not every(Printed, table)
+
+
+def maps_of(blocks: list[Lead | Group]) -> list[Table]:
+    return [table for table in every(Table, tuple(blocks)) if "all-heads" in table.style]
+
+
+def numbers_by_layer(values: np.ndarray) -> dict[int, list[Number]]:
+    """Return values as numbers of heads, one of too few sentences."""
+    return {
+        layer: [
+            Number(
+                float(value), SHARE, RowAddress("heads", (("layer", layer), ("head", head))),
+                effective=1.0 if (layer, head) == (0, 1) else 50.0,
+            )
+            for head, value in enumerate(of_layer)
+        ]
+        for layer, of_layer in enumerate(values)
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("layers", "n_heads", "panels"), [(6, 12, 1), (30, 9, 3), (32, 32, 3)])
 def test_many_layers_stand_in_several_panels(layers: int, n_heads: int, panels: int) -> None:
-    """Every head is drawn inside of the plot, and in few elements."""
-    values = np.random.default_rng(0).random((layers, n_heads)) * 10
+    """Every head is drawn inside of the plot, in few elements; few ones are links to rows."""
+    values = np.random.default_rng(0).random((layers, n_heads))
     values[0, 0] = np.nan
-    plot = heads_plot(
-        "n", "Caption.", values, layers=range(layers), means=values.mean(1),
-        uniform=np.full(layers, 5.0), written=lambda value: f"{value:.1f}", unit="tokens",
-    )  # fmt: skip
+    numbers = numbers_by_layer(values)
+    means = {layer: numbers[layer][-1] for layer in numbers}
+    plot = heads_plot("n", "Caption.", numbers, means=means, uniform=means)
     assert panels == -(-layers // MAX_LAYERS)
     assert plot.axis.count("<g ") == panels
     svg = plot.svg
     names = re.findall(r"<text[^>]*>([^<]*)</text>", "".join(plot.behind))
     assert names == [str(layer) for layer in range(layers)]
     assert max(map(len, names)) * LETTER < NARROW / -(-layers // panels)
-    assert svg.count("<circle") == layers * n_heads - 1
+    linked = [part for part in plot.marks if isinstance(part, PlotMark)]
+    n_known = layers * n_heads - 1
+    assert len(linked) == (n_known if layers * n_heads <= MAX_LINKED_MARKS else 0)
+    assert all(part.href in {n.row for of in numbers.values() for n in of} for part in linked)
+    assert svg.count('class="hit"') == len(linked)
+    assert svg.count("<circle") == n_known + len(linked)
+    assert len(re.findall(r'class="[^"]*\bo"', svg)) == 1  # hollow: too few sentences
     assert svg.count("<") < 5000
     assert len(svg) < 120_000
-    assert len(plot.rows) == layers * n_heads - 1
+    rows = plot.rows.set_index(["layer", "head"])["value"]
+    assert len(rows) == n_known
+    assert all(rows[layer, head] == values[layer, head] for layer, head in rows.index)
     assert {*plot.paper(columns=True)} == {".svg", ".pdf", "-column.svg", "-column.pdf"}
 
 
+def test_marks_stand_in_the_order_of_their_values_on_both_scales() -> None:
+    values = np.array([[1.0, 10.0, 100.0, 10_000.0]])
+    numbers = numbers_by_layer(values)
+    for log in (False, True):
+        plot = heads_plot("n", "Caption.", numbers, log=log)
+        heights = [part.y for part in plot.marks if isinstance(part, PlotMark)]
+        assert heights == sorted(heights, reverse=True)
+        steps = -np.diff(heights)
+        assert (steps[1] == pytest.approx(steps[0])) == log
+
+
 def test_unknown_numbers_make_an_empty_plot() -> None:
-    plot = heads_plot(
-        "n", "Caption.", np.full((2, 2), np.nan), layers=range(2), means=np.full(2, np.nan),
-        uniform=np.full(2, np.nan), written=str,
-    )  # fmt: skip
+    plot = heads_plot("n", "Caption.", numbers_by_layer(np.full((2, 2), np.nan)))
     assert "<circle" not in plot.svg
     assert plot.rows.empty
 
@@ -322,23 +275,16 @@ def test_the_list_holds_every_metric_with_its_question(any_site: Site) -> None:
     results = any_site.results
     metrics = study_metrics(results)
     page = metrics_page(metrics, results)
+    (finder,) = every(Finder, page)
+    links = [entry[0] for _, entries in finder.sections for entry in entries]
+    listed = {link.text for link in links if isinstance(link, Link)}
+    assert listed == {metric.title for metric in metrics if is_measured(results, metric)}
+    assert len(links) == len(listed)
     html = html_of(any_site.folder / "metrics/index.html")
     text = text_of(html)
-    assert page.amount + len(page.missing) == len(metrics)
-    for listed in page.missing:
-        assert not is_measured(results, listed.metric)
-    for _, group in page.groups:
-        for listed in group:
-            assert is_measured(results, listed.metric)
-            assert isinstance(listed.metric, HeadMetric) == bool(listed.heat_map)
-            assert not listed.heat_map or (any_site.folder / listed.heat_map).exists()
     for metric in metrics:
         assert metric.title in text
         assert metric.question in text
-    maps = [each for _, group in page.groups for each in group if each.heat_map]
-    assert html.count("@misc{headbook-") == len(maps)
-    for listed in maps:
-        assert f"howpublished = {{Figure {latex.escaped(listed.name)} in" in html
     linked = [e.attributes["href"] for e in elements(html.partition('id="metrics"')[2], "a")]
     for address in linked:
         file, _, fragment = address.removeprefix("../").partition("#")
@@ -346,64 +292,40 @@ def test_the_list_holds_every_metric_with_its_question(any_site: Site) -> None:
         assert not fragment or f'id="{fragment}"' in html_of(any_site.folder / file)
 
 
-def test_tables_of_layers_lead_to_their_rows(encoder_site: Site) -> None:
-    found = encoder_site.results
-    (page,) = metric_pages(found, [DISTANCE])
-    (section,) = page.sections
-    assert isinstance(section, HeadSection)
-    assert section.layers is not None
-    layers = encoder_site.study.layers
-    for row in section.layers.rows:
-        cell = row.cells[0]
-        assert isinstance(cell, NumberCell)
-        assert cell.number is not None
-        matching = pd.Series(True, layers.index)
-        for column, value in cell.number.row:
-            matching &= layers[column].fillna("") == value
-        assert matching.sum() == 1
+def best_tables(page: Page) -> list[Table]:
+    """Return the tables of the heads that lead labels."""
+    return [table for table in every(Table, page) if table.label == "Best head for each label"]
 
 
-def test_the_best_head_of_a_label_is_chosen_on_one_half(any_site: Site) -> None:
+def test_the_best_head_of_a_label_is_that_of_a_test(any_site: Site) -> None:
     """With enough held-out observations: a share of one word, 100 %, is no result."""
-    found, heads = any_site.results, any_site.study.heads
-    for page in metric_pages(found, study_metrics(found)):
-        for section in page.sections:
-            if not isinstance(section, HeadSection) or section.best is None:
-                continue
-            for row in section.best.rows:
-                cell = row.cells[2]
-                assert isinstance(cell, NumberCell)
-                assert cell.number is not None
-                key = dict(cell.number.row)
-                column = HeadKey(str(key["metric"]), SinkView(str(key["view"])), str(key["label"]))
-                chosen = chosen_head(found[section.stack], column)
-                assert chosen is not None
-                assert chosen.place == (key["layer"], key["head"])
-                assert chosen.held_out.events >= 30
-                matching = pd.Series(True, heads.index)
-                for name, value in key.items():
-                    matching &= heads[name] == value
-                assert matching.sum() == 1
-                assert heads["value"][matching].item() == pytest.approx(chosen.value.value)
+    results = any_site.results
+    for page in metric_pages(results, study_metrics(results)):
+        for line in (line for table in best_tables(page) for line in table.rows):
+            number = line[3]
+            assert isinstance(number, Number)
+            key = dict(number.row.key)
+            column = HeadKey(str(key["metric"]), SinkView(str(key["view"])), str(key["label"]))
+            metric = head_metric(column.metric)
+            assert metric.notable is not Notable.NONE
+            of_stack = results[str(key["stack"])]
+            chosen = chosen_head(of_stack, column, lowest=metric.is_low(column.label))
+            assert chosen is not None
+            assert chosen.place == (key["layer"], key["head"])
+            assert chosen.held_out.events >= 30
+            assert number.value == chosen.value.value
 
 
 def test_labels_of_few_observations_have_no_best_head(encoder_site: Site) -> None:
-    found = encoder_site.results
-    (page,) = metric_pages(found, [METRICS[ids.RELATION_ACCURACY]])
-    (section,) = page.sections
-    assert isinstance(section, HeadSection)
-    numbers = HeadMetricNumbers(found["self"], head_metric(ids.RELATION_ACCURACY), SinkView.NOSINK)
-    known = [
-        label
-        for label in found["self"].drawable(numbers.metric)
-        if numbers._replace(label=label).known
-    ]
-    best, few = (len(table.rows) if table else 0 for table in (section.best, section.few))
-    assert best + few == len(known)
+    results: StackResults = encoder_site.results["self"]
+    metric = head_metric(ids.RELATION_ACCURACY)
+    (page,) = metric_pages(encoder_site.results, [metric])
+    numbers = HeadMetricNumbers(results, metric, NOSINK)
+    known = [x for x in results.drawable(metric) if numbers._replace(label=x).known]
+    few = [t for t in every(Table, page) if t.label == "Labels with too few observations"]
+    assert sum(len(table.rows) for table in (*best_tables(page), *few)) == len(known)
     assert few
-    assert section.few is not None
-    assert section.few.columns == ("label", "observations")
-    assert "with each other" in dict(page.scope)["Compared with"]
+    assert few[0].columns == ("label", "observations")
 
 
 def test_the_lowest_is_first_where_low_is_good() -> None:

@@ -614,20 +614,18 @@ def test_a_stored_sentence_keeps_its_tree(study: Study, tmp_path: Path) -> None:
 
 
 def test_charts_of_a_metric_offer_the_labels_with_most_observations(encoder_site: Site) -> None:
-    from headbook.pages.metric import metric_pages
     from headbook.pages.metrics.figures import MOST_DRAWN, map_data
-    from headbook.pages.metrics.heads import HeadSection
+    from headbook.pages.metrics.heads import head_lead
     from headbook.report.head_numbers import drawn_numbers
 
     found = encoder_site.results
     metric = all_metrics()["relation_accuracy"]
     assert isinstance(metric, HeadMetric)
-    (made,) = metric_pages(found, [metric])
-    (section,) = made.sections
-    assert isinstance(section, HeadSection)
     numbers = drawn_numbers(found["self"], metric)
     assert numbers is not None
+    choices = head_lead(numbers).choices
+    assert choices is not None
     drawn = {*map_data(numbers)["label"]}
     labels = [x for x in LABELS if found["self"].has_value(metric.id, VIEW, x)]
     assert len(drawn) == min(len(labels), MOST_DRAWN)
-    assert {name for _, name, _ in section.labels} == drawn
+    assert {option.name for option in choices.labels} == drawn

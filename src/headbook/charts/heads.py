@@ -4,10 +4,11 @@ A strip shows the value of one head among those of all heads.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -38,7 +39,7 @@ from headbook.charts.plots import (
     text,
     value_axis,
 )
-from headbook.charts.theme import BLUE, INK, ramp
+from headbook.charts.theme import BLUE, INK, STOPS, ramp
 from headbook.results.formats import head_name, head_page
 from headbook.results.number import Number
 from headbook.schema import HeadName
@@ -169,6 +170,7 @@ def heat_map(
     title: str,
     domain: tuple[float, float],
     share: bool = False,
+    dark_low: bool = False,
 ) -> SpecAndRows:
     """Draw one number for each head: rows are layers, columns are heads.
 
@@ -177,13 +179,15 @@ def heat_map(
         title: title of the colour legend, with the unit.
         domain: ends of the colour scale; below 0 it runs both ways from there.
         share: whether values are parts of a whole, written in per cent.
+        dark_low: whether low values are the dark ones.
     """
+    colours = ramp(domain, STOPS[::-1] if dark_low else STOPS)
     legend = _legend(domain, rows["head"], SHARE_FORMAT if share else PLAIN_FORMAT)
     chart = alt.Chart(rows)
     chart = chart.mark_rect().encode(
         x=alt.X("head:O", title="head", axis=cell_axis(labelAngle=0)),
         y=alt.Y("layer:O", title="layer", axis=cell_axis()),
-        color=alt.Color("value:Q", title=title, scale=ramp(domain), legend=legend),
+        color=alt.Color("value:Q", title=title, scale=colours, legend=legend),
         tooltip=[
             *text_tooltips("layer:O", "head:O"),
             *number_tooltips("value", "low", "high", share=share),
@@ -212,73 +216,66 @@ MAX_LAYERS = 12  # layers of a panel
 MANY_HEADS = 24  # heads of a layer from which on marks are small and without names
 LABEL_WIDTH = 100  # pixels beside the plot
 
-Address = Callable[[int, int], str]
+ByLayer = Mapping[int, Number]
 
 
 def heads_plot(
     name: str,
     caption: str,
-    values: Floats,
+    numbers: Mapping[int, Sequence[Number]],
     *,
-    layers: Sequence[int],
-    means: Floats,
-    uniform: Floats,
-    written: Callable[[float], str],
-    unit: str = "",
-    factor: float = 1.0,
+    means: ByLayer = MappingProxyType({}),
+    uniform: ByLayer = MappingProxyType({}),
     least: float = math.nan,
-    href: Address | None = None,
-    root: str = "",
+    log: bool = False,
 ) -> Plot:
     """Draw a mark for each head, in each layer from the lowest value to the highest.
 
-    Models of many layers have several panels below each other.
+    Models of many layers have several panels below each other. Marks of numbers of too few
+    sentences are hollow; up to `MAX_LINKED_MARKS` heads are links to their rows.
 
     Args:
-        values: *Shape:* ``(layer, head)``; NaN if unknown.
-        layers: layers that are drawn.
-        means: number of each layer, all heads together; NaN without. *Shape:* ``(layer,)``.
-        uniform: number under uniform attention; NaN without. *Shape:* ``(layer,)``.
-        written: writes a drawn number.
-        unit: unit of the drawn numbers, above the axis.
-        factor: what numbers are multiplied by to be drawn; the rows of the plot hold them as given.
+        numbers: numbers of the heads by layer, in the order of the plot.
+        means: number of each layer, all heads together.
+        uniform: number of each layer under uniform attention.
         least: lower end of the scale; NaN for the lowest value.
-        href: returns the address of the row of a head's number, by layer and head; None if marks
-            are no links.
+        log: whether the scale is logarithmic; then all values are above 0.
     """
-    rows = _rows(values, layers)
-    values, means, uniform = (part * factor for part in (values, means, uniform))
-    ends = _ends([values[[*layers]], means[[*layers]], uniform[[*layers]]], least)
+    layers, every = [*numbers], [number for of_layer in numbers.values() for number in of_layer]
+    unit = every[0].unit
+    drawn = [number.drawn for number in (*every, *means.values(), *uniform.values())]
+    ends = _ends(np.array(drawn), least * unit.drawn_factor)
+    ticks = _powers(*ends) if log else even_ticks(*ends, lambda value: f"{value:,.10g}")
     n_panels = math.ceil(len(layers) / MAX_LAYERS)
     height = MAP_HEIGHT if n_panels == 1 else PANEL_HEIGHT
     size = math.ceil(len(layers) / n_panels)
-    scale = Scale(*ends, height, top=PANEL_TOP, bottom=PANEL_BOTTOM)
-    ticks = even_ticks(*ends, lambda value: f"{value:,.10g}")
+    scale = Scale(*ends, height, top=PANEL_TOP, bottom=PANEL_BOTTOM, log=log)
     behind, axis, labels = list[str](), "", ""
     marks: list[str | PlotMark] = []
     for panel in range(n_panels):
         inside = layers[panel * size : (panel + 1) * size]
         y = float(panel * height)
-        drawn = _Panel(inside, 100 / size, y, scale, written)
-        behind += drawn.frame([value for value, _ in ticks], means, uniform)
+        drawing_of = _Panel(inside, 100 / size, y, scale, linked=len(every) <= MAX_LINKED_MARKS)
+        behind += drawing_of.frame([value for value, _ in ticks], means, uniform)
         for place, layer in enumerate(inside):
-            marks += drawn.heads(place, layer, values[layer], href)
-        sides = value_axis(scale, ticks, unit) + text("layer", "0", height - 8)
+            marks += drawing_of.heads(place, numbers[layer])
+        sides = value_axis(scale, ticks, unit.name.strip()) + text("layer", "0", height - 8)
         axis += f'<g transform="translate(0,{y:.0f})">{sides}</g>'
-        if not math.isnan(uniform[inside[-1]]):
-            at = y + scale(float(uniform[inside[-1]]))
+        even = uniform.get(inside[-1])
+        if even is not None and even.known:
+            at = y + scale(even.drawn)
             labels += text("uniform", "10", at - 3)
-            labels += text(f"attention {written(float(uniform[inside[-1]]))}", "10", at + 12)
+            labels += text(f"attention {even.as_text('bare')}", "10", at + 12)
     return Plot(
         name=name, caption=caption, height=n_panels * height, behind=tuple(behind),
         marks=tuple(marks), axis=axis, labels=labels,
-        label_width=LABEL_WIDTH if labels else 20, rows=rows, root=root,
+        label_width=LABEL_WIDTH if labels else 20, rows=_rows(every),
     )  # fmt: skip
 
 
-def _ends(parts: Sequence[Floats], least: float) -> tuple[float, float]:
+def _ends(values: Floats, least: float) -> tuple[float, float]:
     """Return the ends of the scale of all known numbers."""
-    known = np.concatenate([part[np.isfinite(part)] for part in parts])
+    known = values[np.isfinite(values)]
     if not len(known):
         return 0.0, 1.0
     low = float(known.min()) if math.isnan(least) else min(least, float(known.min()))
@@ -286,12 +283,21 @@ def _ends(parts: Sequence[Floats], least: float) -> tuple[float, float]:
     return (low, high) if high > low else (low, low + 1)
 
 
-def _rows(values: Floats, layers: Sequence[int]) -> pd.DataFrame:
-    """Return the numbers of all heads, a row for each."""
-    places = [(layer, head) for layer in layers for head in range(values.shape[1])]
-    frame = pd.DataFrame(places, columns=["layer", "head"])
-    rows = frame.assign(value=[float(values[place]) for place in places])
-    return rows[rows["value"].notna()].reset_index(drop=True)
+def _powers(low: float, high: float) -> list[tuple[float, str]]:
+    """Return the powers of ten from ``low`` to ``high`` with their texts."""
+    exponents = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+    return [(10.0**exponent, f"{10.0**exponent:,g}") for exponent in exponents]
+
+
+def _rows(numbers: Sequence[Number]) -> pd.DataFrame:
+    """Return the known numbers of heads as a table."""
+    return pd.DataFrame(
+        [
+            (n.place("layer"), n.place("head"), n.value, n.low, n.high)
+            for n in numbers if n.known
+        ],
+        columns=["layer", "head", "value", "low", "high"],
+    )  # fmt: skip
 
 
 class _Panel:
@@ -302,21 +308,16 @@ class _Panel:
         width: per cent of a layer.
         y: pixels from the top of the plot.
         scale: scale of the values.
-        written: writes a number.
+        linked: whether marks are links.
     """
 
     def __init__(
-        self,
-        layers: Sequence[int],
-        width: float,
-        y: float,
-        scale: Scale,
-        written: Callable[[float], str],
+        self, layers: Sequence[int], width: float, y: float, scale: Scale, *, linked: bool
     ) -> None:
         self.layers, self.width, self.y = layers, width, y
-        self.scale, self.written = scale, written
+        self.scale, self.linked = scale, linked
 
-    def frame(self, ticks: Sequence[float], means: Floats, uniform: Floats) -> list[str]:
+    def frame(self, ticks: Sequence[float], means: ByLayer, uniform: ByLayer) -> list[str]:
         """Return lines of ticks, names of layers, their means, and uniform attention."""
         width, parts = self.width, [self._across(0, 100, tick, "gl") for tick in ticks]
         bottom = self.y + self.scale.height - self.scale.bottom
@@ -328,11 +329,11 @@ class _Panel:
                 parts.append(f'<line class="gl" {line} {ys}/>')
             middle, foot = percent(left + width / 2), self.y + self.scale.height - 8
             parts.append(text(str(layer), middle, foot, "mid b"))
-            if not math.isnan(uniform[layer]):
-                parts.append(self._across(left, right, float(uniform[layer]), "bl"))
-            if not math.isnan(means[layer]):
-                mean = float(means[layer])
-                parts.append(self._across(left + 0.08 * width, right - 0.08 * width, mean, "iv"))
+            if layer in uniform and uniform[layer].known:
+                parts.append(self._across(left, right, uniform[layer].drawn, "bl"))
+            if layer in means and means[layer].known:
+                edge = 0.08 * width
+                parts.append(self._across(left + edge, right - edge, means[layer].drawn, "iv"))
         return parts
 
     def _across(self, left: float, right: float, value: float, style: str) -> str:
@@ -340,24 +341,24 @@ class _Panel:
         ends = f'x1="{percent(left)}" x2="{percent(right)}"'
         return f'<line class="{style}" {ends} y1="{y}" y2="{y}"/>'
 
-    def heads(
-        self, place: int, layer: int, values: Floats, href: Address | None
-    ) -> list[str | PlotMark]:
+    def heads(self, place: int, numbers: Sequence[Number]) -> list[str | PlotMark]:
         """Return the marks of a layer, the lowest value first, and names of extreme heads."""
-        known = np.flatnonzero(~np.isnan(values))
-        order = known[np.argsort(values[known], kind="stable")].tolist()
-        many = len(values) >= MANY_HEADS
+        order = sorted((n for n in numbers if n.known), key=lambda number: number.value)
+        many = len(numbers) >= MANY_HEADS
         radius = 2.2 if many else 4.4 if len(self.layers) <= 6 else 3.2
         marks: list[str | PlotMark] = []
-        for rank, head in enumerate(order):
+        for rank, number in enumerate(order):
             part = 0.12 + 0.76 * (rank + 0.5) / len(order)
-            x, y = self.width * (place + part), self.y + self.scale(float(values[head]))
-            shape = mark("model", x, y, radius=radius)
-            label = f"L{layer}·H{head}: {self.written(float(values[head]))}"
-            if href is None:
-                marks.append(shape.replace('class="mk"', 'class="mk c-model"'))
+            x, y = self.width * (place + part), self.y + self.scale(number.drawn)
+            shape, head = (
+                mark("model", x, y, radius=radius, hollow=number.is_thin),
+                number.place("head"),
+            )
+            if self.linked:
+                label = f"L{number.place('layer')}·H{head}: {number.as_text()}"
+                marks.append(PlotMark(shape, "c-model", number.row, label, x, y))
             else:
-                marks.append(PlotMark(shape, "c-model", href(layer, head), label, x, y))
+                marks.append(shape.replace('class="mk', 'class="c-model mk', 1))
             if not many and rank in {0, len(order) - 1}:
                 below = rank == 0 and len(order) > 1
                 name = text(f"H{head}", percent(x), y + (16 if below else -8), "mid s halo")

@@ -242,7 +242,7 @@ def printed_style(*, narrow: bool) -> str:
         rules.append(
             f".ln.{name},.thin.{name},.st.{name},.{name} .st{{stroke:{colour};fill:none}}"
             f".bd.{name},.mk.{name},.{name} .mk,.lb.{name}{{fill:{colour}}}"
-            f".{name} .o{{fill:{PRINTED_PAPER};stroke:{colour};stroke-width:2}}"
+            f".{name} .o,.{name}.o{{fill:{PRINTED_PAPER};stroke:{colour};stroke-width:2}}"
         )
     rules.append(".ln.c-baseline{stroke-dasharray:6 4}.ln.c-control{stroke-dasharray:1.5 4}")
     return "".join(rules)

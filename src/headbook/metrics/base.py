@@ -70,10 +70,11 @@ class Need(StrEnum):
 
 
 class Notable(StrEnum):
-    """The end of a metric's values that is notable."""
+    """The end of a metric's values that is notable, and makes the headline of its page."""
 
     HIGH = "high"
     LOW = "low"  # ranks: 1 is the first of all
+    NONE = "none"  # the page says between which values heads lie
 
 
 class Source(StrEnum):
@@ -118,7 +119,6 @@ class Metric:
         section, chart: place and kind of chart on pages.
         labels: names of the values of one head; ``("",)`` for a single value.
         headline: the label that pages show first.
-        notable: which end of the values pages name first.
         has_unbounded_shares: whether values are shares that may be below 0 or above 1.
         named: returns the labels for a corpus with tags and relations of its own; None if labels
             do not depend on tags or relations.
@@ -141,7 +141,6 @@ class Metric:
     chart: ChartKind
     labels: tuple[str, ...] = ("",)
     headline: str = ""
-    notable: Notable = Notable.HIGH
     has_unbounded_shares: bool = False
     named: Callable[[schema.AnnotationScheme], tuple[str, ...]] | None = None
     spreads: Mapping[str, schema.IntervalRule] = field(default_factory=dict)
@@ -201,6 +200,8 @@ class HeadMetric(Metric):
         headline_compared: whether two models are compared by the headline alone, not by all labels.
         baselines: labels that hold the value of another label under uniform attention: files have
             these labels, pages do not list them.
+        notable: which end of the values is notable: that of heads a reader looks for, such as the
+            best score.
         low_labels: labels of which low values are notable, if high ones are of the others.
         of_no_head: labels with one number for all heads, such as those of rules without a model.
     """
@@ -214,6 +215,7 @@ class HeadMetric(Metric):
     has_layer_value: bool = True
     headline_compared: bool = False
     baselines: frozenset[str] = frozenset()
+    notable: Notable = Notable.NONE
     low_labels: frozenset[str] = frozenset()
     of_no_head: frozenset[str] = frozenset()
 

@@ -168,9 +168,10 @@ def plot(study: Study, name: str, stack: str | None, label: str, view: str) -> A
         raise ConfigError(_unknown_figure(study, results, name, stack))
     if label or view:
         figures = chosen_figures(choosable_of_study(results), [[figures[0].name]], label, view)
+    of_heads = [figure for figure in figures if isinstance(figure, Figure)]
+    if of_heads:  # of a metric, the heat map
+        return altair_chart(of_heads[0].spec)
     figure = figures[0]
-    if isinstance(figure, Figure):
-        return altair_chart(figure.spec)
     return NotebookView(
         _html(study.manifest, "chart", figure, ("plots", "analysis")), [figure.caption]
     )

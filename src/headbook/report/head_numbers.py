@@ -4,36 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headbook.analysis.accumulators import Estimate, Estimates
-from headbook.metrics.base import HeadMetric, Metric
-from headbook.report.leaders import NOT_TESTED, alike_note, head_leaders
-from headbook.report.linked_rows import LinkedNumber
+from headbook.analysis.accumulators import Estimates
+from headbook.metrics.base import HeadMetric, Notable
+from headbook.report.leaders import NOT_TESTED, Leaders, alike_note, head_leaders
 from headbook.report.results import StackResults
-from headbook.report.wording import is_share, with_unit
-from headbook.results.formats import MISSING, in_hundred, interval_text, number
-from headbook.results.number import COSINE
-from headbook.results.sentence import Link, head_link
-from headbook.schema import HeadKey, HeadName, SinkView
-from headbook.study.tables import RowKey
-
-Place = tuple[int, int]  # layer and head
-
-
-def cell_number(value: float, *, share: bool) -> str:
-    """Return a number for a cell of a heat map: shares in per cent without its sign."""
-    if np.isnan(value):
-        return MISSING
-    if share:
-        return in_hundred(value)
-    if abs(value) < 0.995:
-        return number(value)
-    return number(value, like=10.0 if abs(value) < 99.5 else 100.0)
-
-
-def printed(value: float, metric: Metric) -> str:
-    """Return a number of a metric with its unit; a cosine has none."""
-    share = is_share(metric)
-    return with_unit(number(value, share=share), "" if metric.unit == COSINE else metric.unit)
+from headbook.results.number import PLAIN, SHARE, Number, Unit, unit_of
+from headbook.schema import HeadKey, HeadName, Place, SinkView
 
 
 class HeadMetricNumbers(NamedTuple):
@@ -52,24 +28,19 @@ class HeadMetricNumbers(NamedTuple):
     label: str = ""
 
     @property
+    def key(self) -> HeadKey:
+        """Metric, view and label."""
+        return HeadKey(self.metric.id, self.view, self.label)
+
+    @property
     def heads(self) -> Estimates:
         """Number of each head. *Shape:* ``(layer, head)``."""
-        return self.results.heads(self.metric.id, self.view, self.label)
-
-    @property
-    def layers(self) -> Estimates:
-        """Number of each layer, all heads together. *Shape:* ``(layer,)``."""
-        return self.results.layers(self.metric.id, self.view, self.label)
-
-    @property
-    def uniform(self) -> Estimates:
-        """Number of each layer under uniform attention. *Shape:* ``(layer,)``."""
-        return self.results.uniform(self.metric.id, self.view, self.label)
+        return self.results.heads(*self.key)
 
     @property
     def known(self) -> bool:
         """Whether any head has a number."""
-        return self.results.has_value(self.metric.id, self.view, self.label)
+        return self.results.has_value(*self.key)
 
     @property
     def n_heads(self) -> int:
@@ -77,81 +48,61 @@ class HeadMetricNumbers(NamedTuple):
         return len(self.results.stack.attention_layers) * self.results.stack.n_heads
 
     @property
-    def share(self) -> bool:
-        """Whether the numbers are shares, printed in per cent."""
-        return is_share(self.metric)
+    def notable(self) -> Notable:
+        """The end of the values that is notable."""
+        return Notable.LOW if self.metric.is_low(self.label) else self.metric.notable
+
+    @property
+    def leaders(self) -> Leaders | None:
+        """Heads that lead at the notable end; None without a number that is trusted."""
+        return head_leaders(self.results, self.key, lowest=self.notable is Notable.LOW)
 
     def best(self) -> Place:
         """Return the head that leads; of those with enough observations if any have.
 
         One head must have a number.
         """
-        leaders = head_leaders(self.results, self.key, lowest=self.lowest)
-        if leaders is not None:
-            first_layer, first_head = leaders.first
+        if self.leaders is not None:
+            first_layer, first_head = self.leaders.first
             return first_layer, first_head
-        value = self.heads.value * (-1 if self.lowest else 1)
-        layer, head = np.unravel_index(int(np.nanargmax(value)), value.shape)
-        return int(layer), int(head)
+        lowest, highest = self.ends()
+        return lowest if self.notable is Notable.LOW else highest
+
+    def ends(self) -> tuple[Place, Place]:
+        """Return the heads of the lowest and of the highest number; one must have a number."""
+        value = self.heads.value
+        lowest, highest = (
+            np.unravel_index(int(index), value.shape)
+            for index in (np.nanargmin(value), np.nanargmax(value))
+        )
+        return (int(lowest[0]), int(lowest[1])), (int(highest[0]), int(highest[1]))
 
     @property
     def note(self) -> str:
         """Heads that a test does not tell from the best one, as a note after its name."""
-        leaders = head_leaders(self.results, self.key, lowest=self.lowest)
-        return alike_note(self.results, leaders) if leaders else NOT_TESTED
-
-    @property
-    def key(self) -> HeadKey:
-        """Metric, view and label."""
-        return HeadKey(self.metric.id, self.view, self.label)
-
-    @property
-    def lowest(self) -> bool:
-        """Whether the lowest number is the notable one."""
-        return self.metric.is_low(self.label)
-
-    def at(self, place: Place) -> Estimate:
-        """Return the number of a head."""
-        return self.heads.at(*place)
+        return alike_note(self.results, self.leaders) if self.leaders else NOT_TESTED
 
     def name(self, place: Place) -> HeadName:
         """Return a head of the stack by layer and head."""
         return HeadName(self.results.stack.name, *place)
 
-    def link(self, place: Place) -> Link:
-        """Return a link to the page of a head."""
-        return head_link(self.name(place))
-
-    def printed(self, value: float) -> str:
-        """Return a number with its unit."""
-        return printed(value, self.metric)
-
-    def interval(self, place: Place) -> str:
-        """Return the interval of a head's number; empty without one."""
-        estimate = self.at(place)
-        return interval_text(estimate.low, estimate.high, share=self.share)
-
-    def head_row(self, place: Place) -> RowKey:
-        """Return the row of a head's number in the table of heads."""
-        layer, head = place
-        own = (("stack", self.results.stack.name), ("layer", layer), ("head", head))
-        return *own, *self._column
-
-    def head_number(self, place: Place, text: str) -> LinkedNumber:
-        """Return a text about the number of a head with its row in the table of heads."""
-        return LinkedNumber(text, "heads", self.head_row(place))
-
-    def layer_row(self, layer: int) -> RowKey:
-        """Return the row of a layer's number in the table of layers."""
-        return ("stack", self.results.stack.name), ("layer", layer), *self._column
-
-    def layer_number(self, layer: int, text: str) -> LinkedNumber:
-        """Return a text about the number of a layer with its row in the table of layers."""
-        return LinkedNumber(text, "layers", self.layer_row(layer))
-
     @property
-    def _column(self) -> RowKey:
-        return ("metric", self.metric.id), ("view", str(self.view)), ("label", self.label)
+    def unit(self) -> Unit:
+        """Unit of the numbers: that of the metric, which is that of its first label."""
+        unit, is_first = unit_of(self.metric), self.label in {"", self.metric.headline}
+        return unit if is_first or unit == SHARE else PLAIN
+
+    def number(self, place: Place) -> Number:
+        """Return the number of a head."""
+        return self.results.number(self.key, *place, unit=self.unit)
+
+    def layer(self, layer: int) -> Number:
+        """Return the number of a layer, all heads together."""
+        return self.results.number(self.key, layer, unit=self.unit)
+
+    def uniform(self, layer: int) -> Number:
+        """Return the number of a layer under uniform attention."""
+        return self.results.uniform_number(self.key, layer)
 
 
 def drawn_numbers(results: StackResults, metric: HeadMetric) -> HeadMetricNumbers | None:

@@ -9,7 +9,7 @@ from headbook.report.results import StackResults
 from headbook.results.number import Number, RowAddress
 from headbook.results.sentence import Link
 from headbook.schema import ALL, RELATION, HeadKey, HeadName, Place
-from headbook.study.tables import UNIFORM, RowKey
+from headbook.study.tables import RowKey
 
 Column = HeadKey | tuple[str, str, str]  # metric, view and label
 
@@ -74,13 +74,6 @@ def relation_number(results: StackResults, tests: RelationTests, n: int, text: s
 def head_row(results: StackResults, key: HeadKey, place: Place, text: str) -> LinkedNumber:
     """Return a number of a head that leads to its row."""
     return head_number(text, HeadName(results.stack.name, *place), key)
-
-
-def uniform_row(results: StackResults, key: HeadKey, layer: int, text: str) -> LinkedNumber:
-    """Return a number of a layer under uniform attention that leads to its row."""
-    stack = results.stack.name
-    row: RowKey = (("control", UNIFORM), ("stack", stack), ("layer", layer), *_column(key))
-    return LinkedNumber(text, "controls", row)
 
 
 def _head(head: HeadName) -> RowKey:

@@ -13,9 +13,16 @@ from headbook.analysis.few_clusters import few_clusters
 from headbook.analysis.paired import ClusterSums
 from headbook.memory import CachedByFunction
 from headbook.metrics import all_metrics, ids, interval_rules, limits_in_texts
-from headbook.metrics.base import HeadMetric, SampledMetric, Source
+from headbook.metrics.base import HeadMetric, LayerwiseMetric, SampledMetric, Source
 from headbook.report.wording import STACKS, count_text
-from headbook.results.number import FewSentences, Number, RowAddress, Unit, unit_of
+from headbook.results.number import (
+    FewSentences,
+    Number,
+    RowAddress,
+    Unit,
+    averaged_unit,
+    unit_of,
+)
 from headbook.schema import (
     AttentionStack,
     Baseline,
@@ -210,6 +217,21 @@ class StackResults(CachedByFunction):
         row = self._row("controls", key, layer)
         unit = unit_of(all_metrics()[key.metric])
         return Number.of(self.uniform(*key).at(layer), unit, row)
+
+    def token_numbers(self, key: TokenKey) -> tuple[Number, ...]:
+        """Return an average over the tokens of each layer, with its row; none if not measured."""
+        numbers, metric = self.tokens(*key), all_metrics()[key.metric]
+        if numbers is None or not isinstance(metric, LayerwiseMetric):
+            return ()
+        unit, state, space = averaged_unit(metric), str(key.state), str(key.space or "")
+        rows = (
+            RowAddress("words", (
+                ("class", key.label), ("stack", self.stack.name), ("layer", layer),
+                ("state", state), ("metric", key.metric), ("space", space),
+            ))
+            for layer in range(len(numbers.value))
+        )  # fmt: skip
+        return tuple(Number.of(numbers.at(layer), unit, row) for layer, row in enumerate(rows))
 
     def _row(self, table: str, key: HeadKey, layer: int, head: int | None = None) -> RowAddress:
         place = () if head is None else (("head", head),)

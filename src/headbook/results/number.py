@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from headbook.analysis.accumulators import Estimate
 from headbook.analysis.intervals import MIN_EFFECTIVE
-from headbook.metrics.base import Metric
+from headbook.metrics.base import LayerwiseMetric, Metric
 from headbook.results.formats import (
     MISSING,
     THIN,
@@ -44,6 +44,16 @@ class Unit:
     name: str = ""
     digits: Callable[[float], str] = number
     factor: float = 1.0
+
+    @property
+    def drawn_factor(self) -> float:
+        """Factor from values of the tables to those of an axis: shares are drawn in per cent."""
+        return 100.0 if self.digits is in_hundred else self.factor
+
+    @property
+    def without_name(self) -> "Unit":
+        """The unit without its name, for columns whose title has it."""
+        return replace(self, name="")
 
     def text(self, value: float) -> str:
         """Return a value with its unit."""
@@ -100,6 +110,12 @@ class FewSentences(NamedTuple):
     without: float
 
 
+def averaged_unit(metric: LayerwiseMetric) -> Unit:
+    """Return the unit of averages of a metric over tokens."""
+    averaged = metric.averaged.unit
+    return Unit(f" {averaged}") if averaged else unit_of(metric)
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """An estimate with its unit and the row that holds it; NaN where a part is unknown.
@@ -141,6 +157,11 @@ class Number:
         return not math.isnan(self.value)
 
     @property
+    def drawn(self) -> float:
+        """The value on an axis with the name of its unit."""
+        return self.value * self.unit.drawn_factor
+
+    @property
     def is_thin(self) -> bool:
         """Whether there are too few sentences to trust the value."""
         return self.known and self.effective < MIN_EFFECTIVE
@@ -166,7 +187,7 @@ class Number:
     @property
     def bare(self) -> "Number":
         """The number without the name of its unit, for columns whose title has it."""
-        return replace(self, unit=replace(self.unit, name=""))
+        return replace(self, unit=self.unit.without_name)
 
     def printed(self, format_name: str) -> "Printed":
         """Return the number in a format, for a cell of a table."""

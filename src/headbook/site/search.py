@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 from headbook.author import OVERVIEW, plain_words
+from headbook.metrics.base import HeadMetric
 from headbook.pages.about import SectionPage
 from headbook.pages.heads import HeadsPage
 from headbook.pages.methods import published_tables
-from headbook.pages.metric import ON_OTHER_PAGES, MetricPage, study_metrics
-from headbook.pages.metrics.heads import HeadSection
+from headbook.pages.metric import ON_OTHER_PAGES, study_metrics, with_variants
 from headbook.pages.overview_parts.answers import answered_pages, words_text
 from headbook.pages.parts.blocks import Page
 from headbook.pages.parts.page import AnalysisPage, TemplatePage
@@ -182,8 +182,8 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[TemplatePage]
     manifest, published = study.manifest, any(published_tables(results))
     return {
         "questions": [*_answered(pages), *_questions(pages)],
-        "metrics": [*_all_metric_lines(pages, manifest), *_metrics_on_other_pages(results)],
-        "pages": [_line(page, manifest) for page in pages if not isinstance(page, MetricPage)]
+        "metrics": [*_metric_lines(results), *_metrics_on_other_pages(results)],
+        "pages": [_line(page, manifest) for page in pages if not _is_of_metric(page)]
         + [
             _words(
                 title, path, note, plain_words(visible(manifest.notes)) if path == OVERVIEW else ""
@@ -228,13 +228,6 @@ def _line(page: TemplatePage, manifest: Manifest) -> list[str]:
     return _words(title, page.path, page.description, plain_words(visible(own)))
 
 
-def _all_metric_lines(pages: Sequence[TemplatePage], manifest: Manifest) -> Iterator[list[str]]:
-    """Yield the lines of all pages of metrics."""
-    for page in pages:
-        if isinstance(page, MetricPage):
-            yield from _metric_lines(page, manifest)
-
-
 def _metrics_on_other_pages(results: Mapping[str, StackResults]) -> Iterator[list[str]]:
     """Yield metrics of two heads and of states, which have no page of their own."""
     for metric in study_metrics(results):
@@ -242,15 +235,23 @@ def _metrics_on_other_pages(results: Mapping[str, StackResults]) -> Iterator[lis
             yield [metric.title, metric_page(metric.id), metric.summary, metric.question]
 
 
-def _metric_lines(page: MetricPage, manifest: Manifest) -> Iterator[list[str]]:
-    """Yield a metric and its variants, which its page shows, by their titles."""
-    title, path, note, words = _line(page, manifest)
-    drawn = any(isinstance(section, HeadSection) for section in page.sections)
-    files = HEAT_MAP if drawn else ""
-    yield [page.metric.title, path, note, " ".join(filter(None, (title, words, files)))]
-    for variant in page.variants:
-        words = KEYWORDS.get(f"metrics/{variant.id}.html", "")
-        yield [variant.title, f"{path}#{variant.id}", variant.summary, words]
+def _is_of_metric(page: TemplatePage) -> bool:
+    """Return whether a page is that of one metric, not their list."""
+    return page.path.startswith("metrics/") and page.path != "metrics/index.html"
+
+
+def _metric_lines(results: Mapping[str, StackResults]) -> Iterator[list[str]]:
+    """Yield metrics, and the variants that their pages show, by their titles."""
+    notes = study_of(results).manifest.page_notes
+    for metric, variants in with_variants(results, study_metrics(results)):
+        path = metric_page(metric.variant_of or metric.id)
+        note = plain_words(visible(notes.get(path, "")))
+        files = HEAT_MAP if isinstance(metric, HeadMetric) else ""
+        words = (metric.question, KEYWORDS.get(path, ""), note, files)
+        yield [metric.title, path, metric.summary, " ".join(filter(None, words))]
+        for variant in variants:
+            words = KEYWORDS.get(f"metrics/{variant.id}.html", "")
+            yield [variant.title, f"{path}#{variant.id}", variant.summary, words]
 
 
 def _words(title: str, path: str, note: str, more: str = "") -> list[str]:

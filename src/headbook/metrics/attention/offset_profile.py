@@ -7,7 +7,7 @@ decides; a flat profile: something else does.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Notable, Ratio, Section
 from headbook.metrics.examples import Example, identity, previous_token
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ METRIC = AttentionMetric(
     labels=LABELS,
     headline="-1",
     needs=frozenset({Need.ONE_TEXT}),
+    notable=Notable.HIGH,
     measure=measure,
     examples={
         "each token looks at itself": (Example(identity(3)), {"0": 1.0, "-1": 0.0}),

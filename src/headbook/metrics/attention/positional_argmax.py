@@ -11,7 +11,7 @@ not count. The baseline chooses one of the visible keys at random.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Notable, Ratio, Section
 from headbook.metrics.examples import Example, identity, previous_token, to_token
 from headbook.schema import SinkView
 
@@ -73,6 +73,7 @@ METRIC = AttentionMetric(
     headline="-1",
     needs=frozenset({Need.ONE_TEXT}),
     views=(SinkView.RAW, SinkView.NOSINK),
+    notable=Notable.HIGH,
     measure=measure,
     chance=chance,
     examples={

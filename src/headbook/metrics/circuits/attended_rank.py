@@ -51,6 +51,7 @@ METRIC = CircuitMetric(
     section=Section.CIRCUITS,
     chart=ChartKind.LABELS,
     labels=LABELS,
-    notable=Notable.LOW,
+    notable=Notable.HIGH,
+    low_labels=frozenset({MEDIAN}),
     measure=measure,
 )

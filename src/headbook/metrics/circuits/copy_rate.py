@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.metrics.base import ChartKind, CircuitMetric, Section
+from headbook.metrics.base import ChartKind, CircuitMetric, Notable, Section
 
 if TYPE_CHECKING:
     from headbook.analysis.arrays import Floats
@@ -43,5 +43,6 @@ METRIC = CircuitMetric(
     bounds=lambda _: (0, 1),
     section=Section.CIRCUITS,
     chart=ChartKind.HEATMAP,
+    notable=Notable.HIGH,
     measure=measure,
 )

@@ -8,7 +8,7 @@ vocabulary. Pages say that a head suppresses from 10 %.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import ChartKind, CircuitMetric, Section
+from headbook.metrics.base import ChartKind, CircuitMetric, Notable, Section
 from headbook.metrics.circuits.copy_rate import measure as share_of_types
 
 if TYPE_CHECKING:
@@ -35,5 +35,6 @@ METRIC = CircuitMetric(
     bounds=lambda _: (0, 1),
     section=Section.CIRCUITS,
     chart=ChartKind.HEATMAP,
+    notable=Notable.HIGH,
     measure=measure,
 )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.metrics.base import ChartKind, CircuitMetric, Section
+from headbook.metrics.base import ChartKind, CircuitMetric, Notable, Section
 
 if TYPE_CHECKING:
     from headbook.analysis.arrays import Floats
@@ -60,5 +60,6 @@ METRIC = CircuitMetric(
     chart=ChartKind.HEATMAP,
     labels=("", PERMUTED_LOW, PERMUTED_HIGH),
     baselines=frozenset({PERMUTED_LOW, PERMUTED_HIGH}),
+    notable=Notable.HIGH,
     measure=measure,
 )

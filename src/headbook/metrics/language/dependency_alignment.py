@@ -12,7 +12,7 @@ Compare attention to the previous and the next token.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Notable, Ratio, Section
 from headbook.metrics.examples import Example, previous_token, to_token
 from headbook.text.tokens import NO_WORD
 
@@ -67,6 +67,7 @@ METRIC = AttentionMetric(
     labels=LABELS,
     headline="either",
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
+    notable=Notable.HIGH,
     measure=measure,
     pairs=links,
     examples={

@@ -25,7 +25,7 @@ import numpy as np
 
 from headbook.analysis.trees import NO_HEAD, chain, spanning_trees, undirected_matches
 from headbook.attention.word_pairs import attention_parts, word_trees
-from headbook.metrics.base import ChartKind, FinishedRatios, Need, SampledMetric, Section
+from headbook.metrics.base import ChartKind, FinishedRatios, Need, Notable, SampledMetric, Section
 from headbook.metrics.examples import Example, previous_token, uniform
 from headbook.schema import SinkView
 
@@ -71,6 +71,7 @@ METRIC = SampledMetric(
     headline="uas",
     views=(SinkView.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
+    notable=Notable.HIGH,
     measure=measure,
     finish=finish,
     examples={

@@ -36,7 +36,7 @@ from headbook.analysis.trees import (
     right_branching,
 )
 from headbook.attention.word_pairs import attention_parts, word_trees
-from headbook.metrics.base import ChartKind, FinishedRatios, Need, SampledMetric, Section
+from headbook.metrics.base import ChartKind, FinishedRatios, Need, Notable, SampledMetric, Section
 from headbook.metrics.examples import Example, identity, previous_token
 from headbook.schema import SinkView
 
@@ -109,6 +109,7 @@ METRIC = SampledMetric(
     headline="f1",
     views=(SinkView.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
+    notable=Notable.HIGH,
     measure=measure,
     finish=finish,
     examples={

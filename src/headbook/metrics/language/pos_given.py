@@ -11,7 +11,7 @@ sink. Compare uniform attention, which gives that share, except for its attentio
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Notable, Ratio, Section
 from headbook.metrics.examples import Example, uniform
 from headbook.schema import UPOS, SinkView
 
@@ -49,6 +49,7 @@ METRIC = AttentionMetric(
     headline="NOUN",
     views=(SinkView.NOSINK,),
     needs=frozenset({Need.WORDS, Need.TAGS}),
+    notable=Notable.HIGH,
     measure=measure,
     examples={
         "the noun parks half of its attention on the sink, the verb nothing": (

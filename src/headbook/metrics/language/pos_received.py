@@ -9,7 +9,7 @@ the ratio of the two.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Notable, Ratio, Section
 from headbook.metrics.examples import Example, to_token, uniform
 from headbook.schema import UPOS
 
@@ -53,6 +53,7 @@ METRIC = AttentionMetric(
     named=lambda scheme: scheme.tags,
     headline="NOUN",
     needs=frozenset({Need.WORDS, Need.TAGS}),
+    notable=Notable.HIGH,
     measure=measure,
     examples={
         "all words look at the noun": (

@@ -6,7 +6,7 @@ renormalising, each row of uniform attention has the mass of the measured row.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Notable, Ratio, Section
 from headbook.metrics.examples import Example, to_token, uniform
 from headbook.metrics.language.pos_received import on_tags, words_that_see
 from headbook.schema import UPOS
@@ -52,6 +52,7 @@ METRIC = AttentionMetric(
     named=lambda scheme: scheme.tags,
     headline="NOUN",
     needs=frozenset({Need.WORDS, Need.TAGS}),
+    notable=Notable.HIGH,
     measure=measure,
     examples={
         "all of three words look at the noun": (

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from headbook.attention.word_pairs import LABELS, relation_hits, relation_queries
 from headbook.attention.word_pairs import relation_chance as even
-from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Notable, Ratio, Section
 from headbook.metrics.examples import Example, previous_token
 from headbook.schema import SinkView
 
@@ -62,6 +62,7 @@ METRIC = AttentionMetric(
     headline="obj:to_head",
     views=(SinkView.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
+    notable=Notable.HIGH,
     measure=measure,
     chance=chance,
     examples={

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headbook.attention.word_pairs import LABELS, far_hits, relation_queries
 from headbook.attention.word_pairs import relation_chance as even
-from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Notable, Ratio, Section
 from headbook.metrics.examples import Example, identity, previous_token
 from headbook.schema import SinkView
 
@@ -51,6 +51,7 @@ METRIC = AttentionMetric(
     headline="obj:to_head",
     views=(SinkView.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
+    notable=Notable.HIGH,
     measure=measure,
     chance=chance,
     examples={

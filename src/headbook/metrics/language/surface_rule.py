@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from headbook.attention.surface_rules import RULES, rule_agreements, rule_names, words_named
 from headbook.attention.surface_rules import rule_chance as even
-from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Notable, Ratio, Section
 from headbook.metrics.examples import Example, previous_token
 from headbook.schema import SinkView
 
@@ -69,6 +69,7 @@ METRIC = AttentionMetric(
     headline_compared=True,
     views=(SinkView.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TAGS}),
+    notable=Notable.HIGH,
     measure=measure,
     chance=chance,
     examples={

@@ -13,7 +13,7 @@ sentences. Uniform attention has no values and therefore no number.
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import ChartKind, FinishedRatios, Need, SampledMetric, Section
+from headbook.metrics.base import ChartKind, FinishedRatios, Need, Notable, SampledMetric, Section
 from headbook.metrics.examples import Example, identity, uniform
 from headbook.schema import SinkView
 
@@ -57,6 +57,7 @@ METRIC = SampledMetric(
     views=(SinkView.RAW, SinkView.NOSINK),
     needs=frozenset({Need.VALUES}),
     has_layer_value=False,
+    notable=Notable.HIGH,
     measure=measure,
     finish=finish,
     examples={

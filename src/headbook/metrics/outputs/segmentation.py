@@ -18,7 +18,7 @@ Only passages of several sentences take part (`--pack`), of the sample.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import ChartKind, ContextMetric, Need, Ratio, Section
+from headbook.metrics.base import ChartKind, ContextMetric, Need, Notable, Ratio, Section
 from headbook.metrics.examples import Example, identity
 from headbook.schema import HEAD_RULES, SEGMENTATION_RULES
 
@@ -61,6 +61,7 @@ METRIC = ContextMetric(
     low_labels=frozenset(label for label in LABELS if label.startswith(("pk", "windowdiff"))),
     of_no_head=frozenset(label for label in LABELS if not label.endswith(HEAD_RULES)),
     needs=frozenset({Need.ONE_TEXT, Need.OUTPUTS, Need.PASSAGES}),
+    notable=Notable.HIGH,
     measure=measure,
     layer=layer,
     examples={

@@ -10,7 +10,7 @@ The sequences are the same for every corpus; intervals are over sequences.
 from typing import TYPE_CHECKING
 
 from headbook.attention.word_pairs import on_pairs, pairs_of, same_token
-from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section, Source
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Notable, Ratio, Section, Source
 from headbook.metrics.examples import Example, identity
 from headbook.schema import SinkView
 
@@ -37,6 +37,7 @@ METRIC = AttentionMetric(
     views=(SinkView.RAW,),
     needs=frozenset({Need.ONE_TEXT}),
     source=Source.RANDOM,
+    notable=Notable.HIGH,
     measure=measure,
     pairs=pairs_of(same_token),
     examples={

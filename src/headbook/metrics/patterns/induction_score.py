@@ -11,7 +11,7 @@ Causal attention only. The sequences are the same for every corpus; intervals ar
 from typing import TYPE_CHECKING
 
 from headbook.attention.word_pairs import after_same_token, on_pairs, pairs_of
-from headbook.metrics.base import AttentionMetric, ChartKind, Need, Ratio, Section, Source
+from headbook.metrics.base import AttentionMetric, ChartKind, Need, Notable, Ratio, Section, Source
 from headbook.metrics.examples import Example, identity
 from headbook.schema import SinkView
 
@@ -38,6 +38,7 @@ METRIC = AttentionMetric(
     views=(SinkView.RAW,),
     needs=frozenset({Need.ONE_TEXT, Need.CAUSAL}),
     source=Source.RANDOM,
+    notable=Notable.HIGH,
     measure=measure,
     pairs=pairs_of(after_same_token),
     examples={

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headbook.analysis.pattern_fits import OffsetSums, column_residual, fit_offsets, offset_sums
-from headbook.metrics.base import ChartKind, FinishedRatios, SampledMetric, Section
+from headbook.metrics.base import ChartKind, FinishedRatios, Notable, SampledMetric, Section
 from headbook.metrics.examples import Example, previous_token, to_token, uniform
 from headbook.schema import SinkView
 
@@ -161,6 +161,7 @@ METRIC = SampledMetric(
     labels=LABELS,
     headline="column",
     views=(SinkView.RAW,),
+    notable=Notable.HIGH,
     measure=measure,
     sentence_statistics=about,
     finish=finish,

@@ -18,7 +18,7 @@ positions or tokens: first, special, separator and punctuation.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import AttentionMetric, ChartKind, Ratio, Section
+from headbook.metrics.base import AttentionMetric, ChartKind, Notable, Ratio, Section
 from headbook.metrics.examples import Example, previous_token, to_token, uniform
 from headbook.schema import IntervalRule
 from headbook.text.tokens import NO_WORD
@@ -110,6 +110,7 @@ METRIC = AttentionMetric(
     labels=LABELS,
     headline="previous",
     spreads=dict.fromkeys(BY_PAIR, IntervalRule.RARE),
+    notable=Notable.HIGH,
     measure=measure,
     pairs=pairs,
     examples={

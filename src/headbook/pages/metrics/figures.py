@@ -1,23 +1,23 @@
 """Figures of head metrics, which are files for papers, too: heat map, and curve over layers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from headbook.analysis.accumulators import Estimates
-from headbook.analysis.arrays import Floats
 from headbook.charts import Figure, Plot, heat_map
 from headbook.charts.axes import UNIFORM
-from headbook.charts.plots import LABEL_DISTANCE, Scale, Series, even_ticks, layer_plot
-from headbook.metrics.base import ChartKind, HeadMetric, Metric, Source
+from headbook.charts.plots import LABEL_DISTANCE, Line, Scale, Series, even_ticks, layer_plot
+from headbook.metrics.base import ChartKind, HeadMetric, Notable, Source
 from headbook.pages.parts.baselines import baseline_title
 from headbook.pages.parts.table import domain
 from headbook.report.head_numbers import HeadMetricNumbers
 from headbook.report.results import StackResults
-from headbook.report.wording import VIEWS, choice_file, count_text, is_share, label_name
+from headbook.report.wording import VIEWS, choice_file, count_text, label_name
 from headbook.results.formats import number
+from headbook.results.number import SHARE, Number, Unit
 from headbook.schema import SinkView
 
 DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that pages offer
@@ -81,7 +81,8 @@ def heat_figure(numbers: HeadMetricNumbers) -> Figure:
         rows,
         title=_legend(metric, label),
         domain=domain(rows["value"].to_numpy(), metric.limits),
-        share=numbers.share,
+        share=metric.is_share,
+        dark_low=numbers.notable is Notable.LOW,
     )
 
 
@@ -89,13 +90,20 @@ def map_data(numbers: HeadMetricNumbers) -> dict[str, list[Any]]:
     """Return the heat map in all views and offered labels, as columns; None if missing."""
     results, metric = numbers.results, numbers.metric
     parts = [
-        _rows(results.heads(metric.id, view, label)).assign(view=str(view), label=label_name(label))
+        _rows(results.heads(metric.id, view, label)).assign(
+            view=str(view), label=choice_name(metric, label)
+        )
         for view in metric.views
         for label in offered_labels(numbers)
     ]
     rows = pd.concat(parts, ignore_index=True).astype(object)
     columns = rows.where(rows.notna(), None).to_dict("list")  # scripts have no NaN
     return {str(name): values for name, values in columns.items()}
+
+
+def choice_name(metric: HeadMetric, label: str) -> str:
+    """Return the name of a label among others; of a number without one, the metric's title."""
+    return label_name(label) if label else metric.title.lower()
 
 
 def heat_caption(numbers: HeadMetricNumbers) -> str:
@@ -122,47 +130,48 @@ def _rows(numbers: Estimates) -> pd.DataFrame:
     )
 
 
-def curve_plot(numbers: HeadMetricNumbers, root: str = "") -> Plot:
+def curve_plot(numbers: HeadMetricNumbers) -> Plot:
     """Return the curve of a metric over layers, beside uniform attention and baselines."""
     results, metric, view, label = numbers
     layers = results.stack.attention_layers
-    lines = [("model", "model", numbers.layers), (UNIFORM, "baseline", numbers.uniform)]
+    named: list[tuple[str, str, list[Number]]] = [
+        ("model", "model", [numbers.layer(layer) for layer in layers]),
+        (UNIFORM, "baseline", [numbers.uniform(layer) for layer in layers]),
+    ]
+    known = [line for line in named if any(number.known for number in line[2])]
+    lines: list[Line | Series] = [number_line(*line) for line in known]
     for baseline in results.baselines:
         band = results.baseline_band(baseline, metric.id, view, label)
-        lines.append((baseline_title(results, baseline), "control", band))
-    lines = [each for each in lines if not np.isnan(each[2].value[[*layers]]).all()]
-    names = ", ".join(name for name, *_ in lines[1:])
+        values, low, high = (part[[*layers]] for part in (band.value, band.low, band.high))
+        if not np.isnan(values).all():  # baselines of layers have no table
+            texts = [number(float(value), share=metric.is_share) for value in values]
+            title = baseline_title(results, baseline)
+            lines.append(Series(title, "control", values, low, high, texts))
+    names = ", ".join(line.name for line in lines[1:])
     caption = (
         f"{metric.title}{_of(label)} by layer, all heads, {VIEWS[view]}{_behind(numbers)}; "
         f"95 % intervals clustered by sentence.{names and f' Baselines: {names}.'}"
     )
-    hrefs = [numbers.layer_number(layer, "").href for layer in layers]
-    series = []
-    for name, kind, estimates in lines:
-        value, low, high = (
-            part[[*layers]] for part in (estimates.value, estimates.low, estimates.high)
-        )
-        texts = [number(float(each), share=numbers.share) for each in value]
-        linked = hrefs if kind == "model" else ()
-        series.append(Series(name, kind, value, low, high, texts, linked))
-    points = [str(layer) for layer in layers]
-    return curves(figure_name(numbers, "-layers"), caption, series, points, metric, root=root)
+    unit = numbers.layer(layers[0]).unit
+    return curves(figure_name(numbers, "-layers"), caption, lines, [*map(str, layers)], unit)
+
+
+def number_line(name: str, kind: str, numbers: Sequence[Number]) -> Line:
+    """Return numbers over layers as a line; its unit stands above the axis, but for shares."""
+    return Line(name, kind, numbers, "" if numbers[0].unit == SHARE else "bare")
 
 
 def curves(
-    name: str,
-    caption: str,
-    series: Sequence[Series],
-    points: Sequence[str],
-    metric: Metric,
-    *,
-    root: str = "",
-    unit: str = "",
+    name: str, caption: str, lines: Sequence[Line | Series], points: Sequence[str], unit: Unit
 ) -> Plot:
     """Return lines over layers on a scale that holds all of them, from 0 if 0 is near."""
-    share = is_share(metric)
-    known = np.concatenate([*_finite(series), np.array([0.0] if share else [])])
+    share = unit == SHARE
+    drawn = [line.series if isinstance(line, Line) else line for line in lines]
+    known = np.concatenate([line_part for line in drawn for line_part in line[2:5]])
+    known = known[np.isfinite(known)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    if share:
+        low, high = min(low, 0.0), max(high, 0.0)
     if 0 < low < high / 2:
         low = 0.0
     high = high if high > low else low + 1
@@ -170,21 +179,13 @@ def curves(
     def tick(value: float) -> str:
         return f"{100 * value:.10g}\u202f%" if share else f"{value:,.10g}"
 
-    unit = unit or metric.unit
-    height = max(CURVE_HEIGHT, LABEL_DISTANCE * (len(series) + 1) + UNIT_TOP + 26)
-    scale = Scale(low, high, height, top=UNIT_TOP) if unit else Scale(low, high, height)
+    above = "" if share else unit.name.strip()
+    height = max(CURVE_HEIGHT, LABEL_DISTANCE * (len(lines) + 1) + UNIT_TOP + 26)
+    scale = Scale(low, high, height, top=UNIT_TOP) if above else Scale(low, high, height)
     return layer_plot(
-        name, caption, series, points, scale=scale, ticks=even_ticks(low, high, tick, 4),
-        label_width=200, unit=unit, root=root,
+        name, caption, lines, points, scale=scale, ticks=even_ticks(low, high, tick, 4),
+        label_width=200, unit=above,
     )  # fmt: skip
-
-
-def _finite(series: Sequence[Series]) -> Iterator[Floats]:
-    """Yield the known numbers and ends of intervals of lines."""
-    for line in series:
-        for part in (line.values, line.low, line.high):
-            values = np.asarray(part, float)
-            yield values[np.isfinite(values)]
 
 
 def _behind(numbers: HeadMetricNumbers) -> str:

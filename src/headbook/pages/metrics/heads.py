@@ -1,415 +1,377 @@
 """Head metrics on their pages: all heads with values, labels, layers, and variants of a metric."""
 
-import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from headbook.analysis.accumulators import Estimates
-from headbook.analysis.arrays import Floats
-from headbook.charts import Figure, Plot
+from headbook.charts import Plot
 from headbook.charts.axes import UNIFORM
 from headbook.charts.heads import heads_plot
-from headbook.charts.plots import MAX_LINKED_MARKS
-from headbook.charts.theme import BELOW, STOPS, amount_class, ratio_class
-from headbook.metrics.base import HeadMetric
-from headbook.pages.metrics.figures import curve_plot, figure_name, heat_figure, offered_labels
-from headbook.pages.parts.all_heads import MANY, MAX_LINKED
-from headbook.pages.parts.baselines import baseline_title
-from headbook.pages.parts.table import (
-    HeatCell,
-    NumberCell,
-    PageTable,
-    Row,
-    WordsCell,
-    domain,
-    words_cell,
+from headbook.charts.theme import BELOW, STOPS, amount_class, fills_between, ratio_class
+from headbook.metrics.base import HeadMetric, Notable
+from headbook.pages.metrics.figures import (
+    choice_name,
+    curve_plot,
+    figure_name,
+    heat_figure,
+    offered_labels,
 )
-from headbook.report.answers.metric import label_phrase
-from headbook.report.head_numbers import (
-    HeadMetricNumbers,
-    Place,
-    cell_number,
-    drawn_numbers,
+from headbook.pages.parts.all_heads import MAX_LINKED, heads_table
+from headbook.pages.parts.blocks import (
+    Block,
+    Caption,
+    Cell,
+    Choices,
+    Columns,
+    Details,
+    Group,
+    Heat,
+    Lead,
+    Option,
+    Steps,
+    Table,
+    Text,
+    Words,
+    blocks,
+    row,
 )
+from headbook.pages.parts.table import domain
+from headbook.report.facts.metrics import label_phrase, range_over_heads
+from headbook.report.head_numbers import HeadMetricNumbers, drawn_numbers
 from headbook.report.leaders import Chosen, chosen_head
-from headbook.report.results import StackResults
 from headbook.report.trees import TREES
-from headbook.report.wording import (
-    DIRECTIONS,
-    FEW_WORDS,
-    STACKS,
-    VIEWS,
-    capital,
-    is_share,
-    label_name,
-    unbroken,
-)
-from headbook.results.formats import head_name
-from headbook.results.sentence import head_link
-from headbook.schema import HeadKey, relation_of
+from headbook.report.wording import DIRECTIONS, FEW_WORDS, VIEWS, capital, label_name
+from headbook.results.formats import MISSING
+from headbook.results.number import SHARE, Number, unit_of
+from headbook.results.sentence import Sentence, say
+from headbook.schema import HeadName, Place, SinkView, relation_of
 
 MAX_BY_LABEL = 24  # heads in the table of heads by label
-ROOT = "../"  # path from the page of a metric to the site's root
-UNKNOWN = words_cell("–")
-Tables = tuple[PageTable | None, PageTable | None, PageTable | None]
-NO_TABLES: Tables = (None, None, None)  # of a metric of one number a head
+Ends = tuple[float, float]  # of a scale of fills
+Best = tuple[HeadMetricNumbers, Chosen]  # a label and the head that leads it
+CHOICE = (
+    "with those that a test paired by sentence does not tell from it; at least "
+    f"{FEW_WORDS} observations in half of the sentences"
+)
+HEADS_FIRST = (
+    "heads with the highest values first; framed: the one that leads; all are in the files"
+)
 
 
-@dataclass(frozen=True)
-class HeatMap:
-    """All heads of a stack with one number each.
+def head_lead(numbers: HeadMetricNumbers) -> Lead:
+    """Return the figure of a metric: marks of all heads, or the table of a label to choose."""
+    if not has_choice(numbers):
+        return Lead(_plot(numbers))
+    metric, labels, views = numbers.metric, offered_labels(numbers), _views(numbers)
+    ends = _scale_ends(numbers, labels)
+    choices = Choices(
+        title=metric.title, share=metric.is_share, low=ends[0], high=ends[1],
+        labels=tuple(_option(numbers._replace(label=label)) for label in labels),
+        views=tuple(Option(str(view), VIEWS[view]) for view in views),
+        label=numbers.label, view=str(numbers.view),
+    )  # fmt: skip
+    unit = "Per cent" if metric.is_share else capital(metric.unit) or "Value"
+    keys = "by the keys that are chosen" if len(views) > 1 else VIEWS[numbers.view]
+    framed = " Framed: the head that leads." if _is_framed(numbers) else ""
+    words = say("{phrase}: {values}", phrase=_phrase(numbers), values=range_over_heads(numbers))
+    return Lead(
+        blocks=(_table(numbers, ends, words), Caption((_steps(numbers, ends),))),
+        caption=f"{unit} of every head, {keys}.{framed}", drawn=heat_figure(numbers),
+        choices=choices,
+    )  # fmt: skip
 
-    Attributes:
-        title: what the numbers are of.
-        table: a row for each layer, a column for each head.
-        id: id of its place on the page; empty without one.
+
+def head_closer(
+    numbers: HeadMetricNumbers, variants: Sequence[HeadMetric], *, is_first: bool
+) -> Iterator[Block]:
+    """Yield all heads by view, tables by label, layers, and variants.
+
+    Args:
+        is_first: whether the stack is the first one, whose variants have addresses.
     """
-
-    title: str
-    table: PageTable
-    id: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadSection:
-    """A head metric in one stack.
-
-    Attributes:
-        stack, title: the stack, as files and as pages call it.
-        figure: heat map in files, with data of all views and offered labels.
-        plot: marks of all heads by layer; None if the metric has several labels.
-        labels: labels that readers may choose from, with their names and their phrases as the
-            beginning of a sentence; empty for a single one.
-        views: views with their names.
-        choice: view and label of the map.
-        highest: the head with the highest value of the label, in words.
-        maps: maps of all heads: of the label that is chosen, or of each view.
-        scale: ends of the scale of fills.
-        ends: text of the ends of the scale.
-        fills: fills of the scale from the lowest number to the highest.
-        curve: the metric by layer; None without values of layers.
-        layers: table of the metric by layer; None without values of layers.
-        best: the head that leads for each label, with its number; None without several labels.
-        few: labels with few observations, and their number; None without any.
-        by_label: heads with their values of many labels; None without several labels.
-        variants: heat maps of variants of the metric in files, with the ids of the variants.
-    """
-
-    stack: str
-    title: str
-    figure: Figure
-    plot: Plot | None
-    labels: tuple[tuple[str, str, str], ...]
-    views: tuple[tuple[str, str], ...]
-    choice: tuple[str, str]
-    highest: str
-    maps: tuple[HeatMap, ...]
-    scale: tuple[float, float]
-    ends: tuple[str, str]
-    fills: tuple[str, ...]
-    curve: Plot | None
-    layers: PageTable | None
-    best: PageTable | None
-    few: PageTable | None
-    by_label: PageTable | None
-    variants: tuple[tuple[str, Figure], ...]
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Names of the figures that are files."""
-        return tuple(each.name for each in (self.figure, self.plot, self.curve) if each)
+    beside = [drawn for v in variants if (drawn := drawn_numbers(numbers.results, v)) is not None]
+    if has_choice(numbers):
+        yield from _label_tables(numbers, [variant.metric for variant in beside])
+    else:
+        yield _by_view(numbers)
+    if numbers.metric.has_layer_value:
+        label = label_name(numbers.label) if numbers.label else ""
+        yield Group(
+            (Columns((Lead(curve_plot(numbers)), _layers(numbers, beside))),),
+            "Layers: curve, and numbers with intervals", label, folded=not has_choice(numbers),
+        )  # fmt: skip
+    for variant in beside:
+        content = blocks(Text(variant.metric.summary), _variant(variant))
+        yield Group(content, variant.metric.title, id=variant.metric.id if is_first else "")
 
 
-def head_section(
-    results: StackResults, metric: HeadMetric, variants: Sequence[HeadMetric]
-) -> HeadSection | None:
-    """Return a metric with its variants in one stack; None if it has no numbers there."""
-    numbers = drawn_numbers(results, metric)
-    if numbers is None:
-        return None
-    _, metric, view, label = numbers
-    labels = offered_labels(numbers)
-    several = len(results.drawable(metric)) > 1
-    views = [each for each in metric.views if numbers._replace(view=each).known]
-    beside = [drawn for v in variants if (drawn := drawn_numbers(results, v)) is not None]
-    scale = _Scale(numbers, labels)
-    maps = [_map(numbers, scale.fill)]
-    if not several and numbers.n_heads <= MAX_LINKED:
-        maps += [_map(numbers._replace(view=each), scale.fill) for each in views if each != view]
-        maps += [_variant_map(each) for each in beside]
-    best, few, by_label = _label_tables(numbers, scale, beside) if several else NO_TABLES
-    return HeadSection(
-        stack=results.stack.name,
-        title=capital(STACKS[results.stack.name]),
-        figure=heat_figure(numbers),
-        plot=None if several else _plot(numbers),
-        labels=tuple(_named(metric, each) for each in labels) if several else (),
-        views=tuple((str(v), VIEWS[v]) for v in views),
-        choice=(str(view), label),
-        highest=f"{_named(metric, label)[2]}: {_highest(numbers)}" if several else "",
-        maps=tuple(maps),
-        scale=(scale.low, scale.high),
-        ends=scale.texts,
-        fills=scale.fills,
-        curve=curve_plot(numbers, ROOT) if metric.has_layer_value else None,
-        layers=_layers(numbers, beside) if metric.has_layer_value else None,
-        best=best,
-        few=few,
-        by_label=by_label,
-        variants=tuple((each.metric.id, heat_figure(each)) for each in beside),
+def has_choice(numbers: HeadMetricNumbers) -> bool:
+    """Return whether a metric has several labels to choose from."""
+    return len(numbers.results.drawable(numbers.metric)) > 1
+
+
+def _views(numbers: HeadMetricNumbers) -> list[SinkView]:
+    return [view for view in numbers.metric.views if numbers._replace(view=view).known]
+
+
+def _is_framed(numbers: HeadMetricNumbers) -> bool:
+    return numbers.notable is not Notable.NONE
+
+
+def _option(numbers: HeadMetricNumbers) -> Option:
+    """Return a label to choose, with the end of its numbers that is framed."""
+    unit = numbers.unit
+    return Option(
+        numbers.label, choice_name(numbers.metric, numbers.label), _phrase(numbers),
+        "" if unit == SHARE else unit.name.strip(),
+        str(numbers.notable) if _is_framed(numbers) else "",
+    )  # fmt: skip
+
+
+def _phrase(numbers: HeadMetricNumbers) -> str:
+    """Return a label as the beginning of a sentence."""
+    return capital(label_phrase(numbers.label, numbers.metric))
+
+
+def _scale_ends(numbers: HeadMetricNumbers, labels: Sequence[str]) -> Ends:
+    """Return the ends of the fills of a metric: one scale for all views and labels."""
+    shown = [numbers._replace(view=view, label=x) for view in numbers.metric.views for x in labels]
+    values = [of_choice.heads.value.ravel() for of_choice in shown if of_choice.known]
+    return domain(np.concatenate(values), numbers.metric.limits)
+
+
+def fill_of(numbers: HeadMetricNumbers, ends: Ends) -> Callable[[Number], str]:
+    """Return the rule of fills: dark at the notable end, or at the upper one; grey below 0."""
+    (low, high), is_low = ends, numbers.notable is Notable.LOW
+
+    def fill(number: Number) -> str:
+        value = low + high - number.value if is_low else number.value
+        if low >= 0:
+            return amount_class(value, low, high)
+        if not value < 0:
+            return amount_class(value, 0.0, high)
+        return f"z{min(1 + int(len(BELOW) * value / low), len(BELOW))}"
+
+    return fill
+
+
+def _steps(numbers: HeadMetricNumbers, ends: Ends) -> Steps:
+    """Return the fills from the lowest number to the highest."""
+    unit = unit_of(numbers.metric)
+    below = [f"z{n}" for n in range(len(BELOW), 0, -1)] if ends[0] < 0 else []
+    amounts = [f"q{n}" for n in range(len(STOPS))]
+    fills = (*below, *(reversed(amounts) if numbers.notable is Notable.LOW else amounts))
+    return Steps(unit.without_name.text(ends[0]), fills, unit.text(ends[1]))
+
+
+def _table(
+    numbers: HeadMetricNumbers,
+    ends: Ends,
+    title: Words,
+    fill: Callable[[Number], str] | None = None,
+) -> Table:
+    """Return all heads; of a label with a frame around the head that leads."""
+    best = numbers.best() if numbers.label and _is_framed(numbers) else None
+    fill = fill or fill_of(numbers, ends)
+    return heads_table(
+        numbers.results.stack,
+        lambda head: numbers.number(head[1:]),
+        lambda head, number: fill(number) + " top1" * (head[1:] == best),
+        title,
     )
 
 
-def _named(metric: HeadMetric, label: str) -> tuple[str, str, str]:
-    """Return a label with its name and its phrase, which begins a sentence."""
-    return label, label_name(label), capital(label_phrase(label, metric.id))
+def _by_view(numbers: HeadMetricNumbers) -> Lead:
+    """Return all heads by view, the one that pages show first in front, on one scale."""
+    ends, first = _scale_ends(numbers, [numbers.label]), numbers.view
+    is_small = numbers.n_heads <= MAX_LINKED  # else one table is large enough
+    views = sorted(_views(numbers), key=lambda view: view != first)[: None if is_small else 1]
+    tables = [
+        _table(numbers._replace(view=view), ends, capital(VIEWS[view]))
+        for view in views
+    ]  # fmt: skip
+    scale = Caption((_steps(numbers, ends), *(["One scale for all keys."] * (len(tables) > 1))))
+    columns = Columns(tuple(tables), 2 if len(tables) > 1 else 1)
+    return Lead(blocks=(columns, scale), drawn=heat_figure(numbers))
 
 
-class _Scale:
-    """The scale of fills of a metric in a stack: one for all views and labels.
-
-    Args:
-        numbers: numbers of the metric.
-        labels: labels whose numbers the scale holds.
-    """
-
-    def __init__(self, numbers: HeadMetricNumbers, labels: Sequence[str]) -> None:
-        values = [
-            numbers._replace(view=view, label=label).heads.value.ravel()
-            for view in numbers.metric.views
-            for label in labels
-        ]
-        self.low, self.high = domain(np.concatenate(values), numbers.metric.limits)
-        self.share = numbers.share
-
-    def fill(self, value: float) -> str:
-        """Return the class of a number's fill: blue, or grey below 0."""
-        if self.low >= 0:
-            return amount_class(value, self.low, self.high)
-        if value >= 0 or math.isnan(value):
-            return amount_class(value, 0.0, self.high)
-        return f"z{min(1 + int(len(BELOW) * value / self.low), len(BELOW))}"
-
-    @property
-    def fills(self) -> tuple[str, ...]:
-        """Fills from the lowest number to the highest."""
-        below = [f"z{n}" for n in range(len(BELOW), 0, -1)] if self.low < 0 else []
-        return (*below, *(f"q{n}" for n in range(len(STOPS))))
-
-    @property
-    def texts(self) -> tuple[str, str]:
-        """Ends of the scale as text."""
-        low, high = (cell_number(end, share=self.share) for end in (self.low, self.high))
-        return low, f"{high}\u202f%" if self.share else high
+def _variant(numbers: HeadMetricNumbers) -> Lead:
+    """Return the table of a variant of a metric, in the view that pages show first."""
+    known = [number for head in _all(numbers) if (number := numbers.number(head)).known]
+    low, high = min(known, key=_value), max(known, key=_value)
+    ends = _scale_ends(numbers, [numbers.label])
+    steps, fill = _steps(numbers, ends), fill_of(numbers, ends)
+    if _is_ratio(numbers.metric):
+        fill = _ratio_fill
+        fills = fills_between(ratio_class(low.value), ratio_class(high.value))
+        steps = Steps(low.as_text("bare"), fills, f"{high.as_text('bare')}, of uniform attention")
+    label = f"{_phrase(numbers)}, " if numbers.label else ""
+    table = _table(numbers, ends, capital(f"{label}{VIEWS[numbers.view]}"), fill)
+    return Lead(blocks=(table, Caption((steps,))), drawn=heat_figure(numbers))
 
 
-def _map(numbers: HeadMetricNumbers, fill: Callable[[float], str]) -> HeatMap:
-    """Return the map of all heads; of a label with a frame around the highest value."""
+def _all(numbers: HeadMetricNumbers) -> list[Place]:
+    """Return layer and number of all heads."""
     stack = numbers.results.stack
-    best = numbers.best() if numbers.label else None
-    rows = []
-    for layer in stack.attention_layers:
-        cells = []
-        for place in ((layer, head) for head in range(stack.n_heads)):
-            style = fill(float(numbers.heads.value[place])) + (" top1" if place == best else "")
-            cells.append(_cell(numbers, place, style))
-        rows.append(Row(f"layer {layer}", tuple(cells)))
-    style = "heat all-heads" + (" small" if stack.n_heads >= MANY else "")
-    titles = ("layer", *(f"H{head}" for head in range(stack.n_heads)))
-    return HeatMap(capital(VIEWS[numbers.view]), PageTable(titles, tuple(rows), style=style))
+    return [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
 
 
-def _cell(numbers: HeadMetricNumbers, place: Place, fill: str) -> HeatCell:
-    """Return a number of a head on a fill; of very many heads without its interval and row."""
-    value = numbers.at(place).value
-    text = cell_number(value, share=numbers.share)
-    if numbers.n_heads > MAX_LINKED or math.isnan(value):
-        return HeatCell(text, fill)
-    linked = numbers.head_number(place, text)
-    if numbers.n_heads > MAX_LINKED_MARKS:
-        return HeatCell(text, fill, linked)
-    words = f"{head_name(numbers.name(place))}: {numbers.printed(value)}"
-    return HeatCell(text, fill, linked, f"{words} {numbers.interval(place)}".strip())
+def _value(number: Number) -> float:
+    return number.value
 
 
-def _variant_map(numbers: HeadMetricNumbers) -> HeatMap:
-    """Return the map of a variant of a metric, in the view that pages show first."""
-    heat = _map(numbers, ratio_class if _is_ratio(numbers.metric) else _Scale(numbers, [""]).fill)
-    title = f"{numbers.metric.title}, {VIEWS[numbers.view]}"
-    return HeatMap(title, heat.table, numbers.metric.id)
+def _ratio_fill(number: Number) -> str:
+    return ratio_class(number.value)
 
 
 def _is_ratio(metric: HeadMetric) -> bool:
     """Whether a number is a multiple of its value under uniform attention."""
-    return not metric.unit and not is_share(metric) and metric.limits[0] == 0
+    return not metric.unit and not metric.is_share and metric.limits[0] == 0
 
 
 def _plot(numbers: HeadMetricNumbers) -> Plot:
     """Return the marks of all heads by layer."""
-    metric, values = numbers.metric, numbers.heads.value
-    means = numbers.layers.value if metric.has_layer_value else np.full(len(values), np.nan)
-    uniform = numbers.uniform.value
+    metric, stack = numbers.metric, numbers.results.stack
+    of_layers = {
+        layer: [numbers.number((layer, head)) for head in range(stack.n_heads)]
+        for layer in stack.attention_layers
+    }
+    means = {layer: numbers.layer(layer) for layer in of_layers if metric.has_layer_value}
+    uniform = {layer: numbers.uniform(layer) for layer in of_layers}
     parts = [f"{metric.title} of every head, {VIEWS[numbers.view]}: in each layer lowest first."]
-    if not np.isnan(means).all():
+    if any(number.known for number in means.values()):
         parts.append("Line: all heads of the layer together.")
-    if not np.isnan(uniform).all():
+    if any(number.known for number in uniform.values()):
         parts.append("Dashed: uniform attention.")
-
-    def address(layer: int, head: int) -> str:
-        return numbers.head_number((layer, head), "").href
-
+    if any(number.is_thin for of_layer in of_layers.values() for number in of_layer):
+        parts.append("Hollow: too few sentences.")
     return heads_plot(
-        figure_name(numbers, "-heads"),
-        " ".join(parts),
-        values,
-        layers=numbers.results.stack.attention_layers,
-        means=means,
-        uniform=uniform,
-        written=partial(cell_number, share=False),
-        unit="%" if numbers.share else metric.unit,
-        factor=100.0 if numbers.share else 1.0,
-        least=0.0 if metric.limits[0] >= 0 else math.nan,
-        href=address if numbers.n_heads <= MAX_LINKED_MARKS else None,
-        root=ROOT,
+        figure_name(numbers, "-heads"), " ".join(parts), of_layers, means=means, uniform=uniform,
+        least=0.0 if metric.limits[0] == 0 else np.nan,
+        log=numbers.notable is Notable.LOW and metric.limits[0] > 0,
+    )  # fmt: skip
+
+
+def _layers(numbers: HeadMetricNumbers, variants: Sequence[HeadMetricNumbers]) -> Table:
+    """Return a metric by layer: every view, uniform attention, and variants."""
+    views = [numbers._replace(view=view) for view in _views(numbers)]
+    columns: list[tuple[str, Callable[[int], Number]]] = [
+        (VIEWS[of_view.view], of_view.layer) for of_view in views
+    ]
+    columns.append((UNIFORM, numbers.uniform))
+    if not numbers.label:
+        by_layer = [variant for variant in variants if variant.metric.has_layer_value]
+        columns += [(variant.metric.title.lower(), variant.layer) for variant in by_layer]
+    layers = numbers.results.stack.attention_layers
+    known = [(name, of) for name, of in columns if any(of(layer).known for layer in layers)]
+    rows = tuple(row(f"layer {layer}", *(of(layer) for _, of in known)) for layer in layers)
+    return Table(
+        ("layer", *(name for name, _ in known)), rows, label=f"{numbers.metric.title} by layer"
     )
 
 
-def _highest(numbers: HeadMetricNumbers) -> str:
-    """Return the head of the highest value for a label, beside uniform attention."""
-    place = numbers.best()
-    even = float(numbers.uniform.value[place[0]])
-    beside = "" if math.isnan(even) else f"; {UNIFORM} {numbers.printed(even)}"
-    name = head_name(numbers.name(place))
-    most = "lowest" if numbers.lowest else "most"
-    return f"{most} in {name}{numbers.note}, {numbers.printed(numbers.at(place).value)}{beside}"
-
-
-def _layers(numbers: HeadMetricNumbers, variants: Sequence[HeadMetricNumbers]) -> PageTable:
-    """Return a metric by layer: every view, uniform attention, baselines, and variants."""
-    results, metric, view, label = numbers
-    views = [numbers._replace(view=each) for each in metric.views]
-    columns: list[tuple[str, Estimates, HeadMetricNumbers | None]] = [
-        (VIEWS[each.view], each.layers, each) for each in views if each.known
-    ]
-    columns.append((UNIFORM, numbers.uniform, None))
-    for baseline in results.baselines:
-        band = results.baseline_band(baseline, metric.id, view, label)
-        columns.append((baseline_title(results, baseline), band, None))
-    if not label:
-        by_layer = [each for each in variants if each.metric.has_layer_value]
-        columns += [(each.metric.title.lower(), each.layers, each) for each in by_layer]
-    columns = [each for each in columns if not np.isnan(each[1].value).all()]
-    rows = []
-    for layer in results.stack.attention_layers:
-        cells = []
-        for _, estimates, of in columns:
-            cell = NumberCell.of(estimates.at(layer), of.metric if of else metric)
-            cells.append(cell.with_row("layers", of.layer_row(layer)) if of else cell)
-        rows.append(Row(f"layer {layer}", tuple(cells)))
-    return PageTable(("layer", *(title for title, *_ in columns)), tuple(rows))
-
-
-def _label_tables(
-    numbers: HeadMetricNumbers, scale: _Scale, variants: Sequence[HeadMetricNumbers]
-) -> Tables:
-    """Return the tables of a metric of several labels: best heads, few observations, by label."""
+def _label_tables(numbers: HeadMetricNumbers, variants: Sequence[HeadMetric]) -> Iterator[Block]:
+    """Yield the tables of several labels: heads that lead, few observations, heads by label."""
     tree = TREES.get(numbers.metric.id)
     alike = tree.same_for_all_heads if tree else numbers.metric.of_no_head
     labels = [x for x in numbers.results.drawable(numbers.metric) if x not in alike]
-    known = [one for x in labels if (one := numbers._replace(label=x)).known]
-    best = [(one, chosen) for one in known if (chosen := _chosen(one)) is not None]
-    best.sort(key=lambda found: -found[1].value.value)
-    often = {one.label for one, _ in best}
-    seen = [(one.label, float(one.heads.events.max())) for one in known]
-    seldom = sorted(((x, n) for x, n in seen if x not in often), key=lambda found: -found[1])
+    known = [of_label for x in labels if (of_label := numbers._replace(label=x)).known]
+    best = [(of_label, chosen) for of_label in known if (chosen := _chosen(of_label)) is not None]
+    best.sort(key=lambda label_and_head: -label_and_head[1].value.value)
+    seen = {of_label.label: int(of_label.heads.events.max()) for of_label in known}
+    if _is_framed(numbers):
+        yield from _leading(best, seen, numbers, variants)
     offered = {*offered_labels(numbers)}
-    drawn = [one for one in known if one.label in offered and dict(seen)[one.label] >= FEW_WORDS]
-    drawn.sort(key=lambda one: -float(np.nanmax(one.heads.value)))
-    few = [Row(_label_title(numbers, label), (f"{n:,.0f}",)) for label, n in seldom]
-    return (
-        _best_table(best, [v.metric for v in variants]) if best else None,
-        PageTable(("label", "observations"), tuple(few)) if few else None,
-        _by_label(drawn, scale) if len(drawn) > 1 else None,
-    )
+    drawn = [x for x in known if x.label in offered and seen[x.label] >= FEW_WORDS]
+    drawn.sort(key=lambda of_label: -float(np.nanmax(of_label.heads.value)))
+    if len(drawn) > 1:
+        yield Group((_by_label(drawn, numbers),), "Heads by label", HEADS_FIRST)
 
 
-def _label_title(numbers: HeadMetricNumbers, label: str) -> str:
-    """Return a label as the beginning of a row."""
-    return unbroken(capital(label_phrase(label, numbers.metric.id)))
+def _leading(
+    best: Sequence[Best],
+    seen: dict[str, int],
+    numbers: HeadMetricNumbers,
+    variants: Sequence[HeadMetric],
+) -> Iterator[Group]:
+    """Yield the heads that lead the labels, and the labels with too few observations for that."""
+    often = {of_label.label for of_label, _ in best}
+    few = sorted(((x, n) for x, n in seen.items() if x not in often), key=lambda pair: -pair[1])
+    rows = tuple(row(_phrase(numbers._replace(label=label)), n) for label, n in few)
+    rare = Table(("label", "observations"), rows, label="Labels with too few observations")
+    if best:
+        title = f"{len(few)} with too few observations for that"
+        content = blocks(_best_table(best, variants), Details(title, (rare,)) if few else None)
+        yield Group(content, "Best head for each label", CHOICE)
+    elif few:
+        yield Group((rare,), "Labels with too few observations to choose a head")
 
 
 def _chosen(numbers: HeadMetricNumbers) -> Chosen | None:
     """Return the head that leads; None with few observations on one half of the sentences."""
-    results, metric, view, label = numbers
-    chosen = chosen_head(results, HeadKey(metric.id, view, label), lowest=numbers.lowest)
-    if chosen is None or chosen.held_out.events < FEW_WORDS or math.isnan(chosen.held_out.value):
+    lowest = numbers.notable is Notable.LOW
+    chosen = chosen_head(numbers.results, numbers.key, lowest=lowest)
+    if chosen is None or chosen.held_out.events < FEW_WORDS or np.isnan(chosen.held_out.value):
         return None
     return chosen
 
 
-def _best_table(
-    labels: Sequence[tuple[HeadMetricNumbers, Chosen]], variants: Sequence[HeadMetric]
-) -> PageTable:
-    """Return the chosen head of each label with its number, beside uniform attention."""
-    rows = []
-    for one, chosen in labels:
-        metric, label = one.metric, one.label
-        linked = one.head_number(chosen.place, NumberCell.of(chosen.value, metric).text)
-        cells = (
-            f"{chosen.value.events:,.0f}",
-            words_cell(head_link(chosen.head), chosen.note),
-            NumberCell.of(chosen.value, metric).with_row(linked.table, linked.row),
-            NumberCell.of(chosen.uniform, metric).text,
-            *(_variant_cell(one, variant, chosen.place) for variant in variants),
+def _best_table(best: Sequence[Best], variants: Sequence[HeadMetric]) -> Table:
+    """Return the leading head of each label with its number, beside uniform attention."""
+    rows = tuple(
+        row(
+            _phrase(numbers), int(chosen.value.events), _noted(chosen),
+            numbers.number(chosen.place), numbers.uniform(chosen.place[0]),
+            *(_variant_cell(numbers, variant, chosen.place) for variant in variants),
         )
-        rows.append(Row(_label_title(one, label), cells))
-    others = (v.title.lower() for v in variants)
+        for numbers, chosen in best
+    )  # fmt: skip
+    others = (variant.title.lower() for variant in variants)
     titles = ("label", "observations", "head", "value", UNIFORM, *others)
-    return PageTable(titles, tuple(rows))
+    return Table(titles, rows, label="Best head for each label")
 
 
-def _variant_cell(
-    numbers: HeadMetricNumbers, variant: HeadMetric, place: Place
-) -> WordsCell | HeatCell:
+def _noted(chosen: Chosen) -> Sentence:
+    return say("{head}{note}", head=chosen.head, note=chosen.note)
+
+
+def _variant_cell(numbers: HeadMetricNumbers, variant: HeadMetric, place: Place) -> Cell:
     """Return the number of a variant for a label of the metric and its best head."""
     results, label = numbers.results, numbers.label
     if label not in results.labels(variant.id):
-        return UNKNOWN
-    other = HeadMetricNumbers(results, variant, results.view(variant, label), label)
-    if not other.known or math.isnan(other.at(place).value):
-        return UNKNOWN
-    estimate = other.at(place)
-    linked = other.head_number(place, NumberCell.of(estimate, variant).text)
-    if _is_ratio(variant):
-        return HeatCell(linked.text, ratio_class(estimate.value), linked)
-    return words_cell(linked, style="number")
+        return MISSING
+    number = HeadMetricNumbers(results, variant, results.view(variant, label), label).number(place)
+    if not number.known:
+        return MISSING
+    return Heat(number, ratio_class(number.value)) if _is_ratio(variant) else number.printed("")
 
 
-def _by_label(labels: Sequence[HeadMetricNumbers], scale: _Scale) -> PageTable:
+def _by_label(labels: Sequence[HeadMetricNumbers], numbers: HeadMetricNumbers) -> Table:
     """Return the heads of the highest values of any label, with their values of each label."""
-    labels = sorted(labels, key=lambda one: relation_of(one.label)[1] == "to_dependent")
-    values: Floats = np.stack([one.heads.value for one in labels])
-    best = {one.label: one.best() for one in labels}
+    labels = sorted(labels, key=lambda of_label: relation_of(of_label.label)[1] == "to_dependent")
+    ends = _scale_ends(numbers, offered_labels(numbers))
+    values = np.stack([of_label.heads.value for of_label in labels])
     largest = np.where(np.isnan(values), -np.inf, values).max(0)
     known = np.argwhere(np.isfinite(largest))
     order = known[np.argsort(-largest[tuple(known.T)], kind="stable")][:MAX_BY_LABEL]
-    rows = []
-    for place in ((int(layer), int(head)) for layer, head in order):
-        cells = []
-        for one in labels:
-            fill = scale.fill(float(one.heads.value[place]))
-            fill += " top1" if best[one.label] == place else ""
-            cells.append(_cell(one, place, fill))
-        rows.append(Row(labels[0].link(place), tuple(cells)))
-    ends = [relation_of(one.label) for one in labels]
-    if all(relation and direction in DIRECTIONS for relation, direction in ends):
-        sides = Counter(direction for _, direction in ends)
+    heads = [HeadName(numbers.results.stack.name, int(layer), int(head)) for layer, head in order]
+    best = {x.label: x.best() if _is_framed(x) else None for x in labels}
+
+    def cell(of_label: HeadMetricNumbers, head: HeadName) -> Heat:
+        number = of_label.number(head[1:])
+        if not number.known:
+            return Heat(MISSING, "q0")
+        fill = fill_of(of_label, ends)(number) + " top1" * (best[of_label.label] == head[1:])
+        return Heat(number.printed("bare"), fill, number.as_text("interval"))
+
+    rows = tuple(row(head, *(cell(of_label, head) for of_label in labels)) for head in heads)
+    names = [relation_of(of_label.label) for of_label in labels]
+    style, label = "heat by-label", "Heads by label"
+    if all(relation and direction in DIRECTIONS for relation, direction in names):
+        sides = Counter(direction for _, direction in names)
         groups = tuple((DIRECTIONS[side], amount) for side, amount in sides.items())
-        titles = ("head", *(relation for relation, _ in ends))
-        return PageTable(titles, tuple(rows), style="heat by-label", groups=groups)
-    titles = ("head", *(unbroken(label_name(one.label)) for one in labels))
-    return PageTable(titles, tuple(rows), style="heat by-label")
+        titles = ("head", *(relation for relation, _ in names))
+        return Table(titles, rows, style=style, groups=groups, label=label)
+    titles = ("head", *(label_name(of_label.label) for of_label in labels))
+    return Table(titles, rows, style=style, label=label)

@@ -1,89 +1,61 @@
 """Metrics of tokens and of states on their pages: curves over layers, and tables."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from headbook.analysis.accumulators import Estimates
 from headbook.charts import Plot
-from headbook.charts.plots import Series
 from headbook.metrics import all_metrics
 from headbook.metrics.base import LayerwiseMetric, Metric, TokenMetric
-from headbook.pages.metrics.figures import curves
-from headbook.pages.parts.table import NumberCell, PageTable, Row
-from headbook.report.answers.metric import token_series
+from headbook.pages.metrics.figures import curves, number_line
+from headbook.pages.parts.blocks import Block, Group, Lead, Table, row
+from headbook.report.facts.metrics import TokenNumbers, token_series
 from headbook.report.results import StackResults
-from headbook.report.wording import SPACES, STACKS, STATES, TOKEN_CLASSES, capital, is_share
-from headbook.results.formats import number
-from headbook.schema import EmbeddingSpace, ResidualPoint
+from headbook.report.wording import SPACES, STATES, TOKEN_CLASSES, capital
+from headbook.results.number import Number
+from headbook.schema import EmbeddingSpace, TokenKey
 
 KINDS = {"all": "model", "content": "content", "function": "function"}  # classes of lines
-ROOT = "../"  # path from the page of a metric to the site's root
-Line = tuple[str, str, Estimates]  # name, class and numbers
+NamedLine = tuple[str, str, Sequence[Number]]  # name, class and numbers by layer
 
 
-@dataclass(frozen=True, kw_only=True)
-class StateSection:
-    """A metric of tokens or states in one stack.
-
-    Attributes:
-        stack, title: the stack, as files and as pages call it.
-        plots: curves over layers, one for each state and embedding space, the main one first.
-        tables: numbers of the plots with their intervals.
-    """
-
-    stack: str
-    title: str
-    plots: tuple[Plot, ...]
-    tables: tuple[PageTable, ...]
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Names of the figures that are files."""
-        return tuple(plot.name for plot in self.plots)
-
-
-def token_section(
+def token_blocks(
     results: StackResults, metric: LayerwiseMetric, variants: Sequence[Metric]
-) -> StateSection | None:
-    """Return a metric of tokens in one stack; None if it has no numbers there.
+) -> tuple[Lead, tuple[Block, ...]]:
+    """Return the curves of a metric over layers, and what a closer look shows.
 
     Args:
         variants: metrics that the page shows beside its own.
     """
-    groups: dict[tuple[ResidualPoint, EmbeddingSpace | None], list[Line]] = {}
-    for state, space, kind, numbers in token_series(results, metric):
-        line = (TOKEN_CLASSES[kind], KINDS[kind], numbers)
-        groups.setdefault((state, space), []).append(line)
-    if not groups:
-        return None
-    plots: list[Plot] = []
-    tables = []
-    for (state, space), own in groups.items():
-        lines = [*own, *_beside(results, metric, state, space, variants)]
-        plots.append(_plot(results, metric, state, space, lines, first=not plots))
-        tables.append(_table(results, metric, state, space, lines))
-    return StateSection(
-        stack=results.stack.name,
-        title=capital(STACKS[results.stack.name]),
-        plots=tuple(plots),
-        tables=tuple(tables),
-    )
+    groups: dict[tuple[str, str], list[TokenNumbers]] = {}
+    for key, numbers in token_series(results, metric):
+        groups.setdefault((str(key.state), str(key.space or "")), []).append((key, numbers))
+    plots: list[Lead] = []
+    tables: list[Table] = []
+    for series in groups.values():
+        key, lines = series[0][0], [*_lines(results, metric, series, variants)]
+        plots.append(Lead(_plot(results, metric, key, lines, is_first=not plots)))
+        tables.append(_table(key, lines))
+    others = (part for pair in zip(plots[1:], tables[1:], strict=True) for part in pair)
+    return plots[0], (Group((tables[0], *others)),)
 
 
-def _beside(
+def _lines(
     results: StackResults,
     metric: LayerwiseMetric,
-    state: ResidualPoint,
-    space: EmbeddingSpace | None,
+    series: Sequence[TokenNumbers],
     variants: Sequence[Metric],
-) -> Iterator[Line]:
-    """Yield the lines beside a metric: metrics that its definition names, and its variants."""
+) -> Iterator[NamedLine]:
+    """Yield the classes of tokens, then metrics that the definition names, and variants."""
+    for key, numbers in series:
+        yield TOKEN_CLASSES[key.label], KINDS[key.label], numbers
     named = metric.beside if isinstance(metric, TokenMetric) else ()
-    for other in dict.fromkeys((*named, *(each.id for each in variants))):
+    state, space = series[0][0].state, series[0][0].space
+    for other in dict.fromkeys((*named, *(variant.id for variant in variants))):
         # Numbers that do not depend on the embedding space are stored for one space.
-        numbers = results.tokens(other, state, space, "all")
-        numbers = numbers or results.tokens(other, state, EmbeddingSpace.RAW, "all")
-        if numbers is not None:
+        numbers = results.token_numbers(TokenKey(other, state, space, "all"))
+        numbers = numbers or results.token_numbers(
+            TokenKey(other, state, EmbeddingSpace.RAW, "all")
+        )
+        if numbers:
             title = _short(all_metrics()[other].title)
             kind = "control" if "another" in title or "random" in title else "baseline"
             yield title, kind, numbers
@@ -97,56 +69,38 @@ def _short(title: str) -> str:
     return name
 
 
-def _where(state: ResidualPoint, space: EmbeddingSpace | None) -> str:
-    return f"{STATES[state]}{f', against {SPACES[space]}' if space else ''}"
+def _where(key: TokenKey) -> str:
+    return f"{STATES[key.state]}{f', against {SPACES[key.space]}' if key.space else ''}"
 
 
 def _plot(
     results: StackResults,
     metric: LayerwiseMetric,
-    state: ResidualPoint,
-    space: EmbeddingSpace | None,
-    lines: Sequence[Line],
+    key: TokenKey,
+    lines: Sequence[NamedLine],
     *,
-    first: bool,
+    is_first: bool,
 ) -> Plot:
     """Return the curves of a state and an embedding space."""
-    unit = metric.averaged.unit or metric.unit
-    share = not unit and is_share(metric)
-    behind = max(int(numbers.sentences.max()) for *_, numbers in lines)
+    sentences = max(number.sentences for _, _, numbers in lines for number in numbers)
     caption = (
-        f"{metric.title} by layer, {_where(state, space)}, mean over "
-        f"tokens{results.sample_note(behind, ' of')}"
-        + (f" as {unit}" if metric.averaged.unit else "")
+        f"{metric.title} by layer, {_where(key)}, mean over "
+        f"tokens{results.sample_note(sentences, ' of')}"
+        + (f" as {metric.averaged.unit}" if metric.averaged.unit else "")
         + "; 95 % intervals clustered by sentence."
     )
-    series = [
-        Series(
-            name, kind, numbers.value, numbers.low, numbers.high,
-            [number(value, share=share) for value in numbers.value],
-        )
-        for name, kind, numbers in lines
-    ]  # fmt: skip
-    ending = "" if first else f"-{state}{f'-{space}' if space else ''}"
+    ending = "" if is_first else f"-{key.state}{f'-{key.space}' if key.space else ''}"
     name = f"{metric.id}-{results.stack.name}-layers{ending}"
-    points = [str(layer) for layer in range(len(lines[0][2].value))]
-    return curves(name, caption, series, points, metric, root=ROOT, unit=unit)
+    first = lines[0][2]
+    points = [str(layer) for layer in range(len(first))]
+    drawn = [number_line(*line) for line in lines]
+    return curves(name, caption, drawn, points, first[0].unit)
 
 
-def _table(
-    results: StackResults,
-    metric: LayerwiseMetric,
-    state: ResidualPoint,
-    space: EmbeddingSpace | None,
-    lines: Sequence[Line],
-) -> PageTable:
+def _table(key: TokenKey, lines: Sequence[NamedLine]) -> Table:
     """Return the numbers of a state and an embedding space by layer."""
-    rows = [
-        Row(
-            f"layer {layer}",
-            tuple(NumberCell.of(numbers.at(layer), metric) for *_, numbers in lines),
-        )
-        for layer in range(len(lines[0][2].value))
-    ]
-    titles = ("layer", *(name for name, *_ in lines))
-    return PageTable(titles, tuple(rows), capital(_where(state, space)))
+    rows = tuple(
+        row(f"layer {layer}", *(numbers[layer] for _, _, numbers in lines))
+        for layer in range(len(lines[0][2]))
+    )
+    return Table(("layer", *(name for name, *_ in lines)), rows, capital(_where(key)))

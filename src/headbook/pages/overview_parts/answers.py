@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from headbook.pages.parts.blocks import Page, Words
 from headbook.pages.parts.page import AnalysisPage, SentenceParts, TemplatePage, plain_text
-from headbook.report.answers.metric import NOT_MEASURED
 from headbook.results.sentence import Link, Sentence
 
 Answer = tuple[Link, Words | SentenceParts]  # the page by its topic, and what it answers
@@ -12,11 +11,7 @@ Answer = tuple[Link, Words | SentenceParts]  # the page by its topic, and what i
 
 def answered_pages(pages: Iterable[TemplatePage]) -> list[AnalysisPage | Page]:
     """Return the pages that answer a question, those of single metrics last."""
-    answered = [
-        page
-        for page in pages
-        if isinstance(page, AnalysisPage | Page) and page.answer != NOT_MEASURED
-    ]
+    answered = [page for page in pages if isinstance(page, AnalysisPage | Page)]
     return sorted(answered, key=lambda page: page.path.startswith("metrics/"))
 
 

@@ -75,6 +75,45 @@ class Caption(Block):
     parts: tuple[Words | Steps, ...]
 
 
+class Option(NamedTuple):
+    """A label or view that readers may choose.
+
+    Attributes:
+        value, name: as in data of scripts, and on pages.
+        phrase: name as the beginning of a sentence.
+        unit: unit of its numbers; empty for shares and ratios.
+        notable: ``high`` or ``low`` for the end of the numbers that is framed; else empty.
+    """
+
+    value: str
+    name: str
+    phrase: str = ""
+    unit: str = ""
+    notable: str = ""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What readers may choose for a table of all heads, and what its script needs to show it.
+
+    Attributes:
+        title: title of the numbers.
+        share: whether numbers are shares, printed in per cent.
+        low, high: ends of the scale of fills.
+        labels, views: what may be chosen; of one view there is no choice.
+        label, view: the choice that the page shows first.
+    """
+
+    title: str
+    share: bool
+    low: float
+    high: float
+    labels: tuple[Option, ...]
+    views: tuple[Option, ...]
+    label: str
+    view: str
+
+
 @dataclass(frozen=True)
 class Lead(Block):
     """A figure that answers a question, over the full width, with its caption and its files.
@@ -86,6 +125,8 @@ class Lead(Block):
         blocks: what stands in the place of the chart, or above it.
         data: link to the numbers of blocks.
         id: fragment of its address; by default the name of the chart.
+        drawn: the chart of the numbers that blocks show, of which the page has the files alone.
+        choices: what readers may choose for the table in ``blocks``; None without a choice.
     """
 
     figure: Plot | None = None
@@ -94,6 +135,8 @@ class Lead(Block):
     blocks: tuple[Block, ...] = ()
     data: Link | None = None
     id: str = ""
+    drawn: Figure | None = None
+    choices: Choices | None = None
 
 
 @dataclass(frozen=True)
@@ -180,9 +223,32 @@ class Symbols(Block):
 
 @dataclass(frozen=True)
 class Definitions(Block):
-    """Metrics with definition, formula, source and id."""
+    """Metrics with definition, formula, source and id.
+
+    Attributes:
+        metrics: the metrics.
+        whole: whether their text is printed, not its first line alone.
+    """
 
     metrics: tuple[Metric, ...]
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Finder(Block):
+    """A list in sections that follows what a reader types.
+
+    Attributes:
+        noun: what is listed, in the plural; also the id of the list.
+        title: words before the field.
+        hint: words in the empty field.
+        sections: titles with their entries: each a link, and what is said of it.
+    """
+
+    noun: str
+    title: str
+    hint: str
+    sections: tuple[tuple[str, tuple[tuple[Link | Words, ...], ...]], ...]
 
 
 @dataclass(frozen=True)
