@@ -20,6 +20,7 @@ from headbook.pages.parts.blocks import Group, Page, Table
 from headbook.pages.patterns import has_patterns, patterns_page
 from headbook.pages.similar import has_similar, similar_page
 from headbook.pages.speech import speech_page
+from headbook.pages.syntax import syntax_page
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.tables import STUDY_TABLES
 from headbook.results.number import Number
@@ -33,6 +34,7 @@ PAGES: dict[str, tuple[Callable[..., bool], Callable[..., Page]]] = {
     "similar": (has_similar, similar_page),
     "patterns": (has_patterns, patterns_page),
     "importance": (has_importance, importance_page),
+    "syntax": (lambda _: True, syntax_page),
 }
 
 

@@ -11,14 +11,14 @@ from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.metrics import ids
 from headbook.report.facts.fact import Tested
 from headbook.report.facts.functions import HeadFunction, functions_of
+from headbook.report.facts.tested.relations import relation_test
 from headbook.report.facts.word_rules import word_rules
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import best_relation, tests_of_stack
 from headbook.report.results import StackResults
 from headbook.report.wording import p_family_wise_text, rule_phrase
-from headbook.results.number import difference
 from headbook.results.sentence import NOTHING, Sentence, say
-from headbook.schema import HELD_OUT_SPLIT, RELATION
+from headbook.schema import HELD_OUT_SPLIT
 
 FUNCTION, AGAINST_OFFSETS = "function", "next word"  # claims
 THRESHOLD = "threshold"
@@ -97,23 +97,15 @@ def _held_out(results: StackResults, function: HeadFunction) -> Sentence:
     """Return what was tested on the held-out half, for functions that rest on a test."""
     tested, place = _against_offsets(results, function), function.head[1:]
     if tested is not None:
-        margin, row = tested.difference or NO_ESTIMATE, tested.row
-        p, phrase = tested.p, f"any {tested.baseline}"
+        phrase = f"any {tested.baseline}"
     else:
         tests = results.cached(tests_of_stack) if function.id == "relation" else None
         best = best_relation(tests, place)
         if tests is None or best is None:
             return NOTHING
-        margin, p = tests.held_out.margin.at(best), float(tests.p[best])
+        tested = relation_test(results, tests, best, HELD_OUT_SPLIT)
         phrase = f"the best surface rule ({rule_phrase(tests.rule[best])})"
-        row = Tested(
-            RELATION, function.head.stack, ids.RELATION_ACCURACY, VIEW, tests.labels[best],
-            tests.held_out.accuracy.at(best), *place, HELD_OUT_SPLIT,
-        ).row  # fmt: skip
-    beyond = difference(
-        margin.value, margin.low, margin.high, row, share=True, sentences=margin.sentences
-    )
     return say(
         "On the held-out half {beyond:interval} over {phrase}, {p}.",
-        beyond=beyond, phrase=phrase, p=p_family_wise_text(p),
+        beyond=tested.change(share=True), phrase=phrase, p=p_family_wise_text(tested.p),
     )  # fmt: skip

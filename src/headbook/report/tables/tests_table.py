@@ -29,11 +29,7 @@ from headbook.report.facts.tested.extremes import (
     quantiles,
     trees_of_layers,
 )
-from headbook.report.facts.tested.relations import (
-    relation_rows,
-    relations_by_layer,
-    rules_of_relations,
-)
+from headbook.report.facts.tested.relations import relation_rows
 from headbook.report.facts.tested.tokens import (
     observation_rows,
     own_token_rows,
@@ -54,8 +50,6 @@ FACTS: tuple[Callable[[StackResults], Fact], ...] = (
 )
 OF_STACK: tuple[Callable[[StackResults], Iterator[Tested]], ...] = (
     relation_rows,
-    relations_by_layer,
-    rules_of_relations,
     function_tests,
     extreme_layers,
     trees_of_layers,
