@@ -651,11 +651,10 @@ def test_a_stored_sentence_keeps_its_tree(study: Study, tmp_path: Path) -> None:
 
 
 def test_charts_of_a_metric_offer_the_labels_with_most_observations(encoder_site: Site) -> None:
-    from headbook.report.findings.head_numbers import drawn_numbers
-
     from headbook.pages.metric import metric_pages
     from headbook.pages.metrics.figures import MOST_DRAWN, map_data
     from headbook.pages.metrics.heads import HeadSection
+    from headbook.report.head_numbers import drawn_numbers
 
     found = encoder_site.results
     metric = all_metrics()["relation_accuracy"]

@@ -21,6 +21,7 @@ from headbook.report.facts.depth import (
 )
 from headbook.report.facts.fact import Fact, Tested
 from headbook.report.facts.function_tests import function_tests
+from headbook.report.facts.language.alignment import aligned_heads
 from headbook.report.facts.tested.ablation import ablation_tests, tasks_of_model, whole_model
 from headbook.report.facts.tested.extremes import (
     extreme_heads,
@@ -47,6 +48,7 @@ FACTS: tuple[Callable[[StackResults], Fact], ...] = (
     received_by_depth,
     given_by_depth,
     correlations,
+    aligned_heads,
 )
 OF_STACK: tuple[Callable[[StackResults], Iterator[Tested]], ...] = (
     relation_rows,
