@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from headbook.report.findings.language import parts_of_speech
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -56,10 +55,10 @@ SHARP = 6.0  # factor of the weights of queries and keys
 SEEDS = 5  # random networks of each kind
 RELATION_P, RELATION = "relations, p below 0.05", "relations, claimed"
 NEXT_WORD = "next word of a class"
-SPEECH, SPEECH_FINDING = "parts of speech", "parts of speech, headline"
+SPEECH = "parts of speech"
 DEPENDENCIES, TREES = "dependencies", "trees"
 TREE_KINDS = (RELATION_P, RELATION, DEPENDENCIES, TREES)
-TAG_KINDS = (NEXT_WORD, SPEECH, SPEECH_FINDING)
+TAG_KINDS = (NEXT_WORD, SPEECH)
 # Kinds of claims that cannot be true in a world.
 KINDS = {
     "trees": TREE_KINDS,
@@ -164,7 +163,6 @@ def claims_of_model(results: StackResults) -> dict[str, bool]:
         **relation_claims(results.cached(tests_of_stack)),
         NEXT_WORD: any(rule.supported for rule in word_rules(results).values()),
         SPEECH: most_received(results).holds,
-        SPEECH_FINDING: any(True for _ in parts_of_speech(results)),
         DEPENDENCIES: aligned_head(results).holds,
         TREES: any(
             heads_with_better_trees(results, metric)
