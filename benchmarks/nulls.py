@@ -34,10 +34,9 @@ from headbook.attention.word_pairs import HAS_OTHERS, SEEN, TO_DEPENDENT, TO_HEA
 from headbook.inputs import TextRecord, open_corpus
 from headbook.metrics import ids
 from headbook.model.load import load_model
-from headbook.report.answers.syntax import aligned_head
+from headbook.report.facts.language.relations import aligned_head
 from headbook.report.facts.word_rules import tested_rules, word_rules
 from headbook.report.facts.words import most_received
-from headbook.report.findings.language import parts_of_speech
 from headbook.report.relation_counts import count_relation
 from headbook.report.relation_tests import RelationTests, relation_tests, tests_of_stack
 from headbook.report.results import StackResults, stack_results
@@ -56,10 +55,10 @@ SHARP = 6.0  # factor of the weights of queries and keys
 SEEDS = 5  # random networks of each kind
 RELATION_P, RELATION = "relations, p below 0.05", "relations, claimed"
 NEXT_WORD = "next word of a class"
-SPEECH, SPEECH_FINDING = "parts of speech", "parts of speech, headline"
+SPEECH = "parts of speech"
 DEPENDENCIES, TREES = "dependencies", "trees"
 TREE_KINDS = (RELATION_P, RELATION, DEPENDENCIES, TREES)
-TAG_KINDS = (NEXT_WORD, SPEECH, SPEECH_FINDING)
+TAG_KINDS = (NEXT_WORD, SPEECH)
 # Kinds of claims that cannot be true in a world.
 KINDS = {
     "trees": TREE_KINDS,
@@ -164,8 +163,7 @@ def claims_of_model(results: StackResults) -> dict[str, bool]:
         **relation_claims(results.cached(tests_of_stack)),
         NEXT_WORD: any(rule.supported for rule in word_rules(results).values()),
         SPEECH: most_received(results).holds,
-        SPEECH_FINDING: any(True for _ in parts_of_speech(results)),
-        DEPENDENCIES: bool(aligned_head(results)),
+        DEPENDENCIES: aligned_head(results).holds,
         TREES: any(
             heads_with_better_trees(results, metric)
             for metric in (ids.PHRASE_TREES, ids.DEPENDENCY_TREES)

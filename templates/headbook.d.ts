@@ -39,7 +39,9 @@ type Cell = { q: number; k: number };
 type ViewName = "raw" | "nosink" | "renorm" | "norm";
 type Units = "pieces" | "words";
 type Scale = "root" | "linear" | "log";
-type Settings = { view: ViewName; units: Units; scale: Scale; mass: string };
+type Settings = {
+  view: ViewName; units: Units; rows: "" | "written"; scale: Scale; mass: string;
+};
 /** What an address holds beside the settings; all of it is text. */
 type Wanted = {
   at?: string; heads?: string; q?: string | number; k?: string | number; neurons?: string;
@@ -59,6 +61,7 @@ type StackData = AttentionData & { places: [number, number][]; heads: number; te
 type StoredMap = {
   queries: TokenText; keys: TokenText; causal: boolean; steps: Uint8Array; norms: number[];
   made: Lookup<Seen>;
+  written?: boolean; /* whether a token has the row that predicts it, not that which reads it */
 };
 /** A map in a view: names of rows and columns, values row after row, NaN where nothing is seen. */
 type Seen = {

@@ -195,8 +195,12 @@
       const data = await load(src, `neurons-${src.slice(src.lastIndexOf("/") + 1, -3)}`);
       if (view !== this.instance.views[0] || JSON.stringify(pair) !== JSON.stringify(this.pair))
         return;
-      const found = rowOf(layerOf(data), head, pair.q),
-        { q, k } = pair;
+      const { k } = pair, q = pair.q - (view.map.written ? 1 : 0); /* the row that predicts it */
+      if (q < 0) {
+        this.tell(["Nothing predicts the first token."]);
+        return;
+      }
+      const found = rowOf(layerOf(data), head, q);
       const who = [`${view.name}: “`, apart(view.map.queries.pieces[q]), `” (${q}) `],
         what = ["“", apart(view.map.keys.pieces[k]), `” (${k})`];
       if (Number.isNaN(found.scores[k])) {
@@ -206,7 +210,7 @@
       const products = [...found.query].map((value, i) => value * found.key(k)[i]);
       this.current = {
         ...found,
-        pair,
+        pair: { q, k },
         products,
         product: found.products[k],
         byKey: found.products,

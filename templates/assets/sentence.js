@@ -62,6 +62,13 @@
     get crosses() { return new Set(this.data[this.at].texts).size > 1; }
     get name() { return this.page.dataset.name ?? ""; }
 
+    /* A map whose rows belong to the word that is read or, in cross-attention, is written. */
+    /** @param {string} stack @param {number} place @returns {StoredMap} */
+    mapOf(stack, place) {
+      const data = this.data[stack], crosses = new Set(data.texts).size > 1;
+      return { ...mapOf(data, place), written: crosses && switches.state.rows === "written" };
+    }
+
     /** @param {string} stack */
     gridOf(stack) { return this.grids.find((grid) => grid.stack === stack) ?? this.grids[0]; }
 
@@ -268,7 +275,7 @@
       const own = String(this.data[this.at].texts[0]) === String(this.data[this.at].texts[1]);
       const special = this.sinks();
       return list.map((tile, place) => {
-        const made = seen(mapOf(this.data[this.at], place), view, units);
+        const made = seen(this.mapOf(this.at, place), view, units);
         const row = this.fromQuery ? made.row(this.chosen) : made.column(this.chosen);
         let [at, value] = [-1, 0];
         row.forEach((each, i) => {
@@ -290,7 +297,7 @@
     read() {
       const { view, units } = switches.state;
       const opened = this.heads.map((tile) => {
-        const map = mapOf(this.data[this.at], this.tiles.list.indexOf(tile));
+        const map = this.mapOf(this.at, this.tiles.list.indexOf(tile));
         return { ...tile, map, ...seen(map, view, units) };
       });
       if (units !== this.units) this.kept = this.converted(opened[0].map, units);
@@ -397,7 +404,7 @@
       for (const grid of this.grids) {
         if (!grid.exact || !this.data[grid.stack]) continue;
         const made = grid.list.map((_, place) =>
-          seen(mapOf(this.data[grid.stack], place), view, units),
+          seen(this.mapOf(grid.stack, place), view, units),
         );
         /** @type {(i: number) => string} */
         const one = (i) => drawing.paintSheet([made[i]], 1, scale);

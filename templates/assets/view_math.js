@@ -34,12 +34,22 @@
       if (cut && isSink(map, key)) return NaN;
       return (step / STEPS) * (view === "norm" ? map.norms[key] : 1);
     });
-    if (view !== "renorm" && view !== "norm") return values;
+    if (view !== "renorm" && view !== "norm") return predicted(map, values);
     for (let start = 0; start < values.length; start += n) {
       const row = values.subarray(start, start + n), left = total(row);
       row.forEach((value, k) => { row[k] = left > 0 ? value / left : NaN; });
     }
-    return values;
+    return predicted(map, values);
+  };
+
+  /* By the word that a decoder is about to write, the row of a token is the one before, which
+     predicts it; nothing predicts the first token. */
+  /** @type {(map: StoredMap, values: Float64Array) => Float64Array} */
+  const predicted = (map, values) => {
+    if (!map.written) return values;
+    const n = map.keys.pieces.length, shifted = new Float64Array(values.length).fill(NaN);
+    shifted.set(values.subarray(0, values.length - n), n);
+    return shifted;
   };
 
   /* To a word the sum over its pieces, from a word the mean over those that count: neither special

@@ -3,7 +3,9 @@
    everybody the same view. What an address holds and no choice has is ignored. */
 (() => {
   const { make, all, hash, link } = window.headbook;
-  const TITLES = { view: "Keys", units: "Tokens", scale: "Colours", mass: "Lines up to" };
+  const TITLES = {
+    view: "Keys", units: "Tokens", rows: "Rows by", scale: "Colours", mass: "Lines up to",
+  };
   const CHOICES = {
     view: {
       raw: "all keys",
@@ -12,12 +14,13 @@
       norm: "value-weighted",
     },
     units: { pieces: "subword tokens", words: "words" },
+    rows: { "": "the word that is read", written: "the word about to be written" },
     scale: { root: "square root", linear: "linear", log: "log" },
     mass: { 50: "50 %", 80: "80 %", 90: "90 %", 95: "95 %", 99: "99 %" },
   };
   const NAMES = /** @type {(keyof Settings)[]} */ (Object.keys(CHOICES));
   /** @type {Settings} */
-  const DEFAULTS = { view: "raw", units: "pieces", scale: "root", mass: "90" };
+  const DEFAULTS = { view: "raw", units: "pieces", rows: "", scale: "root", mass: "90" };
   const state = { ...DEFAULTS };
   /** @type {Wanted} */
   let place = {};
@@ -104,7 +107,8 @@
     button.addEventListener("click", () => copy(status));
     const place = make("a", { href: link(address()), "data-view-link": "" }, "Link to this view");
     const { only } = box.dataset; /* some of the switches, where a page has no use for others */
-    const names = NAMES.filter((name) => !only || only.split(" ").includes(name));
+    const names = NAMES.filter((name) => (!only || only.split(" ").includes(name)) &&
+      (name !== "rows" || "crosses" in box.dataset));
     box.append(...names.map((name) => choice(box, name)), button, place, status);
   };
 

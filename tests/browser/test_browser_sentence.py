@@ -69,6 +69,26 @@ def test_ranked_weights_are_those_of_the_study(
                 assert seen == rows or (not rows and len(seen) == 1)
 
 
+def test_rows_can_be_those_of_the_word_about_to_be_written(
+    pair_site: Site, encoder_site: Site, open_page: Open
+) -> None:
+    """A token has the row that predicts it; nothing predicts the first one."""
+    page = open_page(pair_site.folder / SENTENCE)
+    choose(page, head_name(HeadName("cross", 1, 2)))
+    head_map = map_of(pair_site, "cross", 1, 2)
+    values = np.array(naive.weights(head_map, "raw", "pieces"))
+    switch(page, view="raw", units="pieces", rows="written")
+    for query in (1, 2, 3):
+        pair(page, query, "")
+        line = values[query - 1]
+        assert ranked(page) == [
+            [f"{k} {head_map.keys.pieces[k]}", written(line[k])] for k in naive.ranked([*line])
+        ]
+    assert address(page)["rows"] == ["written"]
+    without = open_page(encoder_site.folder / SENTENCE)
+    expect(without.locator("select[data-switch=rows]")).to_have_count(0)
+
+
 def test_small_maps_lists_and_masking_are_those_of_the_study(
     encoder_site: Site, open_page: Open
 ) -> None:

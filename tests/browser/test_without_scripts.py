@@ -42,7 +42,7 @@ PARTS = {
     ),
     ("encoder", "sentences/index.html"): ("ol.sentences",),
     ("encoder", "speech.html"): ("figure.lead svg.pl", "table.tags", "details.fold"),
-    ("encoder", "syntax.html"): (".relation-rows li", "figure.lead svg.pl", "details.fold"),
+    ("encoder", "syntax.html"): (".margins td", "figure.lead svg.pl", "details.fold"),
     ("encoder", "patterns.html"): ("ul.head-maps .map", "figure.lead svg.pl", "table.heat"),
     ("encoder", "depth.html"): ("figure.lead svg.pl", "table.numbers"),
     ("encoder", "outputs.html"): ("figure.lead svg.pl", "table.heat"),
@@ -63,7 +63,7 @@ PARTS = {
     ),
     ("circuit", "heads/L01-H01.html"): (".writes table.wrote", ".writes table.listed"),
     ("pair", "index.html"): (".claims", "table.wall", "ul.later"),
-    ("pair", "alignment.html"): ("table.aligned", "figure.alignment svg", "figure.alignment img"),
+    ("pair", "alignment.html"): ("table.numbers", "figure.chart svg"),
     ("pair", "heads/cross-L00-H01.html"): (
         ".mean .map",
         ".strongest .looking .text",

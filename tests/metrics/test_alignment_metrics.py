@@ -8,20 +8,29 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import html5lib
 import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
 import tiny
 from bare_model import Bare
+from block_parts import every
 from headbook.analysis.accumulators import Estimate
+from headbook.pages.alignment import alignment_page
+from headbook.pages.parts.blocks import Table
 from headbook.report.alignment import alignment_table, alignments, f1, kendall, on_diagonal
+from headbook.report.facts.language.alignment import better_row
 from headbook.report.results import stack_results
-from headbook.report.wording import stored_weight
-from headbook.results.formats import number
-from headbook.schema import Side
+from headbook.results.number import Number
+from headbook.schema import Side, heads_of
 from headbook.study.study import Study
+from headbook.text.aligned_words import (
+    AlignedText,
+    AlignmentRow,
+    aligned_text,
+    strongest_sources,
+    word_attention,
+)
 from html_pages import html_of
 from naive_ratios import Part, ratio
 from sites import Once, Site, make_study
@@ -34,11 +43,12 @@ FAMILIES = ("bart", "t5", "marian")
 
 
 class Head(NamedTuple):
-    """One head in one sentence: for each target token that counts its source, by position."""
+    """One head in one sentence by one row: for each target word its source, by number."""
 
     sentence: Any
     sources: list[int]
     targets: list[int]
+    names: dict[Side, dict[int, str]]
     chosen: dict[int, int]
 
 
@@ -49,25 +59,56 @@ def exact_maps(study: Study, model: Path) -> dict[int, Any]:
     for sentence in study.sentence_data.listed:
         texts = [sentence.texts[side].text for side in Side]
         output = bare.run(bare.ids(*texts), output_attentions=True)
-        maps[sentence.index] = [weights[0].numpy() for weights in output.cross_attentions]
+        maps[sentence.index] = [weights[0].double().numpy() for weights in output.cross_attentions]
     return maps
 
 
-def each_sentence(study: Study, exact: dict[int, Any], layer: int, head: int) -> Iterator[Head]:
-    """What a head looks at most, found by looping over its map."""
+def words_of(sentence: Any, side: Side) -> dict[int, list[int]]:
+    """Tokens of each word, by its number: words of gold links, else those of the annotation."""
+    text, tokens = sentence.texts[side], dict[int, list[int]]()
+    for token, (start, end) in enumerate(text.spans):
+        number = text.words[token]
+        if sentence.metadata.get("alignment"):
+            number = len(text.text[: start + 1].split()) - 1 if end > start else -1
+        elif number < 0:
+            number = 1000 + token
+        if not text.special[token] and number >= 0:
+            tokens.setdefault(number, []).append(token)
+    return tokens
+
+
+def each_sentence(
+    study: Study, exact: dict[int, Any], layer: int, head: int, row: str
+) -> Iterator[Head]:
+    """What a head looks at most, found by looping over its map.
+
+    A word is read in the rows of its tokens, and written in the rows before.
+    """
     for index, maps in exact.items():
         sentence = study.sentence_data.sentences[index]
-        sources, targets = (
-            [i for i, special in enumerate(sentence.texts[side].special) if not special]
-            for side in (Side.SOURCE, Side.TARGET)
-        )
+        sources, targets = (words_of(sentence, side) for side in (Side.SOURCE, Side.TARGET))
+        names = {
+            side: {
+                word: sentence.texts[side].text[
+                    min(sentence.texts[side].spans[t][0] for t in tokens) :
+                    max(sentence.texts[side].spans[t][1] for t in tokens)
+                ] or sentence.texts[side].pieces[tokens[0]]
+                for word, tokens in words.items()
+            }
+            for side, words in ((Side.SOURCE, sources), (Side.TARGET, targets))
+        }  # fmt: skip
         chosen = {}
-        for target in targets:
-            row = {source: float(maps[layer][head, target, source]) for source in sources}
-            if row and max(row.values()) > 0:
-                chosen[target] = next(s for s in sources if row[s] == max(row.values()))
+        for target, tokens in targets.items():
+            rows = [token - (row == "written") for token in tokens]
+            weight = {
+                source: sum(float(maps[layer][head, r, k]) for r in rows for k in keys) / len(rows)
+                for source, keys in sources.items()
+            }
+            most = max(weight.values(), default=0.0)
+            if most > 0:
+                chosen[target] = next(s for s in weight if weight[s] > most - 1e-9)
         if sources and targets:
-            yield Head(sentence, sources, targets, chosen)
+            yield Head(sentence, [*sources], [*targets], names, chosen)
 
 
 def basic(text: str) -> str:
@@ -76,9 +117,9 @@ def basic(text: str) -> str:
 
 
 def copied(h: Head) -> tuple[float, float]:
-    pieces = {side: h.sentence.texts[side].pieces for side in Side}
     same = [
-        basic(pieces[Side.TARGET][t]) == basic(pieces[Side.SOURCE][s]) for t, s in h.chosen.items()
+        basic(h.names[Side.TARGET][t]) == basic(h.names[Side.SOURCE][s])
+        for t, s in h.chosen.items()
     ]
     return sum(same), len(same)
 
@@ -94,7 +135,8 @@ def diagonal(h: Head) -> tuple[float, float]:
 
 
 def monotone(h: Head) -> tuple[float, float]:
-    tau = kendalltau([*h.chosen], [*h.chosen.values()]).statistic if len(h.chosen) > 1 else math.nan
+    order = [h.sources.index(source) for source in h.chosen.values()]
+    tau = kendalltau([*h.chosen], order).statistic if len(order) > 1 else math.nan
     return (0.0, 0.0) if math.isnan(tau) else (float(tau), 1.0)
 
 
@@ -105,14 +147,10 @@ def shares(h: Head) -> dict[str, tuple[float, float]] | None:
         return None
     possible = {tuple(map(int, pair.replace("?", "-").split("-"))) for pair in written}
     sure = {tuple(map(int, pair.split("-"))) for pair in written if "?" not in pair}
-    words = {
-        side: [len(text.text[: start + 1].split()) - 1 for start, _ in text.spans]
-        for side, text in h.sentence.texts.items()
-    }
-    message = {(words[Side.SOURCE][s], words[Side.TARGET][t]) for t, s in h.chosen.items()}
+    message = {(s, t) for t, s in h.chosen.items()}
     total = len(message) + len(sure)
     return {
-        "error": (total - len(message & sure) - len(message & possible), total),
+        "aer": (total - len(message & sure) - len(message & possible), total),
         "precision": (len(message & possible), len(message)),
         "recall": (len(message & sure), len(sure)),
     }
@@ -156,56 +194,85 @@ def check(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("row", AlignmentRow)
 def test_every_number_of_a_head_is_that_of_loops_over_tokens(
-    study: Study, exact: dict[int, Any]
+    study: Study, exact: dict[int, Any], row: AlignmentRow
 ) -> None:
     """For BART, T5 and Marian; correlations against SciPy's."""
     cross = stack_results(study)["cross"]
-    found = alignments(cross)
-    assert found is not None
-    baseline_runs: dict[str, Callable[[Head], tuple[float, float]]] = {
-        "copied": copied, "diagonal": diagonal, "monotone": monotone,
+    found = alignments(cross)[row]
+    assert {*found.half.tolist()} <= {0, 1}
+    naive: dict[str, Callable[[Head], tuple[float, float]]] = {
+        "same_form": copied, "diagonal": diagonal, "monotone": monotone,
     }  # fmt: skip
     for layer in cross.stack.attention_layers:
         for head in range(cross.stack.n_heads):
-            heads = [*each_sentence(study, exact, layer, head)]
-            for name, baseline_run in baseline_runs.items():
-                limits = (-1.0, 1.0) if name == "monotone" else (0.0, 1.0)
-                check(
-                    getattr(found, name).at(layer, head), [baseline_run(h) for h in heads], limits
-                )
+            heads = [*each_sentence(study, exact, layer, head, row)]
+            parts = {name: [of(h) for h in heads] for name, of in naive.items()}
             judgements = [j for j in map(shares, heads) if j is not None]
-            for name in ("error", "precision", "recall"):
-                parts = [j[name] for j in judgements]
-                check(getattr(found, name).at(layer, head), parts, (0.0, 1.0))
+            parts |= {n: [j[n] for j in judgements] for n in ("aer", "precision", "recall")}
+            for name, of_sentences in parts.items():
+                limits = (-1.0, 1.0) if name == "monotone" else (0.0, 1.0)
+                check(found.estimates[name].at(layer, head), of_sentences, limits)
+            chosen = [part for h, part in zip(heads, parts["same_form"], strict=True)
+                      if h.sentence.half == 0]  # fmt: skip
+            n, d = (sum(values) for values in zip(*chosen, strict=True)) if chosen else (0.0, 0.0)
+            value = found.chosen["same_form"][layer, head]
+            assert value == pytest.approx(n / d if d else math.nan, nan_ok=True)
 
 
 @pytest.mark.slow
 def test_even_choice_is_the_mean_over_all_sources(study: Study, exact: dict[int, Any]) -> None:
     found = alignments(stack_results(study)["cross"])
-    assert found is not None
-    heads = [*each_sentence(study, exact, 0, 0)]
     even: list[float] = []
     near: list[float] = []
-    for h in heads:
+    for h in each_sentence(study, exact, 0, 0, "read"):
+        others = [basic(h.names[Side.SOURCE][s]) for s in h.sources]
         for target in h.targets:
-            piece = basic(h.sentence.texts[Side.TARGET].pieces[target])
-            others = [basic(h.sentence.texts[Side.SOURCE].pieces[s]) for s in h.sources]
-            even.append(others.count(piece) / len(others))
+            even.append(others.count(basic(h.names[Side.TARGET][target])) / len(others))
             near.append(1 / len(others))
-    assert found.even_copied.value == pytest.approx(np.mean(even))
-    assert found.even_diagonal.value == pytest.approx(np.mean(near))
+    for row in AlignmentRow:
+        assert found[row].even["same_form"].value == pytest.approx(np.mean(even))
+        assert found[row].even["diagonal"].value == pytest.approx(np.mean(near))
 
 
 @pytest.mark.slow
 def test_sentences_whose_gold_cannot_be_read_take_no_part(study: Study) -> None:
     """Neither one without links nor one with a link to a word that is not there."""
-    found = alignments(stack_results(study)["cross"])
-    assert found is not None
-    assert found.error is not None
-    assert {*found.error.sentences.ravel()} == {2}
-    assert {*found.diagonal.sentences.ravel()} <= {*range(1, 5)}
-    assert found.sentences == 4
+    for found in alignments(stack_results(study)["cross"]).values():
+        assert {*found.estimates["aer"].sentences.ravel()} == {2}
+        assert {*found.estimates["diagonal"].sentences.ravel()} <= {*range(1, 5)}
+        assert len(found.half) == 4
+
+
+def two_words(by_space: bool) -> AlignedText:
+    """A start token, "la", "la" in two pieces, a stray piece, an end token."""
+    return aligned_text(
+        "la lala !", ("<s>", "la", "la", "la", "!", "</s>"),
+        ((0, 0), (0, 2), (3, 5), (5, 7), (8, 9), (9, 9)),
+        (True, False, False, False, False, True), (-1, 0, 1, 1, -1, -1), by_space=by_space,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("by_space", [False, True])
+def test_rows_of_a_word_are_averaged_and_keys_summed(by_space: bool) -> None:
+    text = two_words(by_space)
+    assert text.names == ("la", "lala", "!")
+    weights = np.random.default_rng(0).random((1, 6, 6))
+    tokens = ([1], [2, 3], [4])
+    for row, before in ((AlignmentRow.READ, 0), (AlignmentRow.WRITTEN, 1)):
+        found = word_attention(weights, text, text, row)
+        for target, source in np.ndindex(3, 3):
+            rows = [place - before for place in tokens[target]]
+            wanted = sum(weights[0, r, k] for r in rows for k in tokens[source]) / len(rows)
+            assert found[0, target, source] == pytest.approx(wanted)
+
+
+def test_of_equal_words_the_first_is_the_source() -> None:
+    text = two_words(by_space=False)
+    even = np.full((1, 6, 6), 1 / 6)
+    assert strongest_sources(even, text, text).tolist() == [[[1, 1, 1]]] * 2
+    assert strongest_sources(even * 0, text, text).tolist() == [[[-1, -1, -1]]] * 2
 
 
 def test_correlations_are_those_of_scipy() -> None:
@@ -239,78 +306,70 @@ def test_f1_is_the_harmonic_mean_or_missing() -> None:
     assert math.isnan(f1(math.nan, 1.0))
 
 
-def rows_of(folder: Path, kind: str) -> Iterator[list[str]]:
-    """The rows of the page's tables of a class, as texts of cells, their spaces as one."""
-    page = html5lib.parse(html_of(folder / "alignment.html"), namespaceHTMLElements=False)
-    for table in page.iter("table"):
-        if kind in table.get("class", "").split():
-            for row in table.iter("tr"):
-                yield [" ".join("".join(cell.itertext()).split()) for cell in row]
-
-
 @pytest.mark.slow
 def test_the_page_has_every_head_with_its_numbers(pair_site: Site) -> None:
-    """The most monotone first, those without a correlation last."""
+    """The better rows first, those without a number last; each number once by row and measure."""
     cross = pair_site.results["cross"]
-    found = alignments(cross)
-    assert found is not None
-    rows = [*rows_of(pair_site.folder, "aligned")][2:]
-    places = [tuple(map(int, re.findall(r"\d+", row[0]))) for row in rows]
-    assert sorted(places) == [(layer, head) for layer in range(2) for head in range(4)]
-    order = [found.monotone.value[place] for place in places]
-    there = [value for value in order if not math.isnan(value)]
-    assert there == sorted(there, reverse=True)
-    assert all(map(math.isnan, order[len(there) :]))
-    columns = (found.monotone, found.diagonal, found.copied)
-    for place, row in zip(places, rows, strict=True):
-        for cell, numbers in zip(row[-3:], columns, strict=True):
-            own = numbers.at(*place)
-            text = number(own.value, share=numbers is not found.monotone)
-            assert " ".join(cell.split()).startswith(" ".join(text.split()))
-        assert len(row) == 5  # head, entropy, and the three
+    by_row = alignments(cross)
+    page = alignment_page(pair_site.results)
+    first, numbers, *_ = every(Table, page)
+    heads = [row[0] for row in first.rows]
+    assert sorted(heads, key=str) == sorted(heads_of(cross.stack), key=str)
+    assert heads == [row[0] for row in numbers.rows[1:]]
+    better = {head: better_row(cross, head, "same_form") for head in heads}
+    values = [
+        float(by_row[better[head] or AlignmentRow.READ].estimates["same_form"].value[head[1:]])
+        for head in heads
+    ]
+    known = [value for value in values if not math.isnan(value)]
+    assert values[: len(known)] == sorted(known, reverse=True)
+    for head, *cells in first.rows:
+        shown = {number.row.key[3][1]: number for number in cells if isinstance(number, Number)}
+        for row, found in by_row.items():
+            own = found.estimates["same_form"].at(*head[1:])
+            assert shown[row].value == pytest.approx(own.value, nan_ok=True)
 
 
 @pytest.mark.slow
 def test_the_links_on_the_page_are_the_strongest_sources(pair_site: Site) -> None:
-    """Of each target token that counts, in the table of the first sentence."""
+    """Of each target word, in the table of the first sentence."""
     study = pair_site.study
-    first = [*rows_of(pair_site.folder, "aligned")][2]
-    layer, head = map(int, re.findall(r"\d+", first[0]))
-    h = next(each_sentence(study, exact_maps(study, pair_site.model), layer, head))
-    maps = study.sentence_data.maps["cross", h.sentence.index]
-    pieces = {side: h.sentence.texts[side].pieces for side in Side}
-    displayed = list(rows_of(pair_site.folder, "linked"))[1 : len(h.targets) + 1]
-    for target, row in zip(h.targets, displayed, strict=True):
-        assert row[0] == pieces[Side.TARGET][target]
-        source = h.chosen[target]
-        weight = stored_weight(int(maps[layer, head, target, source]))
-        assert row[1] == f"{pieces[Side.SOURCE][source]} {' '.join(weight.split())}"
+    exact = exact_maps(study, pair_site.model)
+    links = next(
+        t for t in every(Table, alignment_page(pair_site.results)) if "target" in t.columns
+    )
+    for column, title in enumerate(links.columns[1:], 1):
+        name, row = re.fullmatch(r"cross L(\d+·H\d+), the word (\w+)", title.text).groups()
+        layer, head = map(int, name.split("·H"))
+        h = next(each_sentence(study, exact, layer, head, row))
+        assert [str(line[0].text) for line in links.rows] == [
+            h.names[Side.TARGET][target] for target in h.targets
+        ]
+        for target, line in zip(h.targets, links.rows, strict=True):
+            assert line[column].parts[0].text == h.names[Side.SOURCE][h.chosen[target]]
 
 
 @pytest.mark.slow
 def test_the_table_of_files_has_the_same_numbers(study: Study, pair_site: Site) -> None:
-    """Of every measure and head; against gold alignments only where there are any."""
+    """Of every measure, row and head; against gold alignments only where there are any."""
     crossing = stack_results(study)
     found = alignments(crossing["cross"])
-    assert found is not None
-    table = alignment_table(crossing).set_index(["measure", "layer", "head"]).sort_index()
-    for name, numbers in {
-        "monotone": found.monotone, "diagonal": found.diagonal, "same_form": found.copied,
-        "aer": found.error, "precision": found.precision, "recall": found.recall,
-    }.items():  # fmt: skip
-        assert numbers is not None
-        for place in np.ndindex(numbers.value.shape):
-            row = table.loc[(name, *place)]
-            reported = [row[n] for n in ("value", "low", "high", "n_sentences", "n_observations")]
-            assert reported == pytest.approx(numbers.at(*place)[:5], nan_ok=True)
-    even = table.groupby("measure")["uniform"].first()
-    assert even["diagonal"] == found.even_diagonal.at().value
-    assert even["same_form"] == found.even_copied.at().value
+    table = alignment_table(crossing).set_index(["row", "measure", "layer", "head"]).sort_index()
+    for row, numbers in found.items():
+        for name, estimates in numbers.estimates.items():
+            for place in np.ndindex(estimates.value.shape):
+                line = table.loc[(str(row), name, *place)]
+                columns = ("value", "low", "high", "n_sentences", "n_observations")
+                reported = [line[column] for column in columns]
+                assert reported == pytest.approx(estimates.at(*place)[:5], nan_ok=True)
+        even = table.loc[str(row)].groupby("measure")["uniform"].first()
+        for name in ("diagonal", "same_form"):
+            assert even[name] == numbers.even[name].value
     values = table["value"].unstack("measure")
     expected = [f1(*pair) for pair in zip(values["precision"], values["recall"], strict=True)]
     assert values["f1"].tolist() == pytest.approx(expected, nan_ok=True)
     written = (pair_site.folder / "data/alignments.csv").read_text().splitlines()
-    assert {line.split(",")[3] for line in written[1:]} == {"monotone", "diagonal", "same_form"}
+    assert {line.split(",")[4] for line in written[1:]} == {"monotone", "diagonal", "same_form"}
     assert alignment_table({"self": crossing["encoder"]}).empty
 
 

@@ -33,7 +33,7 @@ from site_tables import Tables, missing_numbers, rounds_to
 from sites import EPOCH, Once, Site
 
 SAMPLE = Path(__file__).parents[2] / "sample_inputs/sentences.conllu"
-PAGES = ("index.html", "syntax.html", "importance.html")
+PAGES = ("index.html", "importance.html")
 HEADS = ("L02-H08", "L05-H05", "L00-H02")  # the best of a relation, the most needed, positional
 
 LAYERS = "names of layers and heads"
@@ -122,8 +122,6 @@ HINTS = (
     Hint("Top tokens.*mean attention$", "", {"part": ("mean",)}),
     Hint("part of speech.*ratio$", "", {"metric": ("pos_received_ratio",)}),
     Hint("part of speech.*(share|attention)$", "", {"metric": ("pos_received",)}),
-    Hint("right class, in the relation and elsewhere$", "%, »", {"role": ("baseline",)}),
-    Hint("syntax.html.*Relations", "", {"metric": ("relation_accuracy", "relation_accuracy_far")}),
     Hint("Syntactic relations", "", {"metric": ("relation_accuracy",)}),
 )
 RULES = Rules(EXEMPT, HINTS, frozenset({"script", "style"}.union(*APART.values())))
@@ -287,22 +285,6 @@ def importance_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Cou
         yield "audited", int(match[1]), round(audit["n_observations"].max())
 
 
-def syntax_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
-    """Yield how many relations were tested, and how many have a head above the baseline."""
-    tests = data["tests"]
-    relations = tests[(tests["claim"] == "relation") & (tests["split"] == "held_out")]
-    clear = relations[(relations["p"] < 0.05) & (relations["difference_low"] > 0)]
-    text = main.text()
-    if match := re.search(r"in (?:(?:any|(\w+)) of )?([\d,]+) relations and directions", text):
-        above = spelt(match[1]) if match[1] else 0
-        yield "relations", (above, spelt(match[2])), (len(clear), len(relations))
-    if match := re.search(r"All numbers of ([\d,]+) relations", text):
-        yield "all relations", spelt(match[1]), len(relations)
-    if match := re.search(r"(?!No )\b(\w+) heads? clearly does?:", text):
-        heads = claimed(tests, relations)[["layer", "head"]].drop_duplicates()
-        yield "heads", spelt(match[1].lower()), len(heads)
-
-
 def ranks(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
     """Yield whether the rank of a head among all heads is within the range that is printed."""
     heads = data["heads"]
@@ -355,7 +337,6 @@ def percentiles(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
 COUNTS: dict[str, tuple[Callable[..., Iterator[Count]], ...]] = {
     "index.html": (overview_counts,),
     "importance.html": (importance_counts,),
-    "syntax.html": (syntax_counts,),
 }
 
 

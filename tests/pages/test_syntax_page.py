@@ -15,8 +15,10 @@ import pytest
 import headbook
 import tiny
 import treebank
+from block_parts import every, group_of
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.attention.word_pairs import LABELS
+from headbook.charts import Plot
 from headbook.charts.theme import points_class
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
@@ -24,23 +26,25 @@ from headbook.pages import syntax
 from headbook.pages.head import head_pages
 from headbook.pages.head_parts.sections import found_relations
 from headbook.pages.heads import heads_page
-from headbook.pages.parts.page import plain_text
-from headbook.pages.parts.relations import example_of
-from headbook.pages.parts.table import NumberCell, PageTable
-from headbook.pages.syntax import SyntaxPage, margin_legend, syntax_page
+from headbook.pages.parts.blocks import Details, Group, Heat, Page, Steps, Table, Text
+from headbook.pages.parts.relations import example_of, examples_of_labels
+from headbook.pages.syntax import margin_legend, syntax_page
 from headbook.report import relation_tests
 from headbook.report.facts.head_facts import head_facts
+from headbook.report.facts.language.relations import untested
 from headbook.report.facts.tested.relations import relation_rows
 from headbook.report.relation_tests import RelationTests
-from headbook.report.relations import arrow_words, points_text, relation_words
+from headbook.report.relations import arrow_words, relation_words
 from headbook.report.results import stack_results
-from headbook.report.wording import DIRECTIONS, count_text, rule_phrase, whole_points
+from headbook.report.wording import DIRECTIONS, rule_phrase
 from headbook.report.wording import number_word as in_words
-from headbook.results.formats import number, percent, whole_percent
-from headbook.schema import SinkView, relation_of
+from headbook.results.formats import percent, signed
+from headbook.results.number import Number, Printed
+from headbook.results.sentence import Link, Sentence
+from headbook.schema import HeadName, SinkView, relation_of
 from headbook.study.sentence_data import UINT8_STEPS
 from headbook.study.study import Study
-from html_pages import elements, html_of, lines, text, text_of
+from html_pages import elements, html_of, text_of
 from naive_ratios import ratio
 from naive_relations import (
     Annotated,
@@ -103,7 +107,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 @pytest.fixture(scope="module")
-def page(study: Study) -> SyntaxPage:
+def page(study: Study) -> Page:
     return syntax_page(stack_results(study))
 
 
@@ -141,19 +145,33 @@ def annotated(study: Study) -> list[Annotated]:
     return found
 
 
+def plain(value: object) -> str:
+    """What a cell or a sentence says."""
+    return value if isinstance(value, str) else str(getattr(value, "text", value))
+
+
+def numbers_of(page: Page) -> Table:
+    """The table of all numbers of a page's first stack."""
+    (table,) = every(Table, every(Details, page.closer)[0])
+    return table
+
+
+def lines(table: Table) -> list[dict[str, Any]]:
+    """Rows of a table by the titles of its columns."""
+    names = [plain(column) for column in table.columns]
+    return [dict(zip(names, row, strict=True)) for row in table.rows]
+
+
 def label_of(row: dict[str, Any]) -> str:
     """The relation and direction of a row as tables have them."""
-    return f"{row['Relation']}:{DIRECTION[text(row['from query to key'])]}"
+    return f"{row['Relation']}:{DIRECTION[row['from query to key']]}"
 
 
-def numbers_of(page: SyntaxPage) -> PageTable:
-    """The table of all numbers of a page's first stack."""
-    numbers = page.stacks[0].numbers
-    assert numbers is not None
-    return numbers
+def values(sentence: Sentence) -> list[float]:
+    return [part.number.value for part in sentence.parts if isinstance(part, Printed)]
 
 
-def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> None:
+def test_every_row_has_the_numbers_of_the_study(study: Study, page: Page) -> None:
     """Head and rule are those that find most in one half; numbers are of all sentences."""
     found, sentences = stack_results(study)["self"], annotated(study)
     rows = lines(numbers_of(page))
@@ -161,59 +179,63 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) 
     for row in rows:
         label = label_of(row)
         (layer, head), rule = chosen(sentences, label)
-        assert row["head"] == (f"L{layer}·H{head}", f"heads/L{layer:02}-H{head:02}.html")
+        assert row["head"] == HeadName("self", layer, head)
         accuracy = found.heads("relation_accuracy", VIEW, label).at(layer, head)
-        assert row["accuracy"] == NumberCell.of(accuracy, all_metrics()["relation_accuracy"])
+        shown = row["accuracy"]
+        assert [shown.value, shown.low, shown.high] == pytest.approx(accuracy[:3], nan_ok=True)
         words = sum(len([*s.cases(label)]) for s in sentences)
-        assert row["words"] == str(words) == str(int(accuracy.events))
+        assert row["words"] == words == int(accuracy.events)
         at = sum(rule_hits(s, label, rule) for s in sentences) / words
         assert row["best surface rule"] == rule_phrase(rule)
-        assert row["its accuracy"] == number(at, share=True)
-        assert row["difference (points)"].text == points_text(accuracy.value - at)
+        assert row["its accuracy"].value == pytest.approx(at)
+        assert row["difference"].value == pytest.approx(accuracy.value - at)
         wrong = ratio(where_wrong(sentences, label, (layer, head), rule), (0, 1))
-        assert row["where the rule is wrong"].text == number(wrong.value, share=True)
-        others = n_others(sentences, label)
-        inside, outside = preference(sentences, [1] * len(sentences), label, (layer, head))
-        shares = f"{number(inside, share=True)}, {number(outside, share=True)}"
-        if others < 30:
-            shares = f"no comparison possible ({count_text(others, 'other word')})"
-        assert row["right class, in the relation and elsewhere"].startswith(shares)
-        even = found.uniform("relation_accuracy", VIEW, label).at(layer)
-        assert row["uniform attention"] == number(even.value, share=True)
-        if found.has_value("relation_accuracy_far", VIEW, label):
-            far = found.heads("relation_accuracy_far", VIEW, label).at(layer, head)
-            assert row["accuracy at distance ≥ 3"] == NumberCell.of(
-                far, all_metrics()["relation_accuracy_far"]
-            )
+        fails = row["where the rule is wrong"]
+        assert wrong.value == pytest.approx(fails.value if fails else np.nan, nan_ok=True)
+        preferred = row["right class, in the relation and elsewhere"]
+        if n_others(sentences, label) < 30:
+            assert not values(preferred)
         else:
-            assert row["accuracy at distance ≥ 3"].text == "–"
+            wanted = preference(sentences, [1] * len(sentences), label, (layer, head))
+            assert values(preferred)[:2] == pytest.approx(wanted)
+        even = found.uniform("relation_accuracy", VIEW, label).at(layer)
+        assert row["uniform attention"].value == pytest.approx(even.value)
+        far = row["accuracy at distance ≥ 3"]
+        assert (far is not None) == found.has_value("relation_accuracy_far", VIEW, label)
+        if far is not None:
+            same = found.heads("relation_accuracy_far", VIEW, label).at(layer, head)
+            assert far.value == pytest.approx(same.value, nan_ok=True)
+
+
+def drawn(page: Page) -> list[dict[str, Any]]:
+    """Rows of the figure's file."""
+    plot = next(plot for plot in every(Plot, page) if plot.name == "syntax-self")
+    return plot.rows.to_dict("records")
 
 
 def test_lines_of_the_figure_have_the_numbers_of_the_tests(
-    page: SyntaxPage, ranked: RelationTests
+    page: Page, ranked: RelationTests
 ) -> None:
     """Claimed ones first, then by margin; names run from query to key."""
-    stack = page.stacks[0]
     order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.scores.margin.value[n])
     order.sort(key=lambda n: not ranked.claimed[n])
-    printed = [*stack.claimed, *stack.rows, *stack.more]
-    for row, n in zip(printed, order, strict=True):
-        relation, direction = relation_of(ranked.labels[n])
-        assert (row.relation, row.line.name) == (relation, arrow_words(ranked.labels[n]))
-        assert row.line.accuracy == ranked.scores.accuracy.at(n)
-        assert row.line.rule == ranked.scores.at_rule.value[n]
-        assert row.line.supported == ranked.claimed[n]
-        assert row.points.text == f"{whole_points(ranked.scores.margin.value[n])} points"
-        assert ("label", ranked.labels[n]) in row.points.row
-        assert row.rule == rule_phrase(ranked.rule[n])
-        assert row.head.href == f"heads/L{ranked.head[n][0]:02}-H{ranked.head[n][1]:02}.html"
-        assert row.accuracy == whole_percent(ranked.scores.accuracy.value[n])
-        assert ('class="mk o"' in row.svg) == (not ranked.claimed[n])
-        query, key = row.example
-        ends = {tuple(pair) for words in corpus() for pair in pairs_of(words, relation, direction)}
-        assert (query, key) in ends
-    assert stack.plot is not None
-    assert stack.plot.rows["accuracy"].tolist() == [row.line.accuracy.value for row in printed]
+    for row, n in zip(drawn(page), order, strict=True):
+        layer, head = ranked.head[n]
+        accuracy = ranked.scores.accuracy.at(n)
+        assert (row["relation"], row["head"]) == (
+            arrow_words(ranked.labels[n]), f"L{layer}·H{head}",
+        )  # fmt: skip
+        assert [row["accuracy"], row["low"]] == pytest.approx(accuracy[:2], nan_ok=True)
+        assert row["rule"] == ranked.scores.at_rule.value[n]
+        assert row["supported"] == ranked.claimed[n]
+
+
+def test_examples_are_pairs_of_the_corpus(study: Study) -> None:
+    examples = examples_of_labels(stack_results(study)["self"])
+    assert len(examples) > 5
+    for label, pair in examples.items():
+        ends = {ends for words in corpus() for ends in pairs_of(words, *relation_of(label))}
+        assert pair in ends
 
 
 def pairs_of(words: tuple[Gold, ...], relation: str, direction: str) -> Iterator[tuple[str, str]]:
@@ -223,16 +245,17 @@ def pairs_of(words: tuple[Gold, ...], relation: str, direction: str) -> Iterator
             yield ends if direction == "to_head" else ends[::-1]
 
 
-def test_rows_are_sorted_by_margin_and_bold_where_supported(
-    page: SyntaxPage, ranked: RelationTests
+def test_rows_are_sorted_by_margin_and_grey_where_not_supported(
+    page: Page, ranked: RelationTests
 ) -> None:
     order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.scores.margin.value[n])
     table = numbers_of(page)
-    for row, line, n in zip(table.rows, lines(table), order, strict=True):
+    for place, (line, n) in enumerate(zip(lines(table), order, strict=True)):
         assert ranked.labels[n] == label_of(line)
         is_above = ranked.p[n] < 0.05 and ranked.held_out.margin.low[n] > 0
         sure = is_above and ranked.held_out_preference.clear[n]
-        assert row.style == ("sure" if sure else "weak")
+        assert (place in table.grey) == (not sure)
+        assert line["p family-wise"].value == pytest.approx(ranked.p[n], nan_ok=True)
 
 
 def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: RelationTests) -> None:
@@ -256,8 +279,8 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
     found = {"self": whole}
     table = numbers_of(syntax_page(found))
     rows = {
-        label_of(line): (line["head"].text, row.style == "sure")
-        for line, row in zip(lines(table), table.rows, strict=True)
+        label_of(line): (f"L{line['head'].layer}·H{line['head'].head}", place not in table.grey)
+        for place, line in enumerate(lines(table))
     }
     assert [rows[label][1] for label in sure.labels] == ((n % 4 == 0) & (n != 4)).tolist()
     heads = heads_page(found)
@@ -298,8 +321,9 @@ def test_rows_of_tests_hold_every_number_of_relations_and_rules(
 ) -> None:
     """Of both halves, and of all sentences; against plain loops over the words."""
     sentences, found = annotated(study), stack_results(study)["self"]
-    rows = [tested.columns for tested in relation_rows(found)]
-    assert all({*row} == COLUMNS for row in rows)
+    every_row = [tested.columns for tested in relation_rows(found)]
+    assert all({*row} == COLUMNS for row in every_row)
+    rows = [row for row in every_row if "best" not in row["claim"]]
     by_key = {(r["claim"], r["label"], r["split"], r["layer"], r["head"]): r for r in rows}
     assert len(by_key) == len(rows)
     for n, label in enumerate(ranked.labels):
@@ -339,85 +363,96 @@ def test_rows_of_tests_hold_every_number_of_relations_and_rules(
         assert own_rule["baseline_value"] == pytest.approx(heads.mean())
 
 
-def test_a_relation_that_occurs_twice_is_named_and_not_ranked(page: SyntaxPage) -> None:
+def test_a_relation_that_occurs_twice_is_named_and_not_ranked(study: Study, page: Page) -> None:
     counts = Counter(word.relation for words in corpus() for word in words)
     assert counts["vocative"] == RARE
-    assert "vocative" not in {row.name for row in numbers_of(page).rows}
-    assert page.stacks[0].seldom == "vocative"
+    assert "vocative" not in {line["Relation"] for line in lines(numbers_of(page))}
+    assert untested(stack_results(study)["self"]) == (("vocative",), ())
+
+
+def margins_of(page: Page) -> list[Table]:
+    return every(Table, group_of(page, "layers-self"))
+
+
+def names_of(table: Table) -> list[tuple[str, str]]:
+    """Relation in words and in the annotation, of each row."""
+    cells = [cell for cell, *_ in table.rows if isinstance(cell, Sentence)]
+    return [(str(cell.parts[0]), plain(cell.parts[-1])) for cell in cells]
 
 
 def test_tables_by_layer_have_the_margins_of_the_best_heads(
-    page: SyntaxPage, ranked: RelationTests
+    page: Page, ranked: RelationTests
 ) -> None:
-    stack = page.stacks[0]
-    texts = []
-    for table, direction in zip(stack.margins, DIRECTIONS, strict=True):
-        for name, relation, cells in table.rows:
+    shown = []
+    for table, direction in zip(margins_of(page), DIRECTIONS, strict=True):
+        for (name, relation), (_, *cells) in zip(names_of(table), table.rows, strict=True):
             n = ranked.labels.index(f"{relation}:{direction}")
             assert name == arrow_words(ranked.labels[n])
-            for layer, cell in zip(stack.layers, cells, strict=True):
+            for layer, cell in enumerate(cells):
+                assert isinstance(cell, Heat)
+                assert isinstance(cell.number, Sentence)
                 value = ranked.layer_margin.value[layer, n]
-                assert cell.number is not None
-                assert cell.number.text == whole_points(value)
-                texts.append((value, cell.number.text))
-                assert cell.head == f"H{ranked.layer_head[layer, n]}"
+                shown += values(cell.number)
+                assert shown[-1] == value
+                head = ranked.layer_head[layer, n]
+                assert cell.number.text.endswith(f"H{head}")
                 low = ranked.layer_margin.low[layer, n]
-                p = ranked.p_of_all_heads[layer, ranked.layer_head[layer, n], n]
+                p = ranked.p_of_all_heads[layer, head, n]
                 assert ("top1" in cell.fill) == (p < 0.05 and low > 0)
                 assert cell.fill.split()[0] == points_class(100 * value)
-    assert len(texts) == tiny.LAYERS * len(ranked.labels)
-    assert stack.legend is not None
-    assert stack.legend.low == min(texts)[1]
-    assert stack.legend.high == f"{max(texts)[1]} points"
+    assert len(shown) == tiny.LAYERS * len(ranked.labels)
+    (legend,) = every(Steps, group_of(page, "layers-self"))
+    assert (legend.low, legend.high) == (
+        signed(round(100 * min(shown))), f"{signed(round(100 * max(shown)))} points",
+    )  # fmt: skip
 
 
 def test_the_legend_reaches_from_the_lowest_cell_to_the_highest() -> None:
-    legend = margin_legend(np.array([[-0.58, np.nan], [0.1, 0.41]]))
-    assert legend is not None
+    (legend,) = margin_legend(np.array([[-0.58, np.nan], [0.1, 0.41]]))
     assert (legend.low, legend.high) == ("−58", "+41 points")
     assert legend.fills == ("z4", "z3", "z2", "z1", "q0", "q1", "q2", "q3", "q4", "q5")
-    below = margin_legend(np.array([[-0.3, -0.17]]))
-    assert below is not None
+    (below,) = margin_legend(np.array([[-0.3, -0.17]]))
     assert below.fills == ("z3", "z2")
-    assert margin_legend(np.array([[np.nan]])) is None
+    assert not [*margin_legend(np.array([[np.nan]]))]
 
 
-def test_long_figures_are_folded_and_tables_cut(
+def test_long_figures_and_tables_are_cut(
     study: Study, ranked: RelationTests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is cut lies farthest below the rule."""
-    monkeypatch.setattr(syntax, "MOST_ROWS", 4)
+    """What is cut lies farthest below the rule; subjects and objects are always drawn."""
+    monkeypatch.setattr(syntax, "MOST_ROWS", 2)
     monkeypatch.setattr(syntax, "MOST_CELLS", 3 * tiny.LAYERS)
-    (stack,) = syntax_page(stack_results(study)).stacks
-    assert (len(stack.rows), len(stack.more)) == (4, 6 - len(stack.claimed))
-    monkeypatch.setattr(syntax, "MOST_WEAK_ROWS", 2)
-    (weak,) = syntax_page(stack_results(study)).stacks
-    assert len(weak.rows) == (4 if weak.claimed else 2)
-    printed = {
-        f"{relation}:{direction}"
-        for table, direction in zip(stack.margins, DIRECTIONS, strict=False)
-        for _, relation, _ in table.rows
-    }
+    page = syntax_page(stack_results(study))
+    order = np.argsort(-ranked.scores.margin.value)
+    wanted = [arrow_words(ranked.labels[n]) for n in order[:2]]
+    shown = [row["relation"] for row in drawn(page)]
+    assert shown[:2] == wanted
+    main = {arrow_words(label) for label in ranked.labels if label.split(":")[0] in syntax.MAIN}
+    assert len(main) == 4
+    assert {*shown} == {*wanted} | main
+    assert len(lines(numbers_of(page))) == len(ranked.labels)
     best = ranked.layer_margin.value.max(0)
-    highest = {ranked.labels[n] for n in np.argsort(-best)[:3]}
-    assert {label.partition(":")[0] for label in printed} == {x.partition(":")[0] for x in highest}
-    assert stack.left_out == len(ranked.labels) - 3
+    highest = [arrow_words(ranked.labels[n]) for n in np.argsort(-best)[:3]]
+    assert {name for table in margins_of(page) for name, _ in names_of(table)} == {*highest}
 
 
 def test_an_example_is_shown_of_a_claimed_relation_alone(
-    study: Study, page: SyntaxPage, ranked: RelationTests
+    study: Study, page: Page, ranked: RelationTests
 ) -> None:
     """The listed sentence in which the head finds most."""
     assert not ranked.claimed.any()
-    assert page.stacks[0].example is None
+    assert "example-self" not in {group.id for group in every(Group, page)}
     n = ranked.labels.index("obj:to_head")
     found = stack_results(study)["self"]
     assert example_of(found, ranked) is None
     example = example_of(found, claiming(ranked, n))
     assert example is not None
     layer, head = ranked.head[n].tolist()
-    assert example.head == (f"L{layer}·H{head}", f"heads/L{layer:02}-H{head:02}.html")
-    assert example.relation == arrow_words("obj:to_head")
+    assert isinstance(example.title, Sentence)
+    assert isinstance(example.note, Sentence)
+    (head_link,) = [part for part in example.title.parts if isinstance(part, Link)]
+    assert head_link == (f"L{layer}·H{head}", f"heads/L{layer:02}-H{head:02}.html")
+    assert example.note.parts[0] == arrow_words("obj:to_head")
     best = {}
     for index, sentence in study.sentence_data.sentences.items():
         if not sentence.listed:
@@ -439,11 +474,13 @@ def test_an_example_is_shown_of_a_claimed_relation_alone(
             hits += max(weight, key=lambda w: weight[w]) == above
         best[index] = hits, asked
     most = max(best, key=lambda index: best[index][0])
-    assert example.sentence.text == f"sentence {most + 1}"
-    address, _, state = example.sentence.href.partition("#")
+    (sentence_link,) = [part for part in example.note.parts if isinstance(part, Link)]
+    assert sentence_link.text == f"sentence {most + 1}"
+    address, _, state = sentence_link.href.partition("#")
     assert address == f"sentences/{most + 1:04d}.html"
     assert state.startswith(f"view=nosink&units=words&at=self&heads={layer}.{head}&q=")
-    assert (example.found, example.asked) == tuple(map(in_words, best[most]))
+    right, cases = map(in_words, best[most])
+    assert example.title.text.endswith(f"is right for {right} of {cases}")
 
 
 def claiming(tests: RelationTests, *places: int) -> RelationTests:
@@ -459,17 +496,17 @@ def claiming(tests: RelationTests, *places: int) -> RelationTests:
     )
 
 
-def test_trees_have_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> None:
+def test_trees_have_the_numbers_of_the_study(study: Study, page: Page) -> None:
     """Of the best head of each layer for dependencies, of all heads together for phrases."""
     found = stack_results(study)["self"]
-    dependencies, phrases = page.stacks[0].trees
-    every = found.heads("dependency_trees", VIEW, "uas")
+    dependencies, phrases = every(Plot, group_of(page, "trees-self"))
+    of_heads = found.heads("dependency_trees", VIEW, "uas")
     first, other = (found.split(n, "dependency_trees", VIEW, "uas") for n in (0, 1))
     chain = found.split(1, "dependency_trees", VIEW, "chain").at(0, 0)
-    for layer, row in enumerate(dependencies.plot.rows.to_dict("records")):
+    for layer, row in enumerate(dependencies.rows.to_dict("records")):
         head = int(first.value[layer].argmax())
         assert row["tree"] == f"L{layer}·H{head}"
-        assert (row["score"], row["low"]) == every.at(layer, head)[:2]
+        assert (row["score"], row["low"]) == of_heads.at(layer, head)[:2]
         assert row["above_plain_trees"] == (other.low[layer, head] > chain.high)
     joint, of_layers = (
         found.split(1, "phrase_trees", VIEW, "joint"),
@@ -479,17 +516,18 @@ def test_trees_have_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> 
         found.split(1, "phrase_trees", VIEW, name).at(0, 0)
         for name in ("right_branching", "left_branching", "balanced")
     ]
-    for layer, row in enumerate(phrases.plot.rows.to_dict("records")):
+    for layer, row in enumerate(phrases.rows.to_dict("records")):
         assert (row["tree"], row["score"]) == (f"L{layer}", of_layers.at(layer).value)
         low = joint.low[layer, 0]
         assert row["above_plain_trees"] == all(low > tree.high for tree in plain)
 
 
-def test_split_words_are_counted(study: Study, page: SyntaxPage) -> None:
+def test_split_words_are_counted(study: Study, page: Page) -> None:
     words, split = (study.manifest.counts[f"source.{name}"] for name in ("words", "split_words"))
     assert words == sum(map(len, corpus()))
-    sentence = plain_text(page.words)
-    assert sentence.startswith(f"Of {words:,} words {split:,} are split into several tokens")
+    said = [plain(text.words) for text in every(Text, page.measured)]
+    start = f"Of {words:,} words {split:,} are split into several tokens"
+    (sentence,) = [text for text in said if text.startswith(start)]
     assert "attention inside words" in sentence
 
 
@@ -554,14 +592,15 @@ def test_a_causal_model_is_asked_for_words_that_came_before(tmp_path: Path) -> N
     made = make_study(inputs, tiny.write("gpt2", tmp_path / "model"), metrics=METRICS)
     page = syntax_page(stack_results(made))
     assert {
-        (row.name, text(row.cells[0])) for row in numbers_of(page).rows
+        (line["Relation"], line["from query to key"]) for line in lines(numbers_of(page))
     } == {
         ("obj", DIRECTIONS["to_head"]), ("punct", DIRECTIONS["to_head"]),
         ("det", DIRECTIONS["to_dependent"]),
         ("amod", DIRECTIONS["to_dependent"]), ("nsubj", DIRECTIONS["to_dependent"]),
     }  # fmt: skip
-    forms = [word.form for words in corpus() for word in words]
-    assert all({*row.example} <= {*forms} for row in page.stacks[0].rows)
+    found = stack_results(made)["self"]
+    assert {"det:to_head", "nsubj:to_head", "obj:to_dependent"} <= {*untested(found).masked}
+    assert untested(found).seldom == ("vocative",)
 
 
 def test_cross_attention_has_no_section(tmp_path: Path) -> None:
@@ -569,10 +608,9 @@ def test_cross_attention_has_no_section(tmp_path: Path) -> None:
     model = tiny.write("bart", tmp_path / "model")
     options = {"annotator": "embedded", "target_annotator": "embedded", "sentence_pages": "1"}
     page = syntax_page(stack_results(make_study(inputs, model, metrics=METRICS, **options)))
-    assert [stack.stack for stack in page.stacks] == ["encoder", "decoder"]
     assert page.absent == ()
-    assert all(stack.plot or stack.seldom for stack in page.stacks)
-    assert plain_text(page.answer).startswith("Not known: ")
+    assert not any("cross" in plot.name for plot in every(Plot, page))
+    assert plain(page.answer).startswith("Not known: ")
 
 
 def test_without_the_metrics_the_page_names_them(small_site: Site) -> None:
@@ -582,18 +620,17 @@ def test_without_the_metrics_the_page_names_them(small_site: Site) -> None:
 
 
 def test_the_page_as_written_has_figures_files_and_numbers(
-    study: Study, page: SyntaxPage, tmp_path: Path
+    study: Study, page: Page, tmp_path: Path
 ) -> None:
     headbook.render(study, tmp_path / "site")
     html = html_of(tmp_path / "site" / "syntax.html")
     assert "Which heads follow grammar?" in text_of(html)
-    assert plain_text(page.answer) in text_of(html)
+    assert plain(page.answer) in text_of(html)
     table = numbers_of(page)
-    for row in lines(table):
-        assert row["accuracy"].text in text_of(html)
-        assert (tmp_path / "site" / row["head"].href).is_file()
+    for number in every(Number, table):
+        assert number.as_text() in text_of(html)
     greyed = [e for e in elements(html, "tr") if e.attributes.get("class") == "weak"]
-    assert len(greyed) == sum(row.style == "weak" for row in table.rows)
+    assert len(greyed) == len(table.grey)
     assert len(elements(html, "figure")) == 3
     for name in ("syntax-self", "syntax-self-phrase-trees", "syntax-self-dependency-trees"):
         for ending in ("svg", "pdf", "csv"):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 import tiny
 from chosen_relations import chosen_tests, estimates
 from chosen_results import Fake, fake_results, up_and_down
-from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, Estimates
+from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate
 from headbook.attention.surface_rules import OFFSETS, SIDES
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
@@ -39,6 +40,7 @@ from headbook.results.number import SHARE, Number, RowAddress
 from headbook.run.collect import collect
 from headbook.schema import UPOS, HeadKey, HeadName, SinkView, heads_of
 from headbook.study.sums.word_samples import FLOW_CELLS, FlowEstimates, StrongestWords
+from headbook.text.aligned_words import AlignmentRow
 from layers import Marks
 from map_results import Mapped, results_of_maps
 from sites import Site
@@ -591,41 +593,54 @@ def test_every_head_of_a_study_has_one_function(any_site: Site) -> None:
         assert functions_of(each) is functions_of(each)
 
 
+READ, WRITTEN = AlignmentRow
+
+
+def aligning(site: StackResults, measure: str, values: Mapping[AlignmentRow, float]) -> Any:
+    """Alignments of all heads with one number by row, the same on both halves."""
+    shape = (site.stack.n_layers, site.stack.n_heads)
+    numbers = {row: np.full(shape, value) for row, value in values.items()}
+    return {
+        row: replace(
+            known,
+            estimates={**known.estimates, measure: estimates(numbers[row], words=400)},
+            chosen={**known.chosen, measure: numbers[row]},
+        )
+        for row, known in site.cached(alignment.alignments).items()
+    }
+
+
 @pytest.mark.parametrize(
-    ("copied", "error", "measure"),
+    ("measure", "read", "written", "row"),
     [
-        (0.6, None, "same_form"),
-        (0.6, 0.1, "same_form"),
-        (0.3, 0.2, "aer"),
-        (0.3, 0.45, ""),  # its lower end is below one half
-        (0.55, None, ""),
-        (0.3, None, ""),
+        ("same_form", 0.65, 0.2, READ),
+        ("same_form", 0.65, 0.7, WRITTEN),
+        ("same_form", 0.55, 0.2, None),  # its lower end is below one half
+        ("same_form", 0.3, 0.2, None),
+        ("aer", 0.2, 0.9, READ),
+        ("aer", 0.3, 0.2, WRITTEN),
+        ("aer", 0.45, 0.9, None),
     ],
 )
-def test_a_head_of_cross_attention_aligns_words_by_one_of_two_numbers(
-    pair_site: Site, copied: float, error: float | None, measure: str
+def test_a_head_of_cross_attention_aligns_words_by_the_better_row(
+    pair_site: Site, measure: str, read: float, written: float, row: AlignmentRow | None
 ) -> None:
     site = next(each for each in pair_site.results.values() if each.stack.crosses)
     results = StackResults(site.study, site.stack)
-    shape = (site.stack.n_layers, site.stack.n_heads)
-
-    def numbers(value: float) -> Estimates:
-        return estimates(np.full(shape, value), words=400)
-
-    of_study = site.cached(alignment.alignments)
-    assert of_study is not None
-    wrong = None if error is None else numbers(error)
-    results._made[alignment.alignments] = replace(of_study, copied=numbers(copied), error=wrong)
+    values = {READ: read, WRITTEN: written}
+    results._made[alignment.alignments] = aligning(site, measure, values)
     found = function_rules.alignment(results, HeadName(site.stack.name, 0, 0), HALF)
-    if not measure:
+    if row is None:
         assert found is None
         return
     assert found is not None
     assert found.number is not None
-    assert dict(found.number.row.key)["measure"] == measure
-    expected = copied if measure == "same_form" else 1 - (error or 0)
+    key = dict(found.number.row.key)
+    assert (key["measure"], key["row"]) == (measure, str(row))
+    expected = 1 - values[row] if measure == "aer" else values[row]
     assert found.number.value == pytest.approx(expected)
     assert found.number.low < found.number.value < found.number.high
+    assert (found.noun, found.where) == function_rules.ALIGNED[row]
 
 
 def shares_of_rules(words: StrongestWords, half: int, layer: int, head: int) -> dict[str, float]:

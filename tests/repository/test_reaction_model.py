@@ -20,9 +20,11 @@ from tokenizers import Regex, Tokenizer, pre_tokenizers, processors
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from block_parts import every
 from headbook import collect
-from headbook.pages.parts.page import plain_text
+from headbook.pages.parts.blocks import Table
 from headbook.pages.syntax import syntax_page
+from headbook.report.facts.language.relations import follows_grammar
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import tests_of_stack as of_relations
 from headbook.report.results import StackResults
@@ -160,13 +162,12 @@ def test_the_syntax_page_finds_the_head_that_maps_atoms(model: Path, treebank: P
         assert accuracy[10, 5] > 0.7
         assert others.max() < 0.1
     page = syntax_page({"self": results})
-    (found,) = page.stacks
-    assert [row.relation for row in (*found.claimed, *found.rows)] == [MAP, MAP]
-    assert {relation for table in found.margins for _, relation, _ in table.rows} == {MAP}
-    answer = plain_text(page.answer)
+    relations = [row[0] for table in every(Table, page) for row in table.rows]
+    assert [name for name in relations if isinstance(name, str)] == [MAP, MAP]
+    fact = follows_grammar(results)
+    assert fact.holds
     # Which of the seven layers stands first for each direction is a matter of digits.
-    assert answer.startswith(("One head clearly does: ", "Two heads clearly do: "))
-    assert {head.partition("·")[2] for head in re.findall(r"L\d+·H\d+", answer)} == {"H5"}
+    assert {head.head for head in fact.heads} == {5}
 
 
 def test_atoms_of_the_products_were_atoms_of_the_same_kind(treebank: Path) -> None:

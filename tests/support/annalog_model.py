@@ -62,7 +62,7 @@ def write(folder: Path) -> Path:
     return folder
 
 
-def write_copies(file: Path) -> Path:
+def write_copies(file: Path, copies: int = 1) -> Path:
     """Write molecules as sources, themselves as targets, with the links of their symbols.
 
     A symbol is a word. A source begins with ``<sos>``, as those that the model was trained on.
@@ -73,7 +73,7 @@ def write_copies(file: Path) -> Path:
         symbols = [symbol for symbol, _ in cut.pre_tokenize_str(drug)]
         links = " ".join(f"{place + 1}-{place}" for place in range(len(symbols)))
         rows.append("\t".join([f"{START} {' '.join(symbols)}", " ".join(symbols), links]))
-    file.write_text("\n".join(rows) + "\n")
+    file.write_text("\n".join([rows[0], *(rows[1:] * copies)]) + "\n")
     return file
 
 

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import Estimate
-from headbook.charts.drawing import Drawing
 from headbook.charts.plots import (
     Plot,
     PlotMark,
@@ -17,20 +15,19 @@ from headbook.charts.plots import (
     end_labels,
     even_ticks,
     grid,
-    linked_mark,
     mark,
     percent,
     text,
     value_axis,
 )
-from headbook.report.linked_rows import address_of
-from headbook.report.wording import visible, whole_points
+from headbook.report.wording import visible
 from headbook.results.formats import whole_percent
 from headbook.results.number import Number
 
-ROW_HEIGHT, PRINTED_HEIGHT = 26.0, 44.0  # pixels of a relation on pages and in papers
+ROW_HEIGHT = 44.0  # pixels of a relation
 FIRST, WIDTH = 1.0, 97.0  # per cent of the plot at which shares of 0 begin, and that they span
 WIDE_LETTERS, FEW_LETTERS = 85, 40  # letters that a wide and a narrow plot have room for
+LETTER = 6.3  # pixels of a letter, on average
 TREE_HEIGHT = 230.0
 MANY_POINTS = 12  # layers beyond which points of a plot have no values beside them
 DOT_RADIUS = 5.5
@@ -41,21 +38,25 @@ class RelationLine(NamedTuple):
 
     Attributes:
         name: query and key.
+        example: a query and its key from a sentence with a page; empty without one.
         head: name of the head.
         accuracy: share of the words that the head finds.
         rule: share of the words that the rule finds.
+        against: the rule in words.
+        verdict: the difference in points, or that nothing is decided.
         supported: whether pages may claim the relation.
         label: the numbers in words.
-        href: address of their row.
     """
 
     name: str
+    example: str
     head: str
-    accuracy: Estimate
-    rule: float
+    accuracy: Number
+    rule: Number
+    against: str
+    verdict: str
     supported: bool
     label: str
-    href: str
 
 
 def _x(share: float) -> float:
@@ -72,28 +73,37 @@ def _line(style: str, ends: tuple[float, float], y: tuple[float, float]) -> str:
     )
 
 
-def _relation_marks(line: RelationLine, y: float, *, named: bool = False) -> list[str | PlotMark]:
-    """Draw interval, distance, rule and head of one relation at a height.
-
-    Args:
-        named: whether head and accuracy stand beside the marks.
-    """
-    value, rule, low, high = line.accuracy.value, line.rule, line.accuracy.low, line.accuracy.high
+def _relation_marks(line: RelationLine, y: float) -> list[str | PlotMark]:
+    """Draw interval, distance, rule and head of one relation at a height."""
+    accuracy, rule = line.accuracy, line.rule.value
     weak = "" if line.supported else " weak"
     parts: list[str | PlotMark] = [_line("gl", (0, 1), (y, y))]
-    if not np.isnan(low):
-        parts.append(_line(f"iv{weak}", (low, high), (y, y)))
-    parts.append(_line(f"rise{weak}", (rule, value), (y, y)))
+    if not np.isnan(accuracy.low):
+        parts.append(_line(f"iv{weak}", (accuracy.low, accuracy.high), (y, y)))
+    parts.append(_line(f"rise{weak}", (rule, accuracy.value), (y, y)))
     parts.append(_line(f"rl{weak}", (rule, rule), (y - 9, y + 9)))
-    dot = mark("model", _x(value), y, hollow=not line.supported, radius=DOT_RADIUS)
-    parts.append(PlotMark(dot, "c-model", line.href, line.label, _x(value), y))
-    return [*parts, *_relation_label(line, y + 4)] if named else parts
+    x = _x(accuracy.value)
+    dot = mark("model", x, y, hollow=not line.supported, radius=DOT_RADIUS)
+    parts.append(PlotMark(dot, "c-model", accuracy.row, line.label, x, y))
+    return [*parts, *_relation_label(line, y + 4)]
+
+
+def _relation_words(line: RelationLine, y: float) -> list[str]:
+    """Write what is compared above the marks: query and key, the rule, the verdict."""
+    style = "b s" if line.supported else "s"
+    example = f' <tspan class="at-page">{escape(visible(line.example))}</tspan>'
+    return [
+        f'<text class="s" x="0" y="{y:.1f}"><tspan class="{style}">{escape(visible(line.name))}'
+        f"</tspan>{example if line.example else ''}</text>",
+        text(line.against, "100%", y, "s end at-wide", -16 - LETTER * len(line.verdict)),
+        text(line.verdict, "100%", y, f"{style} end"),
+    ]
 
 
 def _relation_label(line: RelationLine, y: float) -> list[str]:
     """Write head and accuracy beside all marks, where wide and narrow plots have a free place."""
     style = "b halo" if line.supported else "s halo"
-    words = f"{line.head} {whole_percent(line.accuracy.value)}"
+    words = f"{line.head} {line.accuracy.as_text('whole')}"
     places = [_label_place(line, len(words) / letters) for letters in (WIDE_LETTERS, FEW_LETTERS)]
     kinds = ("",) if places[0] == places[1] else (" at-wide", " at-narrow")
     return [
@@ -108,68 +118,35 @@ def _label_place(line: RelationLine, width: float) -> tuple[float, int]:
     Args:
         width: share that the label covers.
     """
-    ends = (line.accuracy.value, line.rule, line.accuracy.low, line.accuracy.high)
+    value = line.accuracy.value
+    ends = (value, line.rule.value, line.accuracy.low, line.accuracy.high)
     left, right = np.nanmin(ends), np.nanmax(ends)
     if right + width < 1:
         return float(right), 11
     if left > width:
         return float(left), -11
-    value = line.accuracy.value
     return (value, 11) if value + width < 1 else (value, -11)
 
 
-def relation_row(line: RelationLine, root: str) -> str:
-    """Return one relation as an element as wide as its place.
-
-    Args:
-        root: path from the page to the site's root.
-    """
-    marks = "".join(
-        part if isinstance(part, str) else linked_mark(part, lambda row: root + address_of(row))
-        for part in _relation_marks(line, ROW_HEIGHT / 2)
-    )
-    return f'<svg class="pl" height="{ROW_HEIGHT:.0f}">{marks}</svg>'
-
-
-def share_axis() -> Drawing:
-    """Return the axis below the relations, as wide as its place."""
-    ticks = "".join(_share_ticks(14))
-    return Drawing("axis", "", f'<svg class="pl" height="20" aria-hidden="true">{ticks}</svg>')
-
-
-def _share_ticks(y: float) -> list[str]:
+def relation_plot(name: str, caption: str, lines: Sequence[RelationLine]) -> Plot:
+    """Draw relations one below the other, each on a scale from 0 to 100 %."""
+    marks: list[str | PlotMark] = []
+    for place, line in enumerate(lines):
+        y = ROW_HEIGHT * (place + 0.65)
+        marks += [*_relation_words(line, y - 14), *_relation_marks(line, y)]
+    height = ROW_HEIGHT * len(lines) + 20
     styles = {0.0: "s", 1.0: "s end"}
-    return [
-        text(whole_percent(tick), percent(_x(tick)), y, styles.get(tick, "s mid"))
+    marks += [
+        text(whole_percent(tick), percent(_x(tick)), height - 6, styles.get(tick, "s mid"))
         for tick in (0.0, 0.25, 0.5, 0.75, 1.0)
     ]
-
-
-def relation_plot(name: str, caption: str, lines: Sequence[RelationLine]) -> Plot:
-    """Draw all relations as one plot, for papers: pages draw a row each with `relation_row`."""
-    heights = [PRINTED_HEIGHT * (place + 0.65) for place in range(len(lines))]
-    rows = [
-        {
-            "relation": line.name,
-            "head": line.head,
-            "accuracy": line.accuracy.value,
-            "low": line.accuracy.low,
-            "high": line.accuracy.high,
-            "rule": line.rule,
-            "supported": line.supported,
-        }
+    rows = pd.DataFrame([
+        {"relation": line.name, "head": line.head, "accuracy": line.accuracy.value,
+         "low": line.accuracy.low, "high": line.accuracy.high, "rule": line.rule.value,
+         "supported": line.supported}
         for line in lines
-    ]
-    marks: list[str | PlotMark] = []
-    for line, y in zip(lines, heights, strict=True):
-        style = "b s" if line.supported else "s"
-        points = f"{whole_points(line.accuracy.value - line.rule)} points"
-        marks += [text(line.name, "0", y - 14, style), text(points, "100%", y - 14, f"{style} end")]
-        marks += _relation_marks(line, y, named=True)
-    height = PRINTED_HEIGHT * len(lines) + 20
-    ticks = _share_ticks(height - 6)
-    frame = pd.DataFrame(rows)
-    return Plot(name, caption, height, marks=(*marks, *ticks), axis_width=0, rows=frame)
+    ])  # fmt: skip
+    return Plot(name, caption, height, marks=tuple(marks), axis_width=0, rows=rows)
 
 
 class TreePoint(NamedTuple):
@@ -181,7 +158,6 @@ class TreePoint(NamedTuple):
         score: share with its interval.
         above: whether it is clearly above all trees without attention.
         label: the score in words.
-        href: address of its row.
     """
 
     layer: int
@@ -189,7 +165,6 @@ class TreePoint(NamedTuple):
     score: Number
     above: bool
     label: str
-    href: str
 
 
 def tree_plot(
@@ -197,7 +172,6 @@ def tree_plot(
     caption: str,
     points: Sequence[TreePoint],
     baselines: Sequence[tuple[float, str]],
-    root: str,
 ) -> Plot:
     """Draw scores by layer, with dashed lines for trees without attention.
 
@@ -235,7 +209,6 @@ def tree_plot(
                 for p in points
             ]
         ),
-        root=root,
     )  # fmt: skip
 
 
@@ -265,7 +238,7 @@ def _tree_marks(
             f'y1="{scale(score.low):.1f}" y2="{scale(score.high):.1f}"/>'
         )
     dot = mark(role, x, y, hollow=not point.above)
-    parts.append(PlotMark(dot, f"c-{role}", point.href, point.label, x, y))
+    parts.append(PlotMark(dot, f"c-{role}", score.row, point.label, x, y))
     if few:
         near = any(abs(scale(line) - y) < 12 for line in lines)
         style = "b s halo at-wide" if point.above else "s halo at-wide"

@@ -1,388 +1,347 @@
 """The page of cross-attention as an alignment of target and source."""
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import ClassVar
 
 import numpy as np
 
-from headbook.analysis.accumulators import Estimate
-from headbook.analysis.intervals import MIN_EFFECTIVE
-from headbook.charts import images
-from headbook.charts.theme import rgba_ramp
+from headbook.charts import AttentionLine, Drawing, attention_lines
 from headbook.metrics import all_metrics, ids
-from headbook.pages.parts.page import TemplatePage
-from headbook.pages.parts.table import MarkedText, NumberCell, PageTable, Row, words_cell
+from headbook.pages.parts.blocks import (
+    Block,
+    Cell,
+    Columns,
+    Details,
+    Group,
+    Lead,
+    Page,
+    Picture,
+    Symbols,
+    Table,
+    Text,
+    blocks,
+    row,
+)
 from headbook.report.alignment import (
+    AER,
     ALIGNMENTS,
-    NO_SOURCE,
+    DIAGONAL,
+    F1,
+    MONOTONE,
+    PRECISION,
+    RECALL,
+    SAME_FORM,
     Alignments,
-    Links,
     alignments,
     f1,
-    links,
+    linked_sentences,
+)
+from headbook.report.facts.language.alignment import (
+    WORDS,
+    address,
+    aligned_heads,
+    alignment_number,
+    better_row,
 )
 from headbook.report.results import StackResults
-from headbook.report.wording import (
-    VIEWS,
-    capital,
-    count_text,
-    sentence_page,
-    shortened,
-    stored_weight,
-    visible,
-)
-from headbook.results.formats import head_name, head_page, interval_text, number
-from headbook.results.sentence import head_link, metric_link
+from headbook.report.wording import VIEWS, capital, count_text, sentence_page, visible
+from headbook.results.formats import head_name, metric_page
+from headbook.results.number import SHARE, Number
+from headbook.results.sentence import Link, Marked, Sentence, say
 from headbook.schema import HeadKey, HeadName, SinkView, heads_of
 from headbook.study.sentence_data import UINT8_STEPS, StoredSentence
-from headbook.study.tables import row_of_head
+from headbook.text.aligned_words import NO_SOURCE, AlignmentRow, word_attention
 
-MOST_TOKENS = 32  # tokens of a text in pictures
-LINE = 17  # units from one token to the next
-MAX_TOKEN_LETTERS = 16  # letters of a token in a picture
-WIDTH = 8  # units that a letter takes at most, in most scripts
-REACH, GAP = 70, 12  # units between the two texts, and around them
-PIXELS = 120  # largest width of a map; its rows are beside the names of their tokens
-COLOURS = 64  # colours of a map, few since each picture has its own palette
-
-
-@dataclass(frozen=True)
-class AlignmentLine:
-    """A line from a target token to its strongest source token.
-
-    Attributes:
-        source, target: heights at which the line begins and ends.
-        width: width in proportion to the weight, in units of the picture.
-        note: the tokens and the weight in words.
-    """
-
-    source: float
-    target: float
-    width: float
-    note: str
-
-
-@dataclass(frozen=True)
-class DrawnAlignment:
-    """The alignment of a sentence by one head: source and target side by side, and the map.
-
-    Attributes:
-        name, href: the head and its page.
-        view: the sentence's page with this head open.
-        note: description of the picture, also for readers who cannot see it.
-        left, right, height: units of the picture to the left and right of the lines' beginning, and
-            from top to bottom.
-        sources, targets: names of the tokens.
-        strokes: the links.
-        image: map of the head as an image address, rows are target tokens; ``width`` by ``tall``
-            pixels.
-        most: largest weight of the map, which has the strongest colour.
-    """
-
-    name: str
-    href: str
-    view: str
-    note: str
-    left: int
-    right: int
-    height: int
-    sources: tuple[tuple[float, str], ...]
-    targets: tuple[tuple[float, str], ...]
-    strokes: tuple[AlignmentLine, ...]
-    image: str
-    width: int
-    tall: int
-    most: str
-
-
-@dataclass(frozen=True)
-class AlignedSentence:
-    """A sentence with its alignments by several heads.
-
-    Attributes:
-        name, href: the sentence and its page.
-        heads: the first heads of the table.
-        table: links in words: a target token, and its source by each head.
-        cut: tokens of the longer text that pictures and table leave out.
-    """
-
-    name: str
-    href: str
-    heads: tuple[DrawnAlignment, ...]
-    table: PageTable
-    cut: int
-
-
-def aligned_sentence(
-    results: StackResults, sentence: StoredSentence, heads: Sequence[HeadName]
-) -> AlignedSentence | None:
-    """Return the alignments of a sentence by some heads; None if the sentence has no links."""
-    made = links(results, sentence)
-    if made is None:
-        return None
-    sources, targets = _names(results, sentence, made)
-    longest = max(len(made.sources), len(made.targets))
-    return AlignedSentence(
-        name=f"{capital(results.study.manifest.text_noun)} {sentence.number}",
-        href=sentence_page(sentence.number),
-        heads=tuple(_drawn(results, sentence, made, h) for h in heads),
-        table=PageTable(
-            ("Target", *map(head_name, heads)),
-            tuple(
-                Row(
-                    words_cell(name, foreign=True),
-                    tuple(words_cell(_label(made, h, row, sources), foreign=True) for h in heads),
-                )
-                for row, name in enumerate(targets)
-            ),
-            "Source with the largest weight for each target token.",
-            "numbers linked",
-        ),
-        cut=max(0, longest - MOST_TOKENS),
-    )
-
-
-def _names(
-    results: StackResults, sentence: StoredSentence, made: Links
-) -> tuple[list[str], list[str]]:
-    """Return the first source and target tokens between which links are drawn."""
-    sides = (results.stack.keys, made.sources), (results.stack.queries, made.targets)
-    sources, targets = (
-        [visible(sentence.texts[side].pieces[i]) for i in places[:MOST_TOKENS]]
-        for side, places in sides
-    )
-    return sources, targets
-
-
-def _label(made: Links, head: HeadName, row: int, sources: Sequence[str]) -> str:
-    """Return the strongest source of a target token with its weight."""
-    position = int(made.best[head.layer, head.head, row])
-    if position == NO_SOURCE:
-        return "none"
-    name = sources[position] if position < len(sources) else "a later token"
-    return f"{name} {stored_weight(int(made.weight[head.layer, head.head, row]))}"
-
-
-def _drawn(
-    results: StackResults, sentence: StoredSentence, made: Links, head: HeadName
-) -> DrawnAlignment:
-    sources, targets = _names(results, sentence, made)
-    maps = results.study.sentence_data.maps[results.stack.name, sentence.index]
-    rows, columns = made.targets[:MOST_TOKENS], made.sources[:MOST_TOKENS]
-    cells = maps[head.layer, head.head][np.ix_(rows, columns)]
-    most = max(int(cells.max()), 1)
-    labels = [tuple(_labels(names)) for names in (sources, targets)]
-    left, right = (max(WIDTH * len(text) for _, text in each) for each in labels)
-    return DrawnAlignment(
-        name=head_name(head),
-        href=head_page(head),
-        view=f"{sentence_page(sentence.number)}#at={results.stack.name}&heads={head.layer}.{head.head}",
-        note=f"Links of {head_name(head)} in sentence {sentence.number}, source on the left, "
-        "target on the right; the table below has them in words.",
-        left=left + GAP,
-        right=right + GAP + REACH,
-        height=LINE * max(map(len, labels)) + 6,
-        sources=labels[0],
-        targets=labels[1],
-        strokes=tuple(_strokes(made, head, sources, targets)),
-        image=images.map_preview(
-            (cells / most * (COLOURS - 1)).astype(np.uint8), rgba_ramp(COLOURS)
-        ),
-        width=min(LINE, PIXELS // len(columns)) * len(columns),
-        tall=LINE * len(rows),
-        most=stored_weight(most),
-    )
-
-
-def _labels(names: Sequence[str]) -> Iterator[tuple[float, str]]:
-    for row, name in enumerate(names):
-        yield LINE * (row + 0.5), shortened(name, MAX_TOKEN_LETTERS)
-
-
-def _strokes(
-    made: Links, head: HeadName, sources: Sequence[str], targets: Sequence[str]
-) -> Iterator[AlignmentLine]:
-    for row, name in enumerate(targets):
-        position = int(made.best[head.layer, head.head, row])
-        if position == NO_SOURCE or position >= len(sources):
-            continue
-        steps = int(made.weight[head.layer, head.head, row])
-        weight = steps / UINT8_STEPS
-        note = f"“{name}” attends to “{sources[position]}”: {stored_weight(steps)}"
-        yield AlignmentLine(
-            LINE * (position + 0.5), LINE * (row + 0.5), round(0.5 + 4 * weight, 2), note
-        )
-
-
+MOST_WORDS = 32  # words of a text in pictures
+MOST_HEADS, MOST_ALL = 12, 100  # heads of the first table, and of that of all numbers
+MOST_SENTENCES = 3
 PEAKED = (ids.CONFIDENCE, ids.RELATIVE_ENTROPY)  # metrics of how peaked rows are
-GOLD = ("AER", "precision", "recall", "F1")  # columns beside gold alignments
-MOST_ROWS = 100  # heads of the table
-MOST_HEADS, MOST_SENTENCES = 3, 3
-MOST_LISTED, MAX_ENTRY_LETTERS = 200, 60  # sentences in the list, letters of each
+NAMES = {
+    AER: "AER", PRECISION: "precision", RECALL: "recall", F1: "F1", SAME_FORM: "same form",
+    MONOTONE: "monotone", DIAGONAL: "diagonal",
+}  # fmt: skip
+CAPTION = (
+    "Shares of target words, with 95 % intervals. One half of the sentences chooses the word by "
+    "which a head aligns better. Lines: a sentence with this head open."
+)
+DATA = Link("Data", f"data.html#{ALIGNMENTS.name}")
+SHORT = {AlignmentRow.WRITTEN: "the word written", AlignmentRow.READ: "the word read"}
+Results = Mapping[str, StackResults]
+ByRow = Mapping[AlignmentRow, Alignments]
 
 
-@dataclass(frozen=True, kw_only=True)
-class AlignmentPage(TemplatePage):
-    """The page of alignments by cross-attention.
-
-    Attributes:
-        behind: number of sentences behind the alignments, in words.
-        gold: number of sentences with gold alignments of words.
-        table: a head that chooses every source token equally often, then heads, those with the
-            fewest errors first, or else the most monotone.
-        sentences: the first sentences, drawn.
-        listed: number, address at the first heads, and beginning of the sentences that have a page,
-            or of the first of them.
-        more: number of sentences that ``listed`` leaves out.
-        choices: heads with which pages of sentences can open: in words, and as in addresses.
-    """
-
-    template: ClassVar[str] = "alignment.html"
-    styles = ("plots",)
-    scripts = ("alignment",)
-    behind: str
-    gold: int
-    table: PageTable
-    sentences: tuple[AlignedSentence, ...]
-    listed: tuple[tuple[int, str, str], ...]
-    more: int
-    choices: tuple[tuple[str, str], ...]
+def _crossing(results: Results) -> StackResults | None:
+    """Return cross-attention if the study has alignments of it."""
+    crossing = (r for r in results.values() if r.stack.crosses and r.cached(alignments))
+    return next(crossing, None)
 
 
-def _crossing(results: Mapping[str, StackResults]) -> tuple[StackResults, Alignments] | None:
-    """Return cross-attention with its alignments; None if the study has none."""
-    crossing = next((result for result in results.values() if result.stack.crosses), None)
-    found = crossing.cached(alignments) if crossing else None
-    return None if crossing is None or found is None else (crossing, found)
-
-
-def has_alignment(results: Mapping[str, StackResults]) -> bool:
+def has_alignment(results: Results) -> bool:
     """Whether a study has cross-attention with alignments for a page."""
     return _crossing(results) is not None
 
 
-def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage:
+def alignment_page(results: Results) -> Page:
     """Return the page of cross-attention."""
-    known = _crossing(results)
-    assert known is not None
-    crossing, found = known
-    order = _order(crossing, found)
-    choices = tuple(_choices(order))
-    chosen = crossing.study.sentence_data.listed
-    drawn = (aligned_sentence(crossing, sentence, order[:MOST_HEADS]) for sentence in chosen)
-    model = crossing.study.manifest.model.name
-    return AlignmentPage(
+    crossing = _crossing(results)
+    assert crossing is not None
+    by_row, order = crossing.cached(alignments), _order(crossing)
+    drawn = islice(linked_sentences(crossing), MOST_SENTENCES)
+    everything = Details("All numbers of heads", (_all_numbers(crossing, order),), "alignments")
+    return Page(
         path="alignment.html",
-        title="Cross-attention",
-        description=f"Source tokens with the largest weights from the target tokens of {model}, "
-        "head by head, and how monotone these alignments are.",
-        behind=count_text(found.sentences, "sentence"),
-        gold=int(found.error.sentences.max()) if found.error else 0,
-        table=_table(crossing, found, order),
-        sentences=tuple(islice((each for each in drawn if each), MOST_SENTENCES)),
-        listed=tuple(_listed(crossing, s, choices[0][1]) for s in chosen[:MOST_LISTED]),
-        more=max(0, len(chosen) - MOST_LISTED),
-        choices=choices,
-    )
+        topic="Cross-attention",
+        title="Which heads align source and target?",
+        description="Source words with the largest weights from the target words of "
+        f"{crossing.study.manifest.model.name}, head by head, by the word that is read and by the "
+        "word that is written.",
+        answer=crossing.cached(aligned_heads).text,
+        scope=_scope(by_row),
+        blocks=(Lead(blocks=(_table(crossing, order),), caption=CAPTION, data=DATA, id="heads"),),
+        closer=blocks(
+            Group((everything,), id="numbers", link="all numbers"),
+            [_sentence(crossing, sentence, order) for sentence in drawn],
+        ),
+        measured=_measured(by_row),
+    )  # fmt: skip
 
 
-def _choices(order: Sequence[HeadName]) -> Iterator[tuple[str, str]]:
-    """Yield the first heads of the table together, then each head of the table."""
-    places = [f"{head.layer}.{head.head}" for head in order[:MOST_ROWS]]
-    yield f"the first {min(MOST_HEADS, len(order))} of the table", ",".join(places[:MOST_HEADS])
-    yield from ((head_name(head), place) for head, place in zip(order, places, strict=False))
-
-
-def _listed(results: StackResults, sentence: StoredSentence, heads: str) -> tuple[int, str, str]:
+def _scope(by_row: ByRow) -> tuple[tuple[str, str], ...]:
+    numbers = by_row[AlignmentRow.READ]
+    n = count_text(len(numbers.half), "sentence")
+    gold = int((numbers.parts[AER][1].max((1, 2)) > 0).sum())
+    links = f", gold links of words in {gold:,}" if gold else ""
     return (
-        sentence.number,
-        f"{sentence_page(sentence.number)}#at={results.stack.name}&heads={heads}",
-        shortened(sentence.texts[results.stack.keys].text, MAX_ENTRY_LETTERS),
+        ("Measured on", f"{n} with a page{links}."),
+        ("Two rows", "a row of attention belongs to the word that the decoder reads there, and to "
+         "the next one, which it is about to write."),
+    )  # fmt: skip
+
+
+def _order(results: StackResults) -> list[HeadName]:
+    """Sort heads by the better row: fewest errors first, else most equal forms; unknown ones last.
+
+    Heads of one value stay in their order.
+    """
+    by_row = results.cached(alignments)
+    judged = by_row[AlignmentRow.READ].judged
+
+    def rank(head: HeadName) -> float:
+        better = better_row(results, head, judged)
+        if better is None:
+            return np.inf
+        value = float(by_row[better].estimates[judged].value[head.layer, head.head])
+        return np.inf if np.isnan(value) else value if judged == AER else -value
+
+    return sorted(heads_of(results.stack), key=rank)
+
+
+def _number(by_row: ByRow, head: HeadName, line: AlignmentRow, measure: str) -> Number | None:
+    numbers = by_row[line]
+    if measure in numbers.estimates:
+        return alignment_number(numbers, head, line, measure)
+    if measure == F1 and PRECISION in numbers.estimates:
+        place = head.layer, head.head
+        values = (float(numbers.estimates[m].value[place]) for m in (PRECISION, RECALL))
+        return Number(f1(*values), SHARE, address(head, line, F1))
+    return None
+
+
+def _measures(by_row: ByRow) -> list[str]:
+    """Return the measures that the study has, in the order of columns."""
+    known = by_row[AlignmentRow.READ].estimates
+    return [m for m in NAMES if m in known or (m == F1 and PRECISION in known)]
+
+
+def _table(results: StackResults, order: Sequence[HeadName]) -> Table:
+    """Return the first heads with error rate and equal forms by both rows."""
+    by_row = results.cached(alignments)
+    judged = by_row[AlignmentRow.READ].judged
+    measures = [m for m in (AER, SAME_FORM) if m in by_row[AlignmentRow.READ].estimates]
+    first = next(linked_sentences(results)).number
+    rows = []
+    for head in order[:MOST_HEADS]:
+        better = better_row(results, head, judged)
+        cells: list[Cell] = [
+            _number(by_row, head, line, measure) for measure in measures for line in SHORT
+        ]
+        see = Link(f"sentence {first}", f"{sentence_page(first)}#{_state(head, better)}")
+        rows.append(row(head, SHORT[better] if better else "–", *cells, see))
+    which = "fewest errors" if judged == AER else "most words of the same form"
+    return Table(
+        row("head", "aligns", *(SHORT[line] for _ in measures for line in SHORT), "lines"),
+        tuple(rows),
+        f"Heads with the {which} first",
+        groups=(("", 1), *((NAMES[measure], len(SHORT)) for measure in measures), ("", 1)),
     )
 
 
-def _order(results: StackResults, found: Alignments) -> list[HeadName]:
-    """Sort heads by errors, the fewest first, or else by monotony; heads without a number last."""
-    key = found.error.value if found.error else -found.monotone.value
-    return sorted(
-        heads_of(results.stack), key=lambda h: np.nan_to_num(key[h.layer, h.head], nan=math.inf)
-    )
+def _state(head: HeadName, line: AlignmentRow | None) -> str:
+    """Return the state of a sentence's page with one head open, by the row of a word."""
+    written = "&rows=written" if line is AlignmentRow.WRITTEN else ""
+    return f"at={head.stack}{written}&heads={head.layer}.{head.head}"
 
 
-def _peaked(results: StackResults) -> Iterator[tuple[str, SinkView]]:
-    """Yield the metrics of how peaked rows are, among keys that are not special."""
-    for name in PEAKED:
-        if results.has_value(name, SinkView.RENORM, ""):
-            yield name, SinkView.RENORM
-
-
-def _table(results: StackResults, found: Alignments, order: Sequence[HeadName]) -> PageTable:
-    peaked = (
-        words_cell(
-            metric_link(name, all_metrics()[name].title), " ", MarkedText(VIEWS[view], "small")
+def _all_numbers(results: StackResults, order: Sequence[HeadName]) -> Table:
+    by_row, measures = results.cached(alignments), _measures(results.cached(alignments))
+    peaked = [HeadKey(name, SinkView.RENORM, "") for name in PEAKED]
+    peaked = [key for key in peaked if results.has_value(*key)]
+    titles = [
+        say("{name} {view}", name=Link(all_metrics()[key.metric].title, metric_page(key.metric)),
+            view=Marked(VIEWS[key.view], "small"))
+        for key in peaked
+    ]  # fmt: skip
+    even: list[Cell] = [_even(by_row, order[0], line, m) for line in SHORT for m in measures]
+    rows = [row("equal choice (baseline)", *(None for _ in peaked), *even)]
+    rows += [
+        row(
+            head,
+            *(results.number(key, head.layer, head.head) for key in peaked),
+            *(_number(by_row, head, line, m) for line in SHORT for m in measures),
         )
-        for name, view in _peaked(results)
-    )
-    columns = (*peaked, "Monotone", "Diagonal", "Same form", *(GOLD if found.error else ()))
-    which = "fewest errors" if found.error else "most monotone links"
-    more = f"; left out: {len(order) - MOST_ROWS} more" if len(order) > MOST_ROWS else ""
-    even = Row("every source equally often (baseline)", tuple(_even(results, found, order[0])))
-    rows = (_row(results, found, head) for head in order[:MOST_ROWS])
-    caption = f"Heads with the {which} first{more}."
-    return PageTable(("Head", *columns), (even, *rows), caption, "numbers aligned")
-
-
-def _row(results: StackResults, found: Alignments, head: HeadName) -> Row:
-    cell = head.layer, head.head
-    cells = [
-        NumberCell.of(results.heads(name, view, "").at(*cell), all_metrics()[name]).with_row(
-            "heads", row_of_head(head, HeadKey(name, view, ""))
-        )
-        for name, view in _peaked(results)
+        for head in order[:MOST_ALL]
     ]
-    measured = {
-        "monotone": _cell(found.monotone.at(*cell), share=False),
-        "diagonal": _cell(found.diagonal.at(*cell)),
-        "same_form": _cell(found.copied.at(*cell)),
-    }
-    if found.error and found.precision and found.recall:
-        precision, recall = found.precision.at(*cell), found.recall.at(*cell)
-        mean = number(f1(precision.value, recall.value), share=True)
-        measured |= {"aer": _cell(found.error.at(*cell)), "precision": _cell(precision)}
-        measured |= {"recall": _cell(recall), "f1": NumberCell(mean, "", "", too_few=False)}
-    cells += [_linked(each, head, measure) for measure, each in measured.items()]
-    return Row(head_link(head), tuple(cells))
+    more = f"; left out: {len(order) - MOST_ALL} more" if len(order) > MOST_ALL else ""
+    names = [NAMES[m] for m in measures]
+    rates = ((capital(SHORT[line]), len(measures)) for line in SHORT)
+    return Table(
+        row("head", *titles, *names, *names), tuple(rows), f"In the order of the first table{more}",
+        groups=((("", len(peaked)),) if peaked else ()) + tuple(rates),
+    )  # fmt: skip
 
 
-def _linked(cell: NumberCell, head: HeadName, measure: str) -> NumberCell:
-    """Return a cell that leads to the row of a head's measure."""
-    return cell.with_row(ALIGNMENTS.name, (*head._asdict().items(), ("measure", measure)))
-
-
-def _even(results: StackResults, found: Alignments, head: HeadName) -> Iterator[NumberCell | None]:
-    """Yield the numbers of a head that chooses every source token equally often.
-
-    Metrics other than those of alignments have uniform attention on their own pages.
+def _even(by_row: ByRow, head: HeadName, line: AlignmentRow, measure: str) -> Number | None:
+    """Return the number of a head that chooses every source word equally often.
 
     Args:
-        head: head whose rows the numbers link to; any head will do.
+        head: head whose row holds the number; any head will do.
     """
-    yield from (None for _ in _peaked(results))
-    yield None
-    yield _linked(_cell(found.even_diagonal.at()), head, "diagonal")
-    yield _linked(_cell(found.even_copied.at()), head, "same_form")
-    yield from (None for _ in range(4 if found.error else 0))
+    even = by_row[line].even.get(measure)
+    return Number.of(even, SHARE, address(head, line, measure)) if even else None
 
 
-def _cell(value: Estimate, *, share: bool = True) -> NumberCell:
-    """Return a number with its interval; of correlations each sentence is one observation."""
-    unit = "observations" if share else "sentences with a correlation"
-    return NumberCell(
-        number(value.value, share=share),
-        interval_text(value.low, value.high, share=share),
-        f"{value.sentences:,} sentences, {value.events:,.0f} {unit}",
-        too_few=share and 0 < value.effective < MIN_EFFECTIVE,
+def _sentence(results: StackResults, sentence: StoredSentence, order: Sequence[HeadName]) -> Group:
+    """Return the links of a sentence by the first head of each row."""
+    judged = results.cached(alignments)[AlignmentRow.READ].judged
+    by_row: dict[AlignmentRow, HeadName] = {}
+    for head in order:
+        better = better_row(results, head, judged)
+        if better is not None:
+            by_row.setdefault(better, head)
+    chosen = [(by_row[line], line) for line in SHORT if line in by_row]
+    pictures = tuple(Picture(_drawing(results, sentence, *each)) for each in chosen)
+    words = max(len(sentence.aligned(side).names) for side in sentence.texts)
+    cut = f"; the first {MOST_WORDS} words" if words > MOST_WORDS else ""
+    name = f"{results.study.manifest.text_noun} {sentence.number}"
+    title = say("{name}", name=Link(capital(name), sentence_page(sentence.number)))
+    links = Details(f"The links of {name} as a table", (_links(results, sentence, chosen),))
+    return Group(
+        (Columns(pictures), links), title, f"the first head of each row{cut}",
+        id=f"sentence-{sentence.number}",
+    )  # fmt: skip
+
+
+def _best(
+    results: StackResults, sentence: StoredSentence, head: HeadName, line: AlignmentRow
+) -> list[int]:
+    """Return the strongest source of each target word by a row of a head."""
+    sources = results.study.sentence_data.sources[results.stack.name, sentence.index]
+    best: list[int] = sources[[*AlignmentRow].index(line), head.layer, head.head].tolist()
+    return best
+
+
+def _weights(
+    results: StackResults, sentence: StoredSentence, head: HeadName, line: AlignmentRow
+) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
+    """Return attention from target to source words. *Shape:* ``(target, source)``."""
+    stack = results.stack
+    maps = results.study.sentence_data.maps[stack.name, sentence.index]
+    target, source = sentence.aligned(stack.queries), sentence.aligned(stack.keys)
+    steps = maps[head.layer, head.head][None] / UINT8_STEPS
+    return word_attention(steps, target, source, line)[0]
+
+
+def _drawing(
+    results: StackResults, sentence: StoredSentence, head: HeadName, line: AlignmentRow
+) -> Drawing:
+    stack = results.stack
+    targets, sources = (
+        [*map(visible, sentence.aligned(side).names[:MOST_WORDS])]
+        for side in (stack.queries, stack.keys)
     )
+    weights, best = (of(results, sentence, head, line) for of in (_weights, _best))
+    lines = [
+        AttentionLine(target, source, float(weights[target, source]))
+        for target, source in enumerate(best[:MOST_WORDS])
+        if source != NO_SOURCE and source < MOST_WORDS
+    ]
+    caption = (
+        f"{head_name(head)}, {WORDS[line]}: target words on the left, each with its strongest "
+        "source."
+    )
+    name = f"alignment-{sentence.number}-{line}"
+    return attention_lines(name, caption, targets, sources, lines, about="weight")
+
+
+def _links(
+    results: StackResults,
+    sentence: StoredSentence,
+    chosen: Sequence[tuple[HeadName, AlignmentRow]],
+) -> Table:
+    stack = results.stack
+    targets, sources = (sentence.aligned(side).names for side in (stack.queries, stack.keys))
+    of_heads = [
+        (_best(results, sentence, *each), _weights(results, sentence, *each)) for each in chosen
+    ]
+    rows = tuple(
+        row(
+            Marked(name, "bdi"),
+            *(_link(sources, best[n], weights[n]) for best, weights in of_heads),
+        )
+        for n, name in enumerate(targets)
+    )
+    titles = (say("{head}, {line}", head=head, line=SHORT[line]) for head, line in chosen)
+    return Table(row("target", *titles), rows, label="Source with the largest weight")
+
+
+def _link(
+    sources: Sequence[str], best: int, weights: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]"
+) -> Sentence | str:
+    if best == NO_SOURCE:
+        return "none"
+    share = f"{100 * weights[best]:.0f} %"
+    return say("{source} {share}", source=Marked(sources[best], "bdi"), share=share)
+
+
+def _measured(by_row: ByRow) -> tuple[Block, ...]:
+    shifted = say(
+        "the row whose input is the target word ({chen}: “shifted” alignment)",
+        chen=Link("Chen et al. 2020", "https://arxiv.org/abs/2004.14837"),
+    )
+    gold = say(
+        "alignment error rate ({och}) against gold links of words (column “alignment”); precision "
+        "counts possible links, recall sure ones; F1 is their harmonic mean",
+        och=Link("Och & Ney 2003", "https://doi.org/10.1162/089120103321337421"),
+    )
+    pairs: list[tuple[str, str | Sentence]] = [
+        ("the word read", shifted),
+        ("the word written", "the row before, which predicts the target word; for the first word "
+         "that of the start token or of the language code"),
+        ("link", "from a target word to the source word with its largest weight, the first of "
+         "equals; rows of the tokens of a word are averaged, keys summed; special tokens are no "
+         "words. Words are those of the gold links, separated by white space, else those of the "
+         "annotation"),
+        ("same form", "share of target words whose source has the same letters, case and accents "
+         "aside"),
+        ("monotone", "Kendall’s τ-b of positions of target words and their sources, mean over "
+         "sentences; 1: the same order; −1: the opposite order; –: one source for all words"),
+        ("diagonal", "share of target words whose source has the same relative position"),
+    ]  # fmt: skip
+    if AER in by_row[AlignmentRow.READ].estimates:
+        pairs.append(("AER", gold))
+    note = (
+        "Numbers rest on the sentences with a page. Heads are ranked on the same sentences, so "
+        "that the first value is likely to be worse on others. Alignment does not show that a head "
+        "decides what is predicted."
+    )
+    return Symbols(tuple(pairs)), Text(note)

@@ -21,7 +21,6 @@ from headbook.study.exemplars import ExemplarChoice
 from headbook.study.sentence_data import (
     MAX_MAPPED_SENTENCES,
     MAX_SAMPLE_BYTES,
-    NO_KEY,
     Exemplar,
     LayerKey,
     MappedSentence,
@@ -34,6 +33,7 @@ from headbook.study.sentence_data import (
     to_uint8,
 )
 from headbook.study.token_outputs import MAX_OUTPUT_BYTES, TokenOutputs, output_bytes
+from headbook.text.aligned_words import NO_SOURCE, AlignmentRow, strongest_sources
 from headbook.text.batch import Batch, text_hash
 from headbook.text.tokens import TokenizedSentence
 
@@ -170,7 +170,15 @@ class _SentenceMaps:
         self._sentence_pass, self._batch, self._items = sentence_pass, batch, items
         self._stacks = sentence_pass.architecture.stacks
         self._maps = self._empty_maps()
-        self._strongest: dict[tuple[str, int], NDArray[np.int32]] = {}
+        self._sentences = {
+            item.sentence.index: StoredSentence.of(
+                item,
+                listed=item.sentence.index in sentence_pass.listed,
+                half=int(batch.half[row]),
+            )
+            for row, item in items.items()
+        }
+        self._sources: dict[tuple[str, int], NDArray[np.int32]] = {}
         self._norms: dict[tuple[str, int], NDArray[np.float32]] = {}
         self._ends: dict[tuple[str, int], NDArray[np.uint8]] = {}
         self._exemplars: list[Exemplar] = []
@@ -207,7 +215,7 @@ class _SentenceMaps:
             self._keep_maps(place, item.sentence.index, cells, lengths)
             self._keep_outputs(place, row, outputs)
             if stack.crosses:
-                self._keep_strongest(place, item, weights[row, :, :n_queries, :n_keys])
+                self._keep_sources(place, row, weights[row, :, :n_queries, :n_keys])
             has_choice = views[SinkView.NOSINK].scope.has_choice[row]
             self._keep_exemplars(place, row, cells, lengths, outputs, has_choice=has_choice)
 
@@ -233,21 +241,19 @@ class _SentenceMaps:
             if found is not None:
                 self._outputs[(*name, place.layer)] = found
 
-    def _keep_strongest(
-        self, place: AttentionPlace, item: TokenizedSentence, weights: NDArray[np.float32]
-    ) -> None:
-        """Store the strongest ordinary key of each query for a listed sentence.
+    def _keep_sources(self, place: AttentionPlace, row: int, weights: NDArray[np.float32]) -> None:
+        """Store the source word with the largest weight of each target word of a listed sentence.
 
         Stored maps are too coarse for it: two keys may have the same step.
         """
-        name = place.stack, item.sentence.index
+        index, stack = self._items[row].sentence.index, self._stacks[place.stack]
+        name = place.stack, index
         if name not in self._maps:
             return
-        ordinary = ~item.tokens[self._stacks[place.stack].keys].special
-        masked = np.where(ordinary, weights, 0)
-        found = np.where(masked.max(-1) > 0, masked.argmax(-1), NO_KEY)
-        empty = np.full(self._maps[name].shape[:3], NO_KEY, np.int32)
-        self._strongest.setdefault(name, empty)[place.layer, : len(found)] = found
+        target, source = (self._sentences[index].aligned(s) for s in (stack.queries, stack.keys))
+        shape = len(AlignmentRow), stack.n_layers, stack.n_heads, len(target.names)
+        sources = self._sources.setdefault(name, np.full(shape, NO_SOURCE, np.int32))
+        sources[:, place.layer, : len(weights)] = strongest_sources(weights, target, source)
 
     def _keep_exemplars(
         self,
@@ -309,14 +315,10 @@ class _SentenceMaps:
 
     def results(self) -> PassResults:
         """Return the stored data of this batch."""
-        listed = self._sentence_pass.listed
         sentence_data = SentenceData(
-            sentences={
-                item.sentence.index: StoredSentence.of(item, listed=item.sentence.index in listed)
-                for item in self._items.values()
-            },
+            sentences=self._sentences,
             maps=self._maps,
-            strongest=self._strongest,
+            sources=self._sources,
             norms=self._norms,
             ends=self._ends,
             exemplars=tuple(self._exemplars),

@@ -1,16 +1,17 @@
-"""Alignment of target and source tokens by cross-attention, and its table.
+"""Alignment of target and source words by cross-attention, and its table.
 
 Alignments are computed over the sentences with a page, from the strongest source of each target
-token, which is found before weights are rounded to be stored. Special tokens, the decoder's start
-token and language codes among them, are neither queries nor keys, as in the views without the sink.
-A row belongs to the token that the decoder reads, not to the next token: the "shifted" alignment of
-Chen et al. (2020), arXiv:2004.14837.
+word, which is found before weights are rounded to be stored. Two rows of attention belong to a
+target word: those that read its tokens, the "shifted" alignment of Chen et al. (2020),
+arXiv:2004.14837, and those before, which predict them. Rows of a word are averaged, keys summed.
+Special tokens are no words, the decoder's start token and language codes among them; their rows
+count only where they predict a word.
 """
 
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,35 +19,22 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Estimate, Estimates, RatioSums
+from headbook.analysis.accumulators import SELECTION, Estimate, Estimates, RatioSums
 from headbook.analysis.arrays import Floats, Ints, divide
 from headbook.report.results import StackResults, stack_results
 from headbook.schema import HeadName, heads_of
-from headbook.study.sentence_data import NO_KEY, StoredSentence, StoredText
+from headbook.study.sentence_data import StoredSentence
 from headbook.study.study import Study
 from headbook.study.tables import ESTIMATE_COLUMNS, HEAD_COLUMNS, TableSpec
+from headbook.text.aligned_words import GOLD, NO_SOURCE, AlignmentRow
 
-GOLD = "alignment"  # the metadata column with word alignments: "0-0 1-2", source first
 WORD_PAIR = re.compile(r"(\d+)([-?p])(\d+)")  # ? and p: a possible link, not a sure one
-NO_SOURCE, NO_WORD = -1, -1
-SHARE, CORRELATION = (0.0, 1.0), (-1.0, 1.0)  # limits of estimates
-
-
-class Links(NamedTuple):
-    """The strongest source of every target token in one sentence.
-
-    Attributes:
-        targets, sources: positions of the tokens that count. *Shape:* ``(target,)``, ``(source,)``.
-        best: index in ``sources``, the first of equals; `NO_SOURCE` if all weights are 0.
-            *Shape:* ``(layer, head, target)``.
-        weight: attention to that source in the raw view, in steps of 1/255. *Shape:*
-            ``(layer, head, target)``.
-    """
-
-    targets: Ints
-    sources: Ints
-    best: Ints
-    weight: NDArray[np.uint8]
+AER, SAME_FORM, MONOTONE, DIAGONAL = "aer", "same_form", "monotone", "diagonal"
+PRECISION, RECALL, F1 = "precision", "recall", "f1"
+LIMITS = {  # of estimates by measure
+    MONOTONE: (-1.0, 1.0), DIAGONAL: (0.0, 1.0), SAME_FORM: (0.0, 1.0), AER: (0.0, 1.0),
+    PRECISION: (0.0, 1.0), RECALL: (0.0, 1.0),
+}  # fmt: skip
 
 
 class Gold(NamedTuple):
@@ -61,129 +49,129 @@ class Gold(NamedTuple):
     possible: frozenset[tuple[int, int]]
 
 
+Part = tuple[Floats, Floats]  # numerators and denominators, of a sentence or of all
+
+
 @dataclass(frozen=True, eq=False)
 class Alignments:
-    """Alignment numbers of the heads of a stack, over the sentences with a page.
+    """How heads align words by one of the rows that belong to a word.
 
     Attributes:
-        sentences: number of sentences with a target and a source token that count.
-        copied: share of target tokens whose strongest source has the same letters except for case
-            and accents. *Shape:* ``(layer, head)``, as of all numbers but the two below.
-        diagonal: share of target tokens whose strongest source has the same relative position.
-        monotone: Kendall's tau-b between target positions and their strongest sources, mean over
-            sentences; sentences with fewer than two links, or with one source, are left out.
-        even_copied, even_diagonal: ``copied`` and ``diagonal`` if every source token were equally
-            likely. *Shape:* ``()``.
-        error: alignment error rate (Och & Ney 2003) against gold alignments of words; None without
-            gold alignments.
-        precision, recall: precision and recall against gold alignments; None without any.
+        parts: numerators and denominators of sentences by measure; a sentence without the measure
+            has denominators of 0. *Shape:* ``(sentence, layer, head)`` each.
+        half: split of each sentence. *Shape:* ``(sentence,)``.
+        estimates: numbers of all sentences by measure, those against gold links only if a sentence
+            has some: ``same_form``, share of target words whose strongest source has the same
+            letters except for case and accents; ``diagonal``, share whose strongest source has the
+            same relative position; ``monotone``, Kendall's tau-b between target positions and their
+            strongest sources, mean over sentences; ``aer``, alignment error rate (Och & Ney 2003);
+            ``precision``; ``recall``.
+        chosen: values of the selection split by measure. *Shape:* ``(layer, head)``.
+        even: numbers if every source word were equally likely, by measure.
     """
 
-    sentences: int
-    copied: Estimates
-    diagonal: Estimates
-    monotone: Estimates
-    even_copied: Estimates
-    even_diagonal: Estimates
-    error: Estimates | None
-    precision: Estimates | None
-    recall: Estimates | None
+    parts: Mapping[str, Part]
+    half: Ints
+    estimates: Mapping[str, Estimates]
+    chosen: Mapping[str, Floats]
+    even: Mapping[str, Estimate]
+
+    @property
+    def judged(self) -> str:
+        """Measure by which heads are compared: error rate with gold links, else equal forms."""
+        return AER if AER in self.estimates else SAME_FORM
 
 
-def links(results: StackResults, sentence: StoredSentence) -> Links | None:
-    """Return the links of a sentence; None without its maps, or without tokens that count."""
-    stack = results.stack
-    name = stack.name, sentence.index
-    maps = results.study.sentence_data.maps.get(name)
-    queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
-    targets, sources = (np.flatnonzero(~np.array(text.special, bool)) for text in (queries, keys))
-    if maps is None or not len(targets) or not len(sources):
-        return None
-    strongest = results.study.sentence_data.strongest[name][:, :, targets]
-    weight = np.take_along_axis(maps[:, :, targets], strongest[..., None], -1)[..., 0]
-    best = np.where(strongest == NO_KEY, NO_SOURCE, np.searchsorted(sources, strongest))
-    return Links(targets, sources, best, weight)
+def linked_sentences(results: StackResults) -> Iterator[StoredSentence]:
+    """Yield the sentences with a page that have a target and a source word."""
+    data, stack = results.study.sentence_data, results.stack
+    for sentence in data.listed:
+        sources = data.sources.get((stack.name, sentence.index))
+        if sources is not None and sources.size and sentence.aligned(stack.keys).names:
+            yield sentence
 
 
-def alignments(results: StackResults) -> Alignments | None:
-    """Return the alignment numbers of one stack; None if no sentence has links."""
-    texts = results.stack.queries, results.stack.keys
-    linked = [*_linked(results)]
-    if not linked:
-        return None
-    counts = [
-        _counts(sentence_links, *(sentence.texts[side] for side in texts))
-        for sentence, sentence_links in linked
-    ]
-    copied, diagonal, monotone, even_copied, even_diagonal = zip(*counts, strict=True)
-    gold_counts = [
-        _alignment_counts(sentence_links, gold, *(sentence.texts[side] for side in texts))
-        for sentence, sentence_links in linked
-        if (gold := gold_of(sentence, results))
-    ]
-    gold_numbers: list[Estimates | None] = [
-        _numbers(parts, SHARE) for parts in zip(*gold_counts, strict=True)
-    ]
-    error, precision, recall = gold_numbers or [None] * 3
-    return Alignments(
-        len(linked),
-        _numbers(copied, SHARE),
-        _numbers(diagonal, SHARE),
-        _numbers(monotone, CORRELATION),
-        _numbers(even_copied, SHARE),
-        _numbers(even_diagonal, SHARE),
-        error,
-        precision,
-        recall,
-    )
+def alignments(results: StackResults) -> Mapping[AlignmentRow, Alignments]:
+    """Return the alignment numbers of one stack by row; empty if no sentence has links."""
+    sentences = [*linked_sentences(results)]
+    sources = results.study.sentence_data.sources
+    half = np.array([sentence.half for sentence in sentences], np.int64)
+    by_row = {}
+    for place, row in enumerate(AlignmentRow if sentences else ()):
+        counts = [
+            _counts(results, sentence, sources[results.stack.name, sentence.index][place])
+            for sentence in sentences
+        ]
+        parts = {measure: _stacked([part[measure] for part in counts]) for measure in counts[0]}
+        by_row[row] = _alignments(parts, half)
+    return by_row
 
 
-def _linked(results: StackResults) -> Iterator[tuple[StoredSentence, Links]]:
-    for sentence in results.study.sentence_data.listed:
-        sentence_links = links(results, sentence)
-        if sentence_links:
-            yield sentence, sentence_links
-
-
-Part = tuple[Floats, Floats]  # a sentence's numerator and denominator
-
-
-def _numbers(parts: Iterable[Part], limits: tuple[float, float]) -> Estimates:
-    """Return ratios of sums over sentences, with intervals clustered by sentence."""
+def _stacked(parts: Sequence[Part]) -> Part:
     numerators, denominators = (np.stack(values) for values in zip(*parts, strict=True))
-    return Estimates.of(
-        RatioSums.of(numerators, denominators, denominators, np.zeros(len(numerators), np.int64)),
-        limits,
-    )
+    return numerators, denominators
 
 
-def _counts(sentence_links: Links, target: StoredText, source: StoredText) -> tuple[Part, ...]:
-    """Return a sentence's part in the first five numbers of `Alignments`."""
-    has_source = sentence_links.best != NO_SOURCE
-    n_linked = has_source.sum(-1).astype(float)
-    same = same_form(sentence_links, target, source)
-    rows = np.arange(len(sentence_links.targets))
-    is_copied = same[rows, sentence_links.best] & has_source
-    diagonal = on_diagonal(len(sentence_links.targets), len(sentence_links.sources))
-    is_diagonal = (sentence_links.best == diagonal) & has_source
-    tau = np.stack([kendall(layer) for layer in sentence_links.best])
-    total = np.array(float(len(rows)))
-    return (
-        (is_copied.sum(-1).astype(float), n_linked),
-        (is_diagonal.sum(-1).astype(float), n_linked),
-        (np.nan_to_num(tau), (~np.isnan(tau)).astype(float)),
-        (same.mean(-1).sum(), total),
-        (total / len(sentence_links.sources), total),
-    )
+EVEN = "even "  # before a measure of a head that chooses every source word equally often
 
 
-def same_form(sentence_links: Links, target: StoredText, source: StoredText) -> NDArray[np.bool_]:
-    """Return the mask of pairs with the same letters except for case and accents.
+def _alignments(parts: Mapping[str, Part], half: Ints) -> Alignments:
+    sums = {measure: RatioSums.of(*part, part[1], half) for measure, part in parts.items()}
+    known = {measure: each for measure, each in sums.items() if each.total["d"].any()}
+    return Alignments(
+        parts=parts,
+        half=half,
+        estimates={m: Estimates.of(known[m], LIMITS[m]) for m in LIMITS if m in known},
+        chosen={m: known[m].split(SELECTION).value for m in LIMITS if m in known},
+        even={
+            m: Estimates.of(known[EVEN + m], LIMITS[m]).at() for m in (DIAGONAL, SAME_FORM)
+        },
+    )  # fmt: skip
 
-    *Shape:* ``(target, source)``. Tokens that are nothing but accents match no token.
+
+def _counts(results: StackResults, sentence: StoredSentence, best: Ints) -> dict[str, Part]:
+    """Return a sentence's numerators and denominators by measure.
+
+    Args:
+        best: strongest source of each target word. *Shape:* ``(layer, head, target)``.
     """
-    target_forms = np.array([folded(target.pieces[i]) for i in sentence_links.targets])[:, None]
-    source_forms = np.array([folded(source.pieces[i]) for i in sentence_links.sources])
+    stack = results.stack
+    target, source = sentence.aligned(stack.queries), sentence.aligned(stack.keys)
+    has_source, words = best != NO_SOURCE, np.arange(best.shape[-1])
+    n_linked, total = has_source.sum(-1).astype(float), np.array(float(len(words)))
+    same = same_form(target.names, source.names)
+    is_copied = same[words, best] & has_source
+    is_diagonal = (best == on_diagonal(len(words), len(source.names))) & has_source
+    tau = np.stack([kendall(layer) for layer in best])
+    counts = {
+        SAME_FORM: (is_copied.sum(-1).astype(float), n_linked),
+        DIAGONAL: (is_diagonal.sum(-1).astype(float), n_linked),
+        MONOTONE: (np.nan_to_num(tau), (~np.isnan(tau)).astype(float)),
+        EVEN + SAME_FORM: (same.mean(-1).sum(), total),
+        EVEN + DIAGONAL: (total / len(source.names), total),
+    }
+    gold = gold_of(sentence, results)
+    if gold is None:
+        nothing = np.zeros(best.shape[:2])
+        return counts | dict.fromkeys((AER, PRECISION, RECALL), (nothing, nothing))
+    hits = []
+    for links in (gold.sure, gold.possible):
+        is_gold = np.array([[(s, t) in links for s in source.numbers] for t in target.numbers])
+        hits.append((is_gold[words, best] & has_source).sum(-1).astype(float))
+    sure, possible = hits
+    n_sure = np.full(best.shape[:2], float(len(gold.sure)))
+    counts[AER] = n_linked + n_sure - sure - possible, n_linked + n_sure
+    counts[PRECISION], counts[RECALL] = (possible, n_linked), (sure, n_sure)
+    return counts
+
+
+def same_form(targets: Sequence[str], sources: Sequence[str]) -> NDArray[np.bool_]:
+    """Return the mask of pairs of words with the same letters except for case and accents.
+
+    *Shape:* ``(target, source)``. Words that are nothing but accents match no word.
+    """
+    target_forms = np.array([folded(name) for name in targets])[:, None]
+    source_forms = np.array([folded(name) for name in sources])
     is_same: NDArray[np.bool_] = (target_forms == source_forms) & (target_forms != "")
     return is_same
 
@@ -245,48 +233,6 @@ def gold_of(sentence: StoredSentence, results: StackResults) -> Gold | None:
     return Gold(sure, frozenset(is_sure_by_pair))
 
 
-def _alignment_counts(
-    sentence_links: Links, gold: Gold, target: StoredText, source: StoredText
-) -> tuple[Part, Part, Part]:
-    """Return error, precision and recall of each head in one sentence.
-
-    *Shape:* ``(layer, head)`` each.
-
-    A head links two words if any token of one word has its strongest source in the other.
-    """
-    target_words = _words(target)[sentence_links.targets].tolist()
-    source_words = _words(source)[sentence_links.sources].tolist()
-    shape = sentence_links.best.shape[:2]
-    n_predicted, n_hit_sure, n_hit_possible = np.zeros((3, *shape))
-    for head in np.ndindex(shape):
-        predicted = {
-            (source_words[source_index], target_word)
-            for source_index, target_word in zip(
-                sentence_links.best[head].tolist(), target_words, strict=True
-            )
-            if source_index != NO_SOURCE
-            and NO_WORD not in (source_words[source_index], target_word)
-        }
-        n_predicted[head] = len(predicted)
-        n_hit_sure[head] = len(predicted & gold.sure)
-        n_hit_possible[head] = len(predicted & gold.possible)
-    total = n_predicted + len(gold.sure)
-    n_sure = np.full(shape, float(len(gold.sure)))
-    return (
-        (total - n_hit_sure - n_hit_possible, total),
-        (n_hit_possible, n_predicted),
-        (n_hit_sure, n_sure),
-    )
-
-
-def _words(text: StoredText) -> Ints:
-    """Return the word of each token, counted from 0 by white space; `NO_WORD` without one."""
-    starts = [word.start() for word in re.finditer(r"\S+", text.text)]
-    spans = np.array(text.spans, np.int64).reshape(-1, 2)
-    words = np.searchsorted(starts, spans[:, 0], side="right") - 1
-    return np.where(spans[:, 1] > spans[:, 0], words, NO_WORD)
-
-
 def f1(precision: float, recall: float) -> float:
     """Return the harmonic mean; NaN if either number is missing, 0 if both are 0."""
     if math.isnan(precision) or math.isnan(recall):
@@ -296,51 +242,45 @@ def f1(precision: float, recall: float) -> float:
 
 ALIGNMENTS: TableSpec[Study] = TableSpec(
     "alignments",
-    "How each head of cross-attention aligns the target and source tokens of the sentences "
-    "that have a page.",
+    "How each head of cross-attention aligns the target and source words of the sentences "
+    "that have a page, by both rows that belong to a target word.",
     HEAD_COLUMNS
     | {
-        "measure": "monotone: Kendall's tau-b; diagonal, same_form: shares of target tokens; "
+        "row": "read: the rows whose input is the target word; written: the rows before, which "
+        "predict it",
+        "measure": "monotone: Kendall's tau-b; diagonal, same_form: shares of target words; "
         "aer, precision, recall, f1: against gold alignments, where there are any",
     }
     | ESTIMATE_COLUMNS
-    | {"uniform": "the same if every source token were chosen equally often; empty without one"},
+    | {"uniform": "the same if every source word were chosen equally often; empty without one"},
     lambda study: alignment_table(stack_results(study)),
     optional=True,
 )
 
 
 def alignment_table(results: Mapping[str, StackResults]) -> pd.DataFrame:
-    """Return a row for each measure of each cross-attention head; empty without any.
+    """Return a row for each measure of each cross-attention head and row; empty without any.
 
     Returns:
         Columns as in ``alignments.csv``; without gold alignments only the measures that need none.
     """
-    rows = []
-    for result in results.values():
-        numbers = result.cached(alignments) if result.stack.crosses else None
-        if numbers is not None:
-            rows += [row for head in heads_of(result.stack) for row in _rows(head, numbers)]
+    rows = [
+        line
+        for result in results.values()
+        if result.stack.crosses
+        for row, numbers in result.cached(alignments).items()
+        for head in heads_of(result.stack)
+        for line in _lines(head, row, numbers)
+    ]
     return pd.DataFrame(rows, columns=[*ALIGNMENTS.columns])
 
 
-def _rows(head: HeadName, numbers: Alignments) -> Iterator[tuple[object, ...]]:
-    cell = head.layer, head.head
-    uniform = {
-        "same_form": numbers.even_copied.at().value,
-        "diagonal": numbers.even_diagonal.at().value,
-    }
-    estimates = {
-        "monotone": numbers.monotone,
-        "diagonal": numbers.diagonal,
-        "same_form": numbers.copied,
-    }
-    against_gold = {"aer": numbers.error, "precision": numbers.precision, "recall": numbers.recall}
-    estimates |= {name: values for name, values in against_gold.items() if values}
-    values = {name: table.at(*cell) for name, table in estimates.items()}
-    if "precision" in values:
-        precision, recall = values["precision"], values["recall"]
+def _lines(head: HeadName, row: AlignmentRow, numbers: Alignments) -> Iterator[tuple[object, ...]]:
+    values = {name: each.at(head.layer, head.head) for name, each in numbers.estimates.items()}
+    if PRECISION in values:
+        precision, recall = values[PRECISION], values[RECALL]
         mean = f1(precision.value, recall.value)
-        values["f1"] = Estimate(mean, math.nan, math.nan, precision.sentences, precision.events)
+        values[F1] = Estimate(mean, math.nan, math.nan, precision.sentences, precision.events)
     for name, number in values.items():
-        yield (*head, name, *number[:5], uniform.get(name, math.nan))
+        uniform = numbers.even[name].value if name in numbers.even else math.nan
+        yield (*head, str(row), name, *number[:5], uniform)

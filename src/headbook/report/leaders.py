@@ -96,7 +96,7 @@ def _head_leaders(results: StackResults, key: HeadKey, *, lowest: bool) -> Leade
     values = results.heads(*key)
     places = _trusted_places(values)
     sums, sentences = results.cluster_sums(key), results.sentences_of_clusters(key)
-    leaders = _leaders(places, values.value, sums, sentences, lowest=lowest)
+    leaders = leaders_among(places, values.value, sums, sentences, lowest=lowest)
     left_out = int(np.isfinite(values.value).sum()) - len(places)
     return leaders and replace(leaders, left_out=left_out)
 
@@ -106,10 +106,10 @@ def _layer_leaders(results: StackResults, key: HeadKey, *, lowest: bool) -> Lead
     places = [(layer,) for layer in results.stack.attention_layers if not np.isnan(values[layer])]
     of_layers = sums and ClusterSums(sums.n.sum(2), sums.d.sum(2))
     sentences = results.sentences_of_clusters(key)
-    return _leaders(places, values, of_layers, sentences, lowest=lowest)
+    return leaders_among(places, values, of_layers, sentences, lowest=lowest)
 
 
-def _leaders(
+def leaders_among(
     places: Sequence[tuple[int, ...]],
     values: Floats,
     sums: ClusterSums | None,
@@ -117,6 +117,13 @@ def _leaders(
     *,
     lowest: bool,
 ) -> Leaders | None:
+    """Return the places that lead by ratios of sums; None without a place.
+
+    Args:
+        values: the ratios, by place.
+        sums: numerators and denominators by cluster; None if nothing can be tested.
+        sentences: number of sentences of each cluster.
+    """
     if not places:
         return None
     if sums is None or len(places) < 2:

@@ -52,6 +52,7 @@ from headbook.schema import Place
 from headbook.study.sums.word_samples import StrongestWords
 
 MIN_SENTENCES_FOR_BUCKETS = 200  # in both splits; below, single sentences are flipped
+MOST_HALF_WIDTH = 0.15  # of the interval of a margin beyond which too few words decide
 N_BUCKETS = 256  # groups of sentences by hash; half of the groups are held out
 
 
@@ -137,6 +138,18 @@ class RelationTests:
     def claimed(self) -> NDArray[np.bool_]:
         """Whether pages may say that the best head serves the relation. *Shape:* ``(label,)``."""
         return self.above_rule & self.held_out_preference.clear
+
+    @property
+    def undecided(self) -> NDArray[np.bool_]:
+        """Whether too few words decide if the head beats the rule. *Shape:* ``(label,)``.
+
+        The interval of its margin reaches above 0 and is wider than ± `MOST_HALF_WIDTH`, or is
+        unknown.
+        """
+        margin = self.scores.margin
+        is_narrow = (margin.high - margin.low) / 2 <= MOST_HALF_WIDTH
+        undecided: NDArray[np.bool_] = ~(self.above_rule | is_narrow | (margin.high <= 0))
+        return undecided
 
     @property
     def layer_supported(self) -> NDArray[np.bool_]:

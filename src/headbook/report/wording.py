@@ -70,7 +70,7 @@ STACKS = {
 LABELS = {
     "0.9": "cosine ≥ 0.9",
     "f1": "F1",
-    "uas": "UAS",
+    "uas": "undirected UAS",
     "raw": "unchanged",
     "previous": "previous token",
     "next": "next token",

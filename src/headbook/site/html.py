@@ -104,7 +104,7 @@ class Printer:
     def _heat(self, cell: Heat) -> Markup:
         note = f' title="{escape(cell.note)}"' if cell.note else ""
         inside = self(cell.number)
-        if isinstance(cell.number, str):
+        if isinstance(cell.number, str | Sentence):
             inside = f"<span>{escape(inside)}</span>"
         return Markup(f'<td class="h {cell.fill}"{note}>{inside}</td>')
 
@@ -114,7 +114,7 @@ class Printer:
         return Markup(f'<a class="n" href="{href}"{title}>{escape(unbroken(text))}</a>')
 
     def _link(self, link: Link) -> Markup:
-        href = escape(self.root + link.href)
+        href = escape(link.href if "://" in link.href else self.root + link.href)
         return Markup(f'<a href="{href}">{escape(visible(link.text))}</a>')
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from headbook.analysis.accumulators import N_SPLITS
 from headbook.errors import StudyError
 from headbook.inputs import NO_HEAD
 from headbook.metrics import all_metrics
@@ -238,6 +239,8 @@ def _check_sentence(sentence: StoredSentence, path: str) -> None:
     """
     if int(path.rpartition("/")[2]) != sentence.index:
         raise _error(path, f"got index {sentence.index}", "the index that is its key")
+    if sentence.half not in range(N_SPLITS):
+        raise _error(path, f"got half {sentence.half}", "0 or 1")
     for side, text in sentence.texts.items():
         n_words = max(len(text.heads), 1 + max(text.words, default=-1))
         by_token = {len(text.spans), len(text.special), len(text.words), len(text.tags)}

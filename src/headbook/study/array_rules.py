@@ -27,7 +27,6 @@ from headbook.study.corpus_sums import (
 )
 from headbook.study.groups import GroupSums, PairMembers
 from headbook.study.sentence_data import (
-    NO_KEY,
     Exemplar,
     MappedSentence,
     QueriesAndKeys,
@@ -50,6 +49,7 @@ from headbook.study.sums.word_samples import (
     StrongestWords,
 )
 from headbook.study.token_outputs import DEVIATION_BITS, NO_OUTPUT, TokenOutputs
+from headbook.text.aligned_words import NO_SOURCE, AlignmentRow
 
 MAX_VOCABULARY = 1 << 24  # vocabulary entries; no tokenizer has so many
 MAX_CHARACTERS = 10**8  # characters of the tokens of one sentence
@@ -241,7 +241,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
     },
     SentenceData: {
         "maps": Rule("layer head query key"),
-        "strongest": Rule("layer head query", NO_KEY, "last_key"),
+        "sources": Rule(f"{len(AlignmentRow)} layer head aligned", NO_SOURCE, "last_key"),
         "norms": Rule("layer head key", 0),
         "ends": Rule(f"layer {len(END_RULES)} query", 0, 1),
         "rollouts": Rule("query query"),

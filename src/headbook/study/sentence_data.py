@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from headbook.analysis.arrays import Ints
 from headbook.schema import AttentionStack, HeadName, Side
 from headbook.study.token_outputs import TokenOutputs
+from headbook.text.aligned_words import GOLD, AlignedText, aligned_text
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 MAX_QUERY_KEY_BYTES = 16_000_000  # bytes of a sentence's queries and keys in one stack
@@ -71,7 +72,6 @@ def complete_layers(
     }
 
 
-NO_KEY = -1  # where no key has any weight
 UINT8_STEPS = 255  # steps between 0 and 1 in which attention weights are stored
 # Columns of the tables of single sentences: place of a state, then its numbers.
 STATE_COLUMNS = ("sentence", "position", "token", "stack", "layer", "state")
@@ -170,6 +170,7 @@ class StoredSentence:
         metadata: values of the sentence by metadata column.
         texts: texts of the sentence by side.
         listed: whether the page has all heads; other pages have the heads that cite the sentence.
+        half: split of the sentence, as of all numbers of heads.
     """
 
     index: int
@@ -177,6 +178,7 @@ class StoredSentence:
     metadata: Mapping[str, str]
     texts: Mapping[Side, StoredText]
     listed: bool
+    half: int = 0
 
     @property
     def number(self) -> int:
@@ -184,7 +186,7 @@ class StoredSentence:
         return self.index + 1
 
     @classmethod
-    def of(cls, item: TokenizedSentence, *, listed: bool) -> "StoredSentence":
+    def of(cls, item: TokenizedSentence, *, listed: bool, half: int) -> "StoredSentence":
         """Return the stored part of a tokenised sentence."""
         return cls(
             index=item.sentence.index,
@@ -192,6 +194,14 @@ class StoredSentence:
             metadata=dict(item.sentence.metadata),
             texts={side: StoredText.of(tokens) for side, tokens in item.tokens.items()},
             listed=listed,
+            half=half,
+        )
+
+    def aligned(self, side: Side) -> AlignedText:
+        """Return the words of a side between which cross-attention is aligned."""
+        text, by_space = self.texts[side], bool(self.metadata.get(GOLD))
+        return aligned_text(
+            text.text, text.pieces, text.spans, text.special, text.words, by_space=by_space
         )
 
 
@@ -230,9 +240,10 @@ class SentenceData:
         sentences: sentences with a page, by index.
         maps: attention of listed sentences in the raw view, by stack and index, in steps of 1/255.
             *Shape:* ``(layer, head, query, key)``.
-        strongest: ordinary key with the largest weight of each query of listed sentences, by stack
-            and index, for cross-attention only; `NO_KEY` if all their weights are 0. *Shape:*
-            ``(layer, head, query)``.
+        sources: source word with the largest weight of each target word of listed sentences, by
+            stack and index, for cross-attention only, by the rows of
+            `headbook.text.aligned_words.AlignmentRow`; `NO_SOURCE` if all weights are 0. *Shape:*
+            ``(row, layer, head, word)``.
         exemplars: exemplars of all heads.
         tokens: a row for each number of a token; columns `TOKEN_COLUMNS`.
         nearest: a row for each nearest vocabulary token of a state; columns `NEAREST_COLUMNS`.
@@ -248,7 +259,7 @@ class SentenceData:
 
     sentences: Mapping[int, StoredSentence] = field(default_factory=dict)
     maps: Mapping[tuple[str, int], NDArray[np.uint8]] = field(default_factory=dict)
-    strongest: Mapping[tuple[str, int], NDArray[np.int32]] = field(default_factory=dict)
+    sources: Mapping[tuple[str, int], NDArray[np.int32]] = field(default_factory=dict)
     exemplars: tuple[Exemplar, ...] = ()
     tokens: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*TOKEN_COLUMNS]))
     nearest: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*NEAREST_COLUMNS]))

@@ -259,16 +259,23 @@ class Charts(Block):
 
 
 @dataclass(frozen=True)
+class Picture(Block):
+    """A picture with its caption; it scrolls sideways where it is wide."""
+
+    drawing: Drawing
+
+
+@dataclass(frozen=True)
 class Heat:
     """A number of a table on a fill that shows its amount.
 
     Attributes:
-        number: the number, or the text of a missing one.
+        number: the number, alone or in a sentence, or the text of a missing one.
         fill: class of the fill, as from `headbook.charts.theme.amount_class`, and further classes.
         note: words for a tooltip.
     """
 
-    number: Number | Printed | str
+    number: Number | Printed | Sentence | str
     fill: str
     note: str = ""
 

@@ -1,21 +1,23 @@
 """Relations of words: all numbers of their tests, and examples from sentences with a page."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.analysis.multiple_testing import ALPHA
 from headbook.charts import Arc, Drawing, arc_diagram
-from headbook.metrics import all_metrics
+from headbook.pages.parts.blocks import Group, Picture, Row, Table, row
 from headbook.pages.parts.sentence_maps import text_data
-from headbook.pages.parts.table import NumberCell, PageTable, Row, words_cell
+from headbook.report.facts.tested.relations import (
+    class_preference,
+    relation_test,
+    where_rule_fails,
+)
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests
-from headbook.report.relations import FAR, arrow_words, best_head_of_relation, points_text
+from headbook.report.relations import FAR, arrow_words, best_head_of_relation
 from headbook.report.results import StackResults
 from headbook.report.word_attention import WordLink, n_words, word_attention, word_links, word_names
 from headbook.report.wording import (
@@ -23,13 +25,13 @@ from headbook.report.wording import (
     capital,
     count_text,
     number_word,
-    p_text,
     rule_phrase,
     sentence_page,
 )
-from headbook.results.formats import head_name, metric_page, number
-from headbook.results.sentence import Link, head_link
-from headbook.schema import HeadName, relation_of, universal_relation
+from headbook.results.formats import head_name, metric_page
+from headbook.results.number import SHARE
+from headbook.results.sentence import Link, Sentence, say
+from headbook.schema import HELD_OUT_SPLIT, HeadKey, HeadName, relation_of, universal_relation
 from headbook.study.sentence_data import StoredSentence, StoredText
 
 COLUMNS = (
@@ -41,103 +43,65 @@ COLUMNS = (
     "best surface rule",
     "its accuracy",
     "uniform attention",
-    "difference (points)",
+    "difference",
     "where the rule is wrong",
     "right class, in the relation and elsewhere",
     "accuracy at distance ≥ 3",
     "p family-wise",
 )
-SURE, WEAK = "sure", "weak"  # styles of rows: whether the relation is claimed
+CAPTION = (
+    "One half of the sentences chooses head and rule; numbers are of all sentences. Grey: not "
+    f"above the rule at p < {ALPHA} family-wise on the other half, or the right class of words no "
+    "more often in the relation than elsewhere."
+)
 
 
-def relation_table(results: StackResults, tests: RelationTests) -> PageTable:
+def relation_table(results: StackResults, tests: RelationTests) -> Table:
     """Return all numbers of the tested relations, by their margin over the rule."""
-    order = np.argsort(-tests.scores.margin.value, kind="stable")
-    caption = (
-        "One half of the sentences chooses head and rule; numbers are of all sentences. Bold: on "
-        f"the other half above the rule at p < {ALPHA} family-wise, and the right class of words "
-        "more often in the relation than elsewhere; grey: not."
-    )
-    rows = tuple(_row(results, tests, int(n)) for n in order)
-    return PageTable(COLUMNS, rows, caption, "numbers relations")
+    order = np.argsort(-tests.scores.margin.value, kind="stable").tolist()
+    grey = frozenset(place for place, n in enumerate(order) if not tests.claimed[n])
+    rows = tuple(_row(results, tests, n) for n in order)
+    return Table(COLUMNS, rows, CAPTION, grey=grey)
 
 
 def _row(results: StackResults, tests: RelationTests, n: int) -> Row:
     """Return the row of a relation and a direction."""
     label, head = tests.labels[n], best_head_of_relation(tests, n, results.stack.name)
+    tested, fails = relation_test(results, tests, n), where_rule_fails(results, tests, n)
+    far = HeadKey(FAR, VIEW, label)
     relation, direction = relation_of(label)
-    accuracy = tests.scores.accuracy.at(n)
-    even = results.uniform(METRIC, VIEW, label).value[head.layer]
-    cells = (
-        words_cell(DIRECTIONS[direction], style="direction"),
-        f"{accuracy.events:,.0f}",
-        head_link(head),
-        NumberCell.of(accuracy, all_metrics()[METRIC]),
+    return row(
+        relation,
+        DIRECTIONS[direction],
+        round(tested.value.events),
+        head,
+        tested.number(SHARE),
         rule_phrase(tests.rule[n]),
-        number(float(tests.scores.at_rule.value[n]), share=True),
-        number(float(even), share=True),
-        _margin(tests.scores.margin.at(n)),
-        NumberCell.of(tests.accuracy_where_rule_fails.at(n), all_metrics()[METRIC]),
-        preference_words(tests, n),
-        NumberCell.of(_far(results, label, head), all_metrics()[FAR]),
-        p_text(float(tests.p[n])),
+        tested.baseline_number(SHARE),
+        results.uniform_number(HeadKey(METRIC, VIEW, label), head.layer),
+        tested.change(share=True),
+        fails.number(SHARE) if fails else None,
+        _preference(results, tests, n),
+        results.number(far, head.layer, head.head) if results.has_value(*far) else None,
+        relation_test(results, tests, n, HELD_OUT_SPLIT).p_number,
     )
-    return Row(relation, cells, SURE if tests.claimed[n] else WEAK)
 
 
-def preference_words(tests: RelationTests, n: int) -> str:
+def _preference(results: StackResults, tests: RelationTests, n: int) -> Sentence:
     """Return how often the strongest word is of the right class, in a relation and elsewhere."""
-    found = tests.preference
-    if not found.comparable[n]:
-        return f"no comparison possible ({count_text(int(found.others[n]), 'other word')})"
-    inside, outside = (
-        number(float(part[n]), share=True) for part in (found.share, found.elsewhere)
-    )
-    difference = found.difference.at(n)
-    ends = "" if np.isnan(difference.low) else (
-        f" ({points_text(difference.value)} points [{points_text(difference.low)}, "
-        f"{points_text(difference.high)}])"
+    tested = class_preference(results, tests, n)
+    if tested is None:
+        others = count_text(int(tests.preference.others[n]), "other word")
+        return say("no comparison possible ({others})", others=others)
+    return say(
+        "{inside}, {elsewhere} ({difference:interval})", inside=tested.number(SHARE),
+        elsewhere=tested.baseline_number(SHARE), difference=tested.change(share=True),
     )  # fmt: skip
-    return f"{inside}, {outside}{ends}"
-
-
-def _far(results: StackResults, label: str, head: HeadName) -> Estimate:
-    """Return the accuracy of a head at words far apart, if there are any."""
-    if not results.has_value(FAR, VIEW, label):
-        return NO_ESTIMATE
-    return results.heads(FAR, VIEW, label).at(head.layer, head.head)
-
-
-def _margin(margin: Estimate) -> NumberCell:
-    behind = f"{margin.sentences:,} sentences, {margin.events:,.0f} observations"
-    ends = f"[{points_text(margin.low)}, {points_text(margin.high)}]"
-    known = not np.isnan(margin.low)
-    return NumberCell(points_text(margin.value), ends if known else "", behind, too_few=False)
 
 
 SHORT_WORD = 10  # letters of a word of an example
 MOST_WORDS = 20  # words of a sentence that fits a window
 LEAST_WEIGHT = 0.1  # weight from which on an arc is drawn
-
-
-@dataclass(frozen=True)
-class SyntaxExample:
-    """A sentence, a claimed relation, and the head that serves the relation.
-
-    Attributes:
-        sentence: link to the sentence with the head open.
-        head: link to the head.
-        relation: query and key.
-        found, asked: number of words of the relation that the head finds, and of all, in words.
-        drawing: the tree above the words, the head's attention below.
-    """
-
-    sentence: Link
-    head: Link
-    relation: str
-    found: str
-    asked: str
-    drawing: Drawing
 
 
 class _Listed(NamedTuple):
@@ -152,7 +116,7 @@ class _Listed(NamedTuple):
         return word_attention(self.maps[head.layer, head.head], self.text, causal=causal)
 
 
-def example_of(results: StackResults, tests: RelationTests) -> SyntaxExample | None:
+def example_of(results: StackResults, tests: RelationTests) -> Group | None:
     """Return an example of a claimed relation; None without a listed sentence with a tree.
 
     The relation is the one with the largest margin on the selection split; the sentence is the
@@ -161,30 +125,35 @@ def example_of(results: StackResults, tests: RelationTests) -> SyntaxExample | N
     listed, number = [*_listed(results)], tests.best_label(tests.claimed)
     if number is None or not listed:
         return None
-    short = [each for each in listed if n_words(each.text) <= MOST_WORDS]
+    short = [entry for entry in listed if n_words(entry.text) <= MOST_WORDS]
     label, head = tests.labels[number], best_head_of_relation(tests, number, results.stack.name)
     causal = results.stack.causal
-    links = [
-        (each, word_links(each.weights(head, causal=causal), each.text, label, causal=causal))
-        for each in short or listed
+    linked = [
+        (entry, word_links(entry.weights(head, causal=causal), entry.text, label, causal=causal))
+        for entry in short or listed
     ]
-    best, found = max(links, key=lambda each: sum(link.found for link in each[1]))
-    return SyntaxExample(
-        sentence=Link(f"sentence {best.sentence.number}", _view(best, head, found)),
-        head=head_link(head),
+    best, links = max(linked, key=lambda entry: sum(link.found for link in entry[1]))
+    title = say(
+        "An example: {head} is right for {right} of {cases}",
+        head=head, right=number_word(sum(link.found for link in links)),
+        cases=number_word(len(links)),
+    )  # fmt: skip
+    note = say(
+        "{relation} in {sentence}, chosen by rule: where this head is right most often, of the "
+        f"sentences with a page and at most {MOST_WORDS} words",
         relation=arrow_words(label),
-        found=number_word(sum(link.found for link in found)),
-        asked=number_word(len(found)),
-        drawing=_arcs(results, best, head, found),
+        sentence=Link(f"sentence {best.sentence.number}", _view(best, head, links)),
     )
+    picture = Picture(_arcs(results, best, head, links))
+    return Group((picture,), title, note, f"example-{results.stack.name}", "an example")
 
 
-def _view(best: _Listed, head: HeadName, found: Sequence[WordLink]) -> str:
+def _view(best: _Listed, head: HeadName, links: Sequence[WordLink]) -> str:
     """Return the address of a sentence's page with the head open at a word that the head finds."""
     page = sentence_page(best.sentence.number)
-    if not found:
+    if not links:
         return page
-    link = max(found, key=lambda each: each.found)
+    link = max(links, key=lambda entry: entry.found)
     units = text_data(best.text)["units"]
     q, k = (units[best.text.words.index(word)] for word in (link.query, link.key))
     state = f"view=nosink&units=words&at={head.stack}&heads={head.layer}.{head.head}"
@@ -202,11 +171,11 @@ def _listed(results: StackResults) -> Iterator[_Listed]:
 
 
 def _arcs(
-    results: StackResults, best: _Listed, head: HeadName, found: Sequence[WordLink]
+    results: StackResults, best: _Listed, head: HeadName, links: Sequence[WordLink]
 ) -> Drawing:
     """Draw the tree above the words, the head's attention below; what the head finds is marked."""
     words = word_names(best.text)
-    pairs = {frozenset(link[:2]) for link in found}
+    pairs = {frozenset(link[:2]) for link in links}
     tree = [
         Arc(above, word, None, frozenset((above, word)) in pairs, universal_relation(relation))
         for word, (above, relation) in enumerate(
@@ -215,7 +184,7 @@ def _arcs(
         if 0 <= above < len(words) and above != word
     ]
     weights = best.weights(head, causal=results.stack.causal)
-    hits = {link[:2] for link in found if link.found}
+    hits = {link[:2] for link in links if link.found}
     query = [
         Arc(a, b, float(weights[a, b]), (a, b) in hits)
         for a, b in np.argwhere(weights >= LEAST_WEIGHT).tolist()
@@ -231,9 +200,9 @@ def _arcs(
     return arc_diagram(f"syntax-{results.stack.name}-example", caption, words, tree, query)
 
 
-def examples_of_labels(results: StackResults) -> dict[str, tuple[str, ...]]:
+def examples_of_labels(results: StackResults) -> Mapping[str, tuple[str, str]]:
     """Return the first query and key with short words in stored sentences, by label."""
-    found: dict[str, tuple[str, ...]] = {}
+    examples: dict[str, tuple[str, str]] = {}
     for listed in _listed(results):
         words = word_names(listed.text)
         pairs = zip(listed.text.heads[: len(words)], listed.text.relations, strict=False)
@@ -246,7 +215,7 @@ def examples_of_labels(results: StackResults) -> dict[str, tuple[str, ...]]:
                 (f"{name}:to_dependent", head, word),
             ):
                 pair = words[query], words[key]
-                short = all(0 < len(each) < SHORT_WORD for each in pair)
+                short = all(0 < len(text) < SHORT_WORD for text in pair)
                 if short and (not results.stack.causal or key < query):
-                    found.setdefault(label, pair)
-    return found
+                    examples.setdefault(label, pair)
+    return examples

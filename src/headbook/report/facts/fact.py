@@ -13,9 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
+from headbook.report.wording import p_text
 from headbook.results.number import Number, RowAddress, Unit, difference
 from headbook.results.sentence import NOTHING, Sentence
 from headbook.schema import ALL, HeadName
+
+P = Unit(digits=p_text)
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,11 @@ class Tested:
         value, low, high, sentences = self.difference[:4]
         number = difference(value, low, high, self.row, share=share, sentences=sentences)
         return replace(number, unit=replace(number.unit, name=number.unit.name or unit))
+
+    @property
+    def p_number(self) -> Number:
+        """The p as pages print it."""
+        return Number(self.p, P, self.row)
 
     def over_baseline(self, unit: Unit) -> Number:
         """Return the value as a multiple of the baseline, which is taken as given."""

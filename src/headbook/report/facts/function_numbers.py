@@ -7,12 +7,10 @@ the share of uniform attention over the same keys: 0 for uniform attention at an
 """
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from headbook.metrics import ids
 from headbook.metrics.patterns.type_shares import EVEN, ONE_OFFSET, PARTS, REACH, WITHIN
-from headbook.report.alignment import alignments
 from headbook.report.facts.thresholds import (
     HALF,
     MIN_OFF_UNIFORM,
@@ -21,7 +19,7 @@ from headbook.report.facts.thresholds import (
     Threshold,
 )
 from headbook.report.results import StackResults
-from headbook.results.number import SHARE, Number, RowAddress
+from headbook.results.number import Number
 from headbook.schema import HeadKey, HeadName, SinkView
 
 METRIC, RENORM = ids.TYPE_SHARES, SinkView.RENORM
@@ -127,17 +125,3 @@ def largest_parts(results: StackResults, head: HeadName) -> list[tuple[str, Shar
     shares = ((part, share_of(results, HeadKey(METRIC, RENORM, part), head)) for part in PARTS)
     above = [(part, share) for part, share in shares if share and share.corrected > ROUNDING]
     return sorted(above, key=lambda named: -named[1].corrected)[:MAX_PARTS]
-
-
-def alignment_numbers(results: StackResults, head: HeadName) -> Iterator[Number]:
-    """Yield the numbers by which a head of cross-attention aligns source and target."""
-    aligned = results.cached(alignments) if results.stack.crosses and not results.baseline else None
-    if aligned is None:
-        return
-    place = ("stack", head.stack), ("layer", head.layer), ("head", head.head)
-    row = RowAddress("alignments", (*place, ("measure", "same_form")))
-    yield Number.of(aligned.copied.at(head.layer, head.head), SHARE, row)
-    if aligned.error is not None:
-        error = aligned.error.at(head.layer, head.head)
-        agreement = error._replace(value=1 - error.value, low=1 - error.high, high=1 - error.low)
-        yield Number.of(agreement, SHARE, RowAddress("alignments", (*place, ("measure", "aer"))))

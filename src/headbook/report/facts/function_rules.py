@@ -12,6 +12,7 @@ import numpy as np
 
 from headbook.attention.surface_rules import TAG_SETS
 from headbook.metrics import ids
+from headbook.report.alignment import AER, SAME_FORM
 from headbook.report.class_flows import class_name, key_flows, rule_queries
 from headbook.report.facts import thresholds
 from headbook.report.facts.function_numbers import (
@@ -21,7 +22,6 @@ from headbook.report.facts.function_numbers import (
     RENORM,
     ROUNDING,
     SINK,
-    alignment_numbers,
     best_offset,
     counts,
     is_uneven,
@@ -30,6 +30,7 @@ from headbook.report.facts.function_numbers import (
     reaches,
     share_of,
 )
+from headbook.report.facts.language.alignment import agreement
 from headbook.report.facts.thresholds import (
     HALF,
     MIN_QUERIES,
@@ -46,6 +47,7 @@ from headbook.results.formats import word_list
 from headbook.results.number import Number
 from headbook.results.sentence import NOTHING, Sentence, listed, say
 from headbook.schema import HeadKey, HeadName
+from headbook.text.aligned_words import AlignmentRow
 
 # Metrics without which a head has no function.
 NEEDED = (ids.SINK_SHARE, ids.TYPE_SHARES, ids.RELATIVE_ENTROPY)
@@ -131,10 +133,23 @@ def too_few(results: StackResults, _: HeadName, __: Threshold) -> Decision | Non
     return Decision(text=say("No function can be told from {amount}.", amount=amount))
 
 
+ALIGNED = {  # name in lists, and words after "Attends", by the row that serves a head better
+    AlignmentRow.READ: ("source of the word read", "to the source of the word that is read"),
+    AlignmentRow.WRITTEN: (
+        "source of the word written", "to the source of the word about to be written",
+    ),
+}  # fmt: skip
+
+
 def alignment(results: StackResults, head: HeadName, threshold: Threshold) -> Decision | None:
-    """Return the first of the two numbers of an alignment that reaches the threshold."""
-    numbers = alignment_numbers(results, head)
-    decisions = (_reached(number, threshold.value) for number in numbers)
+    """Return a decision by error rate or equal forms, by the row that serves the head better."""
+    if not results.stack.crosses or results.baseline:
+        return None
+    shares = (agreement(results, head, measure) for measure in (AER, SAME_FORM))
+    decisions = (
+        _reached(share.number, threshold.value, None, *ALIGNED[share.row])
+        for share in shares if share
+    )  # fmt: skip
     return next((decision for decision in decisions if decision), None)
 
 

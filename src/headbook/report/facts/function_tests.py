@@ -11,13 +11,14 @@ from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.metrics import ids
 from headbook.report.facts.fact import Tested
 from headbook.report.facts.functions import HeadFunction, functions_of
+from headbook.report.facts.tested.relations import relation_test
 from headbook.report.facts.word_rules import word_rules
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import best_relation, tests_of_stack
 from headbook.report.results import StackResults
 from headbook.report.wording import p_family_wise_text, rule_phrase
 from headbook.results.sentence import NOTHING, Sentence, say
-from headbook.schema import HELD_OUT_SPLIT, RELATION
+from headbook.schema import HELD_OUT_SPLIT
 
 FUNCTION, AGAINST_OFFSETS = "function", "next word"  # claims
 THRESHOLD = "threshold"
@@ -102,11 +103,7 @@ def _held_out(results: StackResults, function: HeadFunction) -> Sentence:
         if tests is None or best is None:
             return NOTHING
         phrase = f"the best surface rule ({rule_phrase(tests.rule[best])})"
-        tested = Tested(
-            RELATION, function.head.stack, ids.RELATION_ACCURACY, VIEW, tests.labels[best],
-            tests.held_out.accuracy.at(best), *function.head[1:], HELD_OUT_SPLIT,
-            difference=tests.held_out.margin.at(best), p=float(tests.p[best]),
-        )  # fmt: skip
+        tested = relation_test(results, tests, best, HELD_OUT_SPLIT)
     return say(
         "On the held-out half {beyond:interval} over {phrase}, {p}.",
         beyond=tested.change(share=True), phrase=phrase, p=p_family_wise_text(tested.p),

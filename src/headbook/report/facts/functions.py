@@ -101,7 +101,8 @@ class HeadFunction:
         """Metric, view and label of the number that decided; empty texts without one."""
         row = dict(self.number.row.key) if self.number else {}
         metric = row.get("metric", row.get("measure", ""))  # a measure in the table of alignments
-        return str(metric), str(row.get("view", "")), str(row.get("label", ""))
+        label = row.get("label", row.get("row", ""))  # the row of attention in that table
+        return str(metric), str(row.get("view", "")), str(label)
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,7 @@ class FunctionRule:
 RULES = (
     FunctionRule("not_measured", None, UNTESTED, rules.not_measured, "not measured"),
     FunctionRule("too_few", FunctionFamily.MIXED, UNTESTED, rules.too_few, "not known"),
-    FunctionRule("alignment", FunctionFamily.WORDS, HALF, rules.alignment,
-                 "aligned source word", "to the source word that it reads"),
+    FunctionRule("alignment", FunctionFamily.WORDS, HALF, rules.alignment),
     FunctionRule("same_token", FunctionFamily.REPEATS, HALF, rules.by_share(SAME_TOKEN),
                  "same token elsewhere", "to other occurrences of the same token"),
     FunctionRule("induction", FunctionFamily.REPEATS, SCORE, rules.by_number(INDUCTION),

@@ -21,6 +21,7 @@ from headbook.report.facts.depth import (
 )
 from headbook.report.facts.fact import Fact, Tested
 from headbook.report.facts.function_tests import function_tests
+from headbook.report.facts.language.alignment import aligned_heads
 from headbook.report.facts.tested.ablation import ablation_tests, tasks_of_model, whole_model
 from headbook.report.facts.tested.extremes import (
     extreme_heads,
@@ -29,11 +30,7 @@ from headbook.report.facts.tested.extremes import (
     quantiles,
     trees_of_layers,
 )
-from headbook.report.facts.tested.relations import (
-    relation_rows,
-    relations_by_layer,
-    rules_of_relations,
-)
+from headbook.report.facts.tested.relations import relation_rows
 from headbook.report.facts.tested.tokens import (
     observation_rows,
     own_token_rows,
@@ -51,11 +48,10 @@ FACTS: tuple[Callable[[StackResults], Fact], ...] = (
     received_by_depth,
     given_by_depth,
     correlations,
+    aligned_heads,
 )
 OF_STACK: tuple[Callable[[StackResults], Iterator[Tested]], ...] = (
     relation_rows,
-    relations_by_layer,
-    rules_of_relations,
     function_tests,
     extreme_layers,
     trees_of_layers,

@@ -1,0 +1,1 @@
+"""Facts about language: relations between words, alignment of source and target."""
