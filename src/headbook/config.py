@@ -123,6 +123,17 @@ class Config:
         None, "Split of a Hugging Face dataset. Default: 'train', or the only one."
     )
     title: str | None = pages_option(None, "Title of the site.", common=True)
+    author: str | None = pages_option(
+        None,
+        "Author of the site, for its citation, as in BibTeX: 'Lovelace, Ada and Babbage, Charles'.",
+        place=True,
+    )
+    text_source: str | None = pages_option(
+        None, "Origin of the texts, such as a corpus with its version.", place=True
+    )
+    text_license: str | None = pages_option(
+        None, "Licence of the texts, such as 'CC BY-SA 4.0'.", place=True
+    )
     notes: Path | None = pages_option(
         None,
         "Your own text: Markdown for the overview, or TOML with pages, heads and names of heads.",

@@ -15,6 +15,8 @@ from headbook.comparison.comparison import COMPARISON_TABLES
 from headbook.pages.comparison.metricpair import metric_pairs
 from headbook.pages.comparison.parts import both_stacks
 from headbook.pages.importance import has_importance, importance_page
+from headbook.pages.methods import methods_page
+from headbook.pages.metric import study_metrics
 from headbook.pages.parts.blocks import Group, Page, Table
 from headbook.pages.patterns import has_patterns, patterns_page
 from headbook.pages.similar import has_similar, similar_page
@@ -31,6 +33,7 @@ PAGES: dict[str, tuple[Callable[..., bool], Callable[..., Page]]] = {
     "similar": (has_similar, similar_page),
     "patterns": (has_patterns, patterns_page),
     "importance": (has_importance, importance_page),
+    "methods": (lambda _: True, lambda r: methods_page(r, study_metrics(r))),
 }
 
 
