@@ -32,6 +32,7 @@ LOADING = (
     "revision", "tokenizer", "source_lang", "target_lang", "dtype", "adapter", "merge_adapter",
     "quantization", "trust_remote_code", "verbose",
 )  # fmt: skip
+SITE_QUERY_KEY_BYTES = 5_000_000  # of queries and keys on a site, by default
 DEMO_OUT = "site"  # default folder of the demo
 SUPPLEMENT = "supplement.zip"  # default file of a packed archive
 REPORT = "report.html"  # default file of a site packed into one page
@@ -123,6 +124,17 @@ class Config:
         None, "Split of a Hugging Face dataset. Default: 'train', or the only one."
     )
     title: str | None = pages_option(None, "Title of the site.", common=True)
+    author: str | None = pages_option(
+        None,
+        "Author of the site, for its citation, as in BibTeX: 'Lovelace, Ada and Babbage, Charles'.",
+        place=True,
+    )
+    text_source: str | None = pages_option(
+        None, "Origin of the texts, such as a corpus with its version.", place=True
+    )
+    text_license: str | None = pages_option(
+        None, "Licence of the texts, such as 'CC BY-SA 4.0'.", place=True
+    )
     notes: Path | None = pages_option(
         None,
         "Your own text: Markdown for the overview, or TOML with pages, heads and names of heads.",
@@ -191,10 +203,11 @@ class Config:
         "a page with the maps of the heads that cite them.",
         common=True,
     )
-    query_key_sentences: int = pages_option(
-        2,
+    query_key_sentences: int | None = pages_option(
+        None,
         "Number of sentences with pages, from the first on, whose query and key vectors are stored "
-        "to show how each weight is computed; vectors over 16 MB per attention type are left out.",
+        "to show how each weight is computed; vectors over 16 MB per attention type are left out. "
+        "Default: as many as fit into 5 MB of the site.",
     )
     vocabulary_sentences: int = measured_option(
         100,
@@ -346,6 +359,11 @@ class Config:
                 f"{option_values.flag(option_field.name)}: got {value!r:.100}, expected {error}"
             ) from error
         object.__setattr__(self, option_field.name, converted)
+
+    @property
+    def query_key_bytes(self) -> float:
+        """Bytes that queries and keys may take on the site; infinite if sentences are counted."""
+        return SITE_QUERY_KEY_BYTES if self.query_key_sentences is None else float("inf")
 
     @property
     def n_sentence_pages(self) -> float:

@@ -28,6 +28,9 @@ class Options(TypedDict, total=False):
     subset: str | None
     split: str | None
     title: str | None
+    author: str | None
+    text_source: str | None
+    text_license: str | None
     notes: str | Path | None
     section: str | Path | Sequence[str | Path] | None
     annotator: "str | Path | Language | None"

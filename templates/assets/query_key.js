@@ -4,7 +4,7 @@
 (() => {
   /**
    * @typedef {Omit<ScoreRow, "products"> & { pair: Cell, products: number[], product: number,
-   *   byKey: number[], scaling: number, map: StoredMap }} Shown
+   *   byKey: number[], scaling: number, bits: number, error: number, map: StoredMap }} Shown
    */
   const { make, load, apart } = window.headbook;
   const { sorted } = window.headbook.weights;
@@ -192,7 +192,12 @@
         return;
       }
       const src = `${this.files}${String(layer).padStart(2, "0")}.js`;
-      const data = await load(src, `neurons-${src.slice(src.lastIndexOf("/") + 1, -3)}`);
+      const data = await load(src, `neurons-${src.slice(src.lastIndexOf("/") + 1, -3)}`)
+        .catch(() => null);
+      if (!data) {
+        this.tell(["Queries and keys of this sentence are in the folder of the site alone."]);
+        return;
+      }
       if (view !== this.instance.views[0] || JSON.stringify(pair) !== JSON.stringify(this.pair))
         return;
       const { k } = pair, q = pair.q - (view.map.written ? 1 : 0); /* the row that predicts it */
@@ -215,6 +220,8 @@
         product: found.products[k],
         byKey: found.products,
         scaling: data.scaling,
+        bits: data.bits,
+        error: data.error,
         map: view.map,
       };
       this.tell([...who, "attends to ", ...what, ` with ${text(found.weights[k])}.`]);
@@ -275,7 +282,9 @@
       const stored = map.steps[q * map.keys.pieces.length + k];
       this.check.textContent =
         `Stored with 8 bits as ${stored}/${STEPS} = ${(stored / STEPS).toFixed(2)}. Queries and ` +
-        "keys are those that the model multiplies, after any rotation for positions, in 32 bits.";
+        "keys are those that the model multiplies, after any rotation for positions, with " +
+        `${current.bits} bits: weights made of them here differ by at most ` +
+        `${current.error.toPrecision(2)} from those of the model.`;
       this.lists.forEach(({ show }) => show());
       this.look(null);
       this.paint();

@@ -4,13 +4,21 @@
 (() => {
   /** @type {(bytes: Uint8Array<ArrayBuffer>) => Float32Array} */
   const floats = (bytes) => new Float32Array(bytes.buffer);
+  /* Vectors from integers, which count steps of the scale of their head. */
+  /** @type {(bytes: Uint8Array<ArrayBuffer>, scales: number[], bits: number) => Float32Array} */
+  const vectors = ({ buffer }, scales, bits) => {
+    const steps = bits === 8 ? new Int8Array(buffer) : new Int16Array(buffer);
+    const each = steps.length / scales.length;
+    return Float32Array.from(steps, (step, i) => step * scales[Math.floor(i / each)]);
+  };
 
   /* A layer's file, read once. */
   /** @type {(data: NeuronsData) => Layer} */
   const layerOf = (data) => {
     data.read = data.read || {
-      ...data, queries: floats(data.queries), keys: floats(data.keys),
-      added: floats(data.added), seen: data.seen,
+      ...data, queries: vectors(data.queries, data.queryScales, data.bits),
+      keys: vectors(data.keys, data.keyScales, data.bits), added: floats(data.added),
+      seen: data.seen,
     };
     return data.read;
   };

@@ -11,7 +11,8 @@ from playwright.sync_api import Locator, Page, expect
 from browser import DARK, Open, background, sideways, violations
 from browser_views import choose, picture, switch
 from browser_views import pair as choose_pair
-from naive_scores import Row, row_of
+from headbook.analysis.rounded_vectors import MAX_WEIGHT_ERROR
+from naive_scores import Row, of_pages, row_of
 from sites import Site
 
 pytest_plugins = ["browser_windows"]
@@ -80,7 +81,7 @@ def test_numbers_are_those_of_queries_and_keys(
     site: Site = request.getfixturevalue(f"{kind}_site")
     sentence_data, (stack, layer, head) = site.study.sentence_data, place
     kept, steps = (
-        sentence_data.queries_and_keys[stack, 0, layer],
+        of_pages(sentence_data.queries_and_keys[stack, 0, layer]),
         sentence_data.maps[stack, 0][layer, head],
     )
     page = open_page(site.folder / SENTENCE)
@@ -89,7 +90,7 @@ def test_numbers_are_those_of_queries_and_keys(
         row = row_of(kept, head, query)
         expect(view.locator(".how")).to_contain_text(f"({key}) with {displayed(row.weights[key])}.")
         check_steps(view, row, key, kept.queries.shape[2])
-        assert abs(row.weights[key] * 255 - steps[query, key]) < 0.51
+        assert abs(row.weights[key] - steps[query, key] / 255) < 0.51 / 255 + MAX_WEIGHT_ERROR
         stored = f"{steps[query, key]}/255 = {steps[query, key] / 255:.2f}"
         expect(view.get_by_text("Stored with 8 bits as")).to_contain_text(stored)
         for name in ("Every dimension", "Every key"):
@@ -126,7 +127,7 @@ def check_dimensions(view: Locator, kept: Any, head: int, query: int, key: int) 
 def test_bars_point_up_and_down_as_their_numbers_do(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / SENTENCE, color_scheme="light")
     view = opened(page, ("self", 0, 3), (3, 2))
-    kept = encoder_site.study.sentence_data.queries_and_keys["self", 0, 0]
+    kept = of_pages(encoder_site.study.sentence_data.queries_and_keys["self", 0, 0])
     one, other = kept.queries[3, 3], kept.keys[3, 2]
     view.locator("canvas.bars").evaluate("(canvas) => canvas.blur()")
     pixels = picture(view.locator("canvas.bars").evaluate("(canvas) => canvas.toDataURL()"))
@@ -157,7 +158,7 @@ def test_the_view_follows_keys_and_what_is_chosen_and_is_accessible(
 def read_single_dimensions(page: Page, encoder_site: Site) -> None:
     """Walk along the bars by arrow keys."""
     view = opened(page, ("self", 1, 0), (4, 1))
-    kept = encoder_site.study.sentence_data.queries_and_keys["self", 0, 1]
+    kept = of_pages(encoder_site.study.sentence_data.queries_and_keys["self", 0, 1])
     one, other = kept.queries[0, 4].astype(float), kept.keys[0, 1].astype(float)
     bars, status = view.locator("canvas.bars"), view.locator(".dimension")
     bars.focus()
@@ -177,7 +178,7 @@ def choose_other_pairs(page: Page, encoder_site: Site) -> None:
     view = page.locator(".neurons")
     choose_pair(page, 2, 4)
     kept = encoder_site.study.sentence_data.queries_and_keys
-    wanted = row_of(kept["self", 0, 1], 1, 2).weights[4]
+    wanted = row_of(of_pages(kept["self", 0, 1]), 1, 2).weights[4]
     expect(view.locator(".how")).to_contain_text(f"(4) with {displayed(wanted)}.")
     choose(page, "L0·H2")
     wanted = row_of(kept["self", 0, 0], 2, 2).weights[4]
@@ -248,8 +249,11 @@ def test_exemplars_lead_to_how_their_weight_comes_about(
     article.get_by_text("Lines, map, ranked weights").click()
     article.get_by_role("link", name="how this weight comes about").click()
     kept = encoder_site.study.sentence_data.queries_and_keys["self", exemplar.index, 0]
-    weight = row_of(kept, 1, exemplar.query).weights[exemplar.key]
-    assert abs(weight - exemplar.score) < 1e-5
+    exact, weight = (
+        row_of(each, 1, exemplar.query).weights[exemplar.key] for each in (kept, of_pages(kept))
+    )
+    assert abs(exact - exemplar.score) < 1e-5
+    assert abs(exact - weight) <= kept.rounded().error
     expect(page.locator(".neurons .how")).to_contain_text(
         f"({exemplar.query}) attends to “{text_at(encoder_site, exemplar)}” ({exemplar.key}) "
         f"with {displayed(weight)}."

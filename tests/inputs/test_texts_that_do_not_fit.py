@@ -11,8 +11,7 @@ from transformers import EsmTokenizer
 import headbook
 import tiny
 from headbook.errors import HeadbookWarning
-from headbook.pages.methods import methods_page
-from headbook.report.results import stack_results
+from headbook.pages.methods_parts.rules import text_remarks
 from headbook.schema import Side
 from headbook.study.study import Study, merge
 from sites import QUICK
@@ -28,8 +27,7 @@ def collect(inputs: Any, model: Path, **options: Any) -> Study:
 
 
 def notes(study: Study) -> list[str]:
-    results = stack_results(study)
-    return [*methods_page(results, []).texts]
+    return [*text_remarks(study.manifest)]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from headbook.model.devices import offload_place
 from headbook.model.gguf import Gguf
 from headbook.model.load import Model, load_model
 from headbook.pages.index import overview_page
-from headbook.pages.methods import methods_page
+from headbook.pages.methods import model_facts
 from headbook.report.results import StackResults
 from headbook.study.manifest import Manifest
 
@@ -279,7 +279,7 @@ def test_a_site_says_what_was_quantised(folder: Path, file: Path) -> None:
     assert manifest.model == study.manifest.model
     assert manifest.options["tokenizer"] == folder.name  # not where it is
     found = {stack.name: StackResults(study, stack) for stack in manifest.stacks}
-    assert dict(methods_page(found, []).model)["Weights"] == "GGUF, Q4_1 100 %, dequantised"
+    assert dict(model_facts(manifest))["Weights"] == "GGUF, Q4_1 100 %, dequantised"
     warnings = " ".join(overview_page(found).warnings)
     assert "Weights are dequantised from four bits (GGUF, Q4_1 100 %)" in warnings
     assert not manifest.failed

@@ -11,8 +11,7 @@ import torch
 import treebank
 from headbook.errors import ConfigError
 from headbook.model.vocabulary import VocabularyEmbeddings
-from headbook.pages.methods import methods_page
-from headbook.report.results import stack_results
+from headbook.pages.methods_parts.rules import rules
 from headbook.run.collect import collect
 from headbook.schema import EmbeddingSpace
 from headbook.study.manifest import Rounding
@@ -71,8 +70,8 @@ def test_the_methods_page_prints_the_effect_and_stored_studies_keep_it(
     stored = Study.load(tmp_path / "study")
     manifest = stored.manifest
     assert manifest.roundings == found.manifest.roundings
-    first = manifest.roundings[0]
-    text = methods_page(stack_results(stored), []).roundings[0]
+    first = manifest.roundings[-1]
+    text = dict(rules(stored))["Precision"]
     assert "bfloat16" in text
     assert f"Of {first.states:,} ranks" in text
     assert text.endswith(f"largest difference: {first.largest:,}.")

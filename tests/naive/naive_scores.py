@@ -1,8 +1,10 @@
 """A weight from its query and its keys, number by number."""
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
+from headbook.analysis.rounded_vectors import in_float32
 from headbook.study.sentence_data import QueriesAndKeys
 
 NAN = math.nan
@@ -34,3 +36,10 @@ def row_of(kept: QueriesAndKeys, head: int, query: int) -> Row:
     log_sum = math.log(math.fsum(math.exp(score) for score in there))
     weights = [math.exp(score - log_sum) for score in scores]
     return Row(products, added, scores, log_sum, weights)
+
+
+def of_pages(kept: QueriesAndKeys) -> QueriesAndKeys:
+    """Return queries and keys as scripts have them, from the integers of a page."""
+    rounded = kept.rounded()
+    queries = in_float32(rounded.queries, rounded.query_scales)
+    return replace(kept, queries=queries, keys=in_float32(rounded.keys, rounded.key_scales))

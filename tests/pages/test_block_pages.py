@@ -16,6 +16,7 @@ from headbook.pages.alignment import alignment_page, has_alignment
 from headbook.pages.comparison.metricpair import metric_pairs
 from headbook.pages.comparison.parts import both_stacks
 from headbook.pages.importance import has_importance, importance_page
+from headbook.pages.methods import methods_page
 from headbook.pages.metric import metric_pages, metrics_page, study_metrics
 from headbook.pages.metrics.depth import depth_page, has_depth
 from headbook.pages.parts.blocks import Group, Page, Table
@@ -38,6 +39,7 @@ PAGES: dict[str, tuple[Callable[..., bool], Callable[..., Page]]] = {
     "importance": (has_importance, importance_page),
     "syntax": (lambda _: True, syntax_page),
     "alignment": (has_alignment, alignment_page),
+    "methods": (lambda _: True, lambda r: methods_page(r, study_metrics(r))),
 }
 
 

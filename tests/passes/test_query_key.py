@@ -15,6 +15,8 @@ import headbook
 import tiny
 import treebank
 from bare_model import STACKS, Bare
+from headbook import config
+from headbook.analysis.rounded_vectors import MAX_WEIGHT_ERROR
 from headbook.pages.parts.sentence_maps import neurons_data, reason
 from headbook.passes.queries_and_keys import fits_in_memory
 from headbook.report.results import stack_results as results_of
@@ -30,7 +32,7 @@ from headbook.study.sentence_data import (
 )
 from headbook.study.study import Study, merge
 from html_pages import elements, html_of, text_of
-from naive_scores import row_of
+from naive_scores import of_pages, row_of
 
 Folder = Callable[[str], Path]
 Made = Callable[..., Study]
@@ -139,6 +141,30 @@ def test_a_soft_cap_is_what_it_changes(
     for stack, layer, weights in bare_weights(tiny_folder("gemma2"), study, 0):
         row = row_of(study.sentence_data.queries_and_keys[stack, 0, layer], 1, 3).weights
         np.testing.assert_allclose(np.nan_to_num(row), weights[1, 3], rtol=0, atol=1e-5)
+
+
+def test_as_many_as_fit_are_kept_by_default(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget of bytes on the site decides, by the sizes of the files."""
+    study = made("bert")
+    assert {index for _, index, _ in study.sentence_data.queries_and_keys} == {0, 1, 2}
+    sizes = [
+        sum(
+            each.site_bytes
+            for (_, index, _), each in study.sentence_data.queries_and_keys.items()
+            if index == number
+        )
+        for number in range(3)
+    ]
+    monkeypatch.setattr(config, "SITE_QUERY_KEY_BYTES", sizes[0] + sizes[1])
+    few = made("bert", seed=1)
+    assert {index for _, index, _ in few.sentence_data.queries_and_keys} == {0, 1}
+    last = few.sentence_data.listed[2]
+    assert reason(results_of(few)["self"], last) == (
+        f"queries and keys were kept of the first 2 sentences; --query-key-sentences {last.number} "
+        "keeps more"
+    )
+    monkeypatch.setattr(config, "SITE_QUERY_KEY_BYTES", 1)
+    assert not made("bert", seed=2).sentence_data.queries_and_keys
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 3, 5])
@@ -278,17 +304,39 @@ def test_merged_studies_keep_theirs(made: Made) -> None:
     assert not reason(results_of(both)["self"], both.sentence_data.sentences[shift + 1])
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_weights_of_pages_are_those_of_the_model(
+    name: str, made: Made, tiny_folder: Folder
+) -> None:
+    """Within the error that the file states, against the model alone in float64."""
+    study = made(name, dtype="float64")
+    for index in range(2):
+        for stack, layer, weights in bare_weights(tiny_folder(name), study, index):
+            kept = study.sentence_data.queries_and_keys[stack, index, layer]
+            pages, error = of_pages(kept), kept.rounded().error
+            assert error <= MAX_WEIGHT_ERROR
+            for head, query in np.ndindex(*weights.shape[:2]):
+                row = np.nan_to_num(row_of(pages, head, query).weights)
+                np.testing.assert_allclose(row, weights[head, query], rtol=0, atol=error + 1e-5)
+
+
 def test_pages_get_every_number(made: Made) -> None:
-    """What scripts read: 32 bits, lowest byte first, row by row."""
+    """What scripts read: integers, and what is added in 32 bits, lowest byte first, row by row."""
     study = made("t5")
     stack = study.manifest.stack("decoder")
     found = dict(neurons_data(study, stack, study.sentence_data.sentences[1]))
     assert found.keys() == {0, 1}
     for layer, data in found.items():
         kept = study.sentence_data.queries_and_keys["decoder", 1, layer]
-        for name in ("queries", "keys", "added"):
-            numbers = np.frombuffer(data[name], "<f4")
-            assert (numbers == vars(kept)[name].ravel()).all()
+        assert (np.frombuffer(data["added"], "<f4") == kept.added.ravel()).all()
+        rounded = kept.rounded()
+        for name, scales in (("queries", "queryScales"), ("keys", "keyScales")):
+            numbers = np.frombuffer(data[name], f"i{data['bits'] // 8}")
+            vectors = numbers.reshape(vars(kept)[name].shape)
+            np.testing.assert_array_equal(vectors, getattr(rounded, name))
+            half_steps = np.array(data[scales])[:, None, None] / 2
+            steps = np.abs(vectors * 2 * half_steps - vars(kept)[name])
+            assert (steps <= half_steps * (1 + 1e-6)).all()
         assert [*data["seen"]] == kept.seen.ravel().tolist()
         assert math.isclose(data["scaling"], float(kept.scaling), rel_tol=0)
         assert (data["heads"], data["width"]) == (kept.queries.shape[0], kept.queries.shape[2])

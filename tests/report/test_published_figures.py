@@ -223,7 +223,7 @@ def test_columns_and_models_are_those_of_the_file() -> None:
 
 def test_sites_of_other_models_have_no_section(any_site: Site) -> None:
     html = html_of(any_site.folder / "methods.html")
-    ids = {e.attributes["id"] for e in elements(html, "h2") if "id" in e.attributes}
+    ids = {e.attributes["id"] for e in elements(html, "section") if "id" in e.attributes}
     assert {"rules", "metrics", "run"} <= ids
     assert "published" not in ids
 
@@ -235,11 +235,11 @@ def test_a_site_of_the_model_itself_has_the_numbers(small_site: Site, tmp_path: 
     named = replace(study, manifest=replace(study.manifest, model=model))
     headbook.render(named, tmp_path / "s")
     html = html_of(tmp_path / "s" / "methods.html")
-    assert "published" in {e.attributes.get("id") for e in elements(html, "h2")}
+    assert "published" in {e.attributes.get("id") for e in elements(html, "section")}
     assert "https://arxiv.org/abs/1906.04284" in {
         e.attributes.get("href") for e in elements(html, "a")
     }
-    searched = data_file(tmp_path / "s" / "data" / "find.js")[1]["pages"]
+    searched = data_file(tmp_path / "s" / "data" / "find.js")[1]["questions"]
     assert "methods.html#published" in {address for _, address, *_ in searched}
     ((source, table),) = published_tables(stack_results(named))
     assert source in text_of(html)

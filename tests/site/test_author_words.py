@@ -71,7 +71,8 @@ def own(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "more.md").write_text("# Größe & 模型\n\nEuro.", encoding="utf-8")
     headbook.render(
         small_site.stored, place / "site", title="Another title", notes=place / "notes.toml",
-        section=[place / "left.md", str(place / "more.md")], processes=2,
+        section=[place / "left.md", str(place / "more.md")], author="Ada and Bo",
+        text_source="Kowari corpus", processes=2,
     )  # fmt: skip
     return place / "site"
 

@@ -317,4 +317,4 @@ def test_texts_of_any_column_are_no_formulas_and_numbers_stay(
 def test_no_label_of_a_metric_is_a_formula() -> None:
     """Labels of shares begin with offsets such as -2; only a whole number may have a sign."""
     frame = pd.DataFrame({"label": LABELS})
-    assert export._csv_rows(frame, header=False).decode().split() == [*LABELS]
+    assert export.csv_rows(frame, header=False).decode().split() == [*LABELS]

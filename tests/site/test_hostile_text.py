@@ -19,7 +19,8 @@ import headbook
 import tiny
 from headbook.errors import InputError
 from headbook.report.wording import visible
-from headbook.site.markup import prose, reference, safe_json, script
+from headbook.site.html import reference
+from headbook.site.markup import prose, safe_json, script
 from html_pages import broken_links, elements, html_of, text_of, tree
 from sites import SMALL, Once, make_study
 

@@ -99,6 +99,22 @@ def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: PackedSit
     assert rules == rest | {"img-src": "data:"}
 
 
+def test_queries_and_keys_of_later_sentences_are_left_out(
+    encoder_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whole sentences, and the file says so."""
+    neurons = sorted(name for name in tree(encoder_site.folder) if name.startswith("data/neurons/"))
+    sentences = sorted({name.partition("-")[0] for name in neurons})
+    assert len(sentences) > 1
+    first = [name for name in neurons if name.startswith(sentences[0])]
+    size = sum((encoder_site.folder / name).stat().st_size for name in first)
+    monkeypatch.setattr(single_file, "MAX_QUERY_KEY_BYTES", size)
+    packed = pack(encoder_site.folder, tmp_path / "r.html", single_file=True)
+    stored = {name for name in held(packed.path) if name in neurons}
+    assert stored == {*first}
+    assert "queries and keys of later sentences" in html_of(packed.path)
+
+
 def test_nothing_in_it_is_loaded(one: PackedSite) -> None:
     for tag, link in links(html_of(one.path)):
         assert link.startswith(("data:", "#", "https://doi.org/", "https://arxiv.org/")), (

@@ -12,8 +12,7 @@ import headbook
 import tiny
 import treebank
 from headbook.cli.main import main
-from headbook.pages.methods import methods_page
-from headbook.report.results import stack_results
+from headbook.pages.methods_parts.rules import rules
 from headbook.report.tables import STUDY_TABLES
 from headbook.run.collect import collect
 from headbook.schema import TOP_PAIR_SHARES, Side
@@ -150,13 +149,13 @@ def test_a_merged_study_says_what_it_lacks_and_what_is_pooled(
         assert any(part in text for text in texts), part
     assert any("variability" in text and "baselines" in text for text in texts)
     assert any("own means" in text for text in merged.manifest.pooled)
-    methods = methods_page(stack_results(merged), []).merged
+    methods = dict(rules(merged))["Merged"]
     for text in (*texts, *merged.manifest.pooled):
         assert text in repr(merged)
         assert text in methods
     assert merged.corpus_sums.ablation is not None
     assert any("own means" in note for note in merged.corpus_sums.ablation.notes)
-    assert methods_page(stack_results(whole), []).merged == ""
+    assert "Merged" not in dict(rules(whole))
     assert len(repr(whole).splitlines()) == 3
 
 

@@ -13,8 +13,7 @@ import headbook
 from headbook.inputs import TextRecord
 from headbook.model.load import Model, load_model
 from headbook.model.tokenizer import SentenceTokenizer
-from headbook.pages.methods import methods_page
-from headbook.report.results import stack_results
+from headbook.pages.methods import model_facts
 from headbook.text.annotate import (
     NO_ANNOTATOR,
     Annotator,
@@ -120,9 +119,9 @@ def test_a_study_has_these_words_and_methods_says_so(tiny_folder: Any) -> None:
     study = headbook.collect(FILE, model=model, tokenizer=tokenizer(), **options)
     assert study.manifest.counts["source.words"] == 7
     assert study.manifest.counts["source.unspaced"] == 2
-    facts = dict(methods_page(stack_results(study), []).model)
+    facts = dict(model_facts(study.manifest))
     assert "2 texts" in facts["Words"]
     assert "token" in facts["Words"]
     english = headbook.collect(["hello hello"], model=model, tokenizer=tokenizer(), **options)
     assert "source.unspaced" not in english.manifest.counts
-    assert "Words" not in dict(methods_page(stack_results(english), []).model)
+    assert "Words" not in dict(model_facts(english.manifest))

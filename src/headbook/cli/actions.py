@@ -273,7 +273,8 @@ def render_checkpoints(checkpoints: "Checkpoints", config: Config, title: str) -
         )  # fmt: skip
 
 
-WORDS = ("title", "notes", "section")  # options with the author's own words
+# Options with the author's own words.
+WORDS = ("title", "author", "text_source", "text_license", "notes", "section")
 
 
 def words_of(config: Config) -> dict[str, Any]:

@@ -11,6 +11,7 @@ attention.
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,7 +178,10 @@ def read_pooling(folder: Path) -> str:
 
 
 TOKENIZER_FILE = "tokenizer.json"
-FILE_PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+CARD = "README.md"  # model card: YAML between two lines of dashes, then Markdown
+CARD_LICENSE = re.compile(r"^license(?:_name)?:[ \t]*['\"]?([^'\"\n#]{1,100})", re.MULTILINE)
+MAX_CARD_LETTERS = 65_536
+FILE_PATTERNS = [CARD, "*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 CODE_PATTERN = "*.py"
 ADAPTER_CONFIG, ADAPTER_FILES = "adapter_config.json", "adapter_*"
 # An adapter may have a tokenizer of its own.
@@ -228,6 +232,22 @@ def find_model_files(name: str, revision: str | None, *, code: bool = False) -> 
     downloaded = _downloaded(name, revision, [*FILE_PATTERNS, *[CODE_PATTERN] * code])
     _indexed_files(downloaded, name)
     return ModelFiles(downloaded, name, downloaded.name)
+
+
+def read_license(files: ModelFiles) -> str:
+    """Return the licence that a GGUF file or the model's card names; empty if neither names one."""
+    if files.gguf is not None:
+        return str(files.gguf.fields.get("general.license", ""))
+    card = files.folder / CARD
+    if is_endless(card):
+        return ""
+    try:
+        with card.open(encoding="utf-8", errors="replace") as stream:
+            before, _, rest = stream.read(MAX_CARD_LETTERS).partition("---\n")
+    except OSError:
+        return ""
+    names = [] if before.strip() else CARD_LICENSE.findall(rest.partition("\n---")[0])
+    return ", ".join(name.strip() for name in names if name.strip() != "other")
 
 
 def find_adapter_files(name: str) -> ModelFiles:

@@ -20,6 +20,7 @@ from headbook.model.checkpoint import (
     ModelFiles,
     find_adapter_files,
     find_model_files,
+    read_license,
     read_pooling,
 )
 from headbook.model.devices import OffloadPlace, isolated_random_state, pick_device, read_parameter
@@ -94,17 +95,15 @@ class Model:
     Attributes:
         name: hub id, or the name of a folder or file; with `` + `` and the name of an adapter.
         revision: commit of a hub model; hash of the weights of a folder or file.
-        network: the whole model, with its language-model head if the checkpoint has one (always
-            for encoder-decoders).
+        network: the whole model, with its language-model head if the checkpoint has one.
         tokenizer: the tokenizer.
         max_length: longest sequence by default, in tokens.
         device: device that the model runs on.
         weights: storage of the weights, and missing ones.
         headless: reason why there is no language-model head; empty if there is one.
-        pooling: pooling of a sentence encoder, as in `headbook.model.checkpoint`; empty for other
-            checkpoints.
-        positions: length of the table of positions, in tokens; None without a table, as with
-            rotary positions.
+        pooling: pooling of a sentence encoder, as in `headbook.model.checkpoint`; else empty.
+        positions: length of the table of positions, in tokens; None without one (rotary).
+        license: licence that the model's card or GGUF file names; empty if neither names one.
         configuration: configuration of a caller's model object; empty for a model of a name.
     """
 
@@ -118,6 +117,7 @@ class Model:
     headless: str = ""
     pooling: str = ""
     positions: int | None = None
+    license: str = ""
     configuration: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -243,6 +243,7 @@ def load_model(
         headless=headless,
         pooling=read_pooling(files.folder) if files.gguf is None else "",
         positions=positions,
+        license=read_license(files),
     )
 
 

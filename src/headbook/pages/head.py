@@ -109,7 +109,7 @@ class HeadPage(TemplatePage):
     """
 
     template: ClassVar[str] = "head.html"
-    scripts = (*ATTENTION_SCRIPTS, "attention_view", "attention_lines", "exemplars")
+    scripts = (*ATTENTION_SCRIPTS, "attention_view", "attention_lines", "exemplars", "head_csv")
     styles = ("plots", "maps", "written", "head")
     contents = False
     name: str

@@ -3,85 +3,44 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Metric
+from headbook.pages.methods_parts.intervals import interval_blocks
+from headbook.pages.methods_parts.rules import rules
 from headbook.pages.metric import is_measured
-from headbook.pages.parts.blocks import Row as BlockRow
-from headbook.pages.parts.blocks import Table, row
-from headbook.pages.parts.page import TemplatePage, gap_texts
-from headbook.pages.parts.table import PageTable, Row, words_cell
+from headbook.pages.parts.blocks import (
+    Block,
+    Bullets,
+    Definition,
+    Definitions,
+    Details,
+    Page,
+    Question,
+    Row,
+    Symbols,
+    Table,
+    Text,
+    Title,
+    blocks,
+    row,
+)
+from headbook.pages.parts.page import coverage, gap_texts
 from headbook.report.answers.circuit_rules import why_no_circuits
-from headbook.report.answers.text_notes import text_notes
 from headbook.report.facts import thresholds
 from headbook.report.facts.functions import FAMILY_NAMES, RULES, functions_of
 from headbook.report.published import published_numbers
 from headbook.report.results import StackResults, study_of
 from headbook.report.sink import sink_tokens
-from headbook.report.wording import SPACES, STACKS, VIEWS, capital, count_text, label_name
-from headbook.results.formats import MISSING, percent
-from headbook.results.sentence import metric_link, say
-from headbook.schema import UNICODE_WORDS, EmbeddingSpace, Side, SinkView
-from headbook.study.corpus_sums import MAX_HEADS_ALL_PAIRS
-from headbook.study.manifest import Check, Manifest, Rounding
-from headbook.study.merging import merge_gaps, repeated_text
+from headbook.report.wording import STACKS, VIEWS, capital, count_text, label_name
+from headbook.results.formats import metric_page
+from headbook.results.sentence import Link, Marked, Sentence, metric_link, say
+from headbook.schema import UNICODE_WORDS, Side, SinkView
+from headbook.study.manifest import NOT_GIVEN, Check, Manifest
+from headbook.study.study import Study
 
-
-@dataclass(frozen=True, kw_only=True)
-class MethodsPage(TemplatePage):
-    """The page on how the numbers were made.
-
-    Attributes:
-        model, run: facts as terms and values.
-        checks: self-checks with their largest differences; ``passed``: whether all hold.
-        checked_sentences: number of sentences of the self-checks.
-        gaps: missing numbers with their reasons.
-        not_measured: sentences that could not be measured, with reasons.
-        fallbacks: numbers that were measured by another method than planned.
-        texts: remarks on inputs, texts that were cut, and doubled and unknown tokens.
-        merged: of how many studies the study was merged, and what that means; empty if of none.
-        roundings: effect on ranks of a vocabulary product in lower precision.
-        views: the three treatments of the sink, as names and explanations.
-        metrics: all metrics with formula and source.
-        unmeasured: number of these metrics that have no numbers in this study.
-        with_page: ids of those that have.
-        published: figures of papers beside values of the study; empty if the study has none.
-        versions: versions of libraries.
-        functions: rules that give heads their function, in their order.
-        least: conditions of all rules.
-        causal: whether some stack is causal.
-        all_pairs: whether every pair of heads of some stack is compared.
-        similar_pairs: whether only similar pairs of heads of some stack are compared.
-    """
-
-    template: ClassVar[str] = "methods.html"
-    styles = ("plots",)
-    model: tuple[tuple[str, str], ...]
-    run: tuple[tuple[str, str], ...]
-    checks: PageTable
-    passed: bool
-    checked_sentences: int
-    gaps: tuple[str, ...]
-    not_measured: tuple[str, ...]
-    fallbacks: tuple[str, ...]
-    texts: tuple[str, ...]
-    merged: str
-    roundings: tuple[str, ...]
-    views: tuple[tuple[str, str], ...]
-    metrics: tuple[Metric, ...]
-    unmeasured: int
-    with_page: frozenset[str]
-    published: tuple[tuple[str, Table], ...]
-    versions: tuple[tuple[str, str], ...]
-    functions: Table
-    least: tuple[tuple[str, str], ...]
-    causal: bool
-    all_pairs: bool
-    similar_pairs: bool
-
-
+Results = Mapping[str, StackResults]
 KEYS = {
     SinkView.RAW: "weights as the model computes them",
     SinkView.NOSINK: "keys of the sink removed, other weights unchanged",
@@ -93,59 +52,131 @@ LISTED = 8  # sentences that are listed by number
 DIFFERENCE = "Largest absolute difference, relative to the largest value compared."
 RULE_COLUMNS = ("Function", "Sentence", "Family", "Least", "Why this value", "Heads here")
 PUBLISHED = ("Figure", "published", "this study", "computed from", "in the source")
+SENTENCES_LIKE_THESE = (
+    "Intervals are about sentences like these. Consecutive sentences of a file share genre and "
+    "author, so that intervals of the beginning of a file hold the value of the whole file less "
+    "often than 95 % of the time; those of a random sample do not have this fault."
+)
+FUNCTION_RULES = (
+    "A rule holds if the lower end of the 95 % interval of its number reaches the least value. "
+    "Shares are of the attention off the sink: rows with the sink masked and renormalised; rows "
+    "with more than 90 % on the sink are left out. The share on the sink is a number beside the "
+    "function; where the lower end of its share, corrected for chance, reaches half, the sentence "
+    "of a head says so.",
+    "Where a share decides, it is corrected for chance: (share − u) / (1 − u), where u is the "
+    "share under uniform attention over the same keys, for the same queries: 0 for uniform "
+    "attention in texts of any length, 1 for all of it. Pages print share and u (“uniform "
+    "attention”). The rules are the same for models with random weights.",
+)
+STATES = (
+    ("input", "Input of layer 0: token, position and type embedding, after the embedding norm if "
+     "there is one."),
+    ("mid", "After attention: attention output plus the residual."),
+    ("out", "After the layer: output of the layer."),
+    ("positional", "Token + position embedding: output of the embedding block at the token's own "
+     "position, a reference from the vocabulary."),
+    ("raw", "Token embedding: the token embedding alone, a reference from the vocabulary."),
+)  # fmt: skip
+PAPERS = (
+    "They are no targets: texts, annotation and definitions differ. Heads and layers count from 0. "
+    "Brackets: 95 % intervals over sentences; means over heads have none."
+)
+AUTHORS = (
+    ("--sample", "takes sentences from all of the input by their hashes, not from its beginning"),
+    ("--control", "runs the same architecture with random weights, or shuffled words, as well"),
+    ("--margin", "sets the change by replacing a head from which a sentence counts as changed"),
+    ("--metrics", "chooses what is measured"),
+)
 
 
-def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric]) -> MethodsPage:
+def methods_page(results: Results, metrics: Sequence[Metric]) -> Page:
     """Return the page on how the numbers of a study were made.
 
     Args:
         results: results by stack.
-        metrics: metrics that the page lists.
+        metrics: metrics that the study has.
     """
-    manifest = study_of(results).manifest
-    amounts = [len(s.attention_layers) * s.n_heads for s in manifest.stacks]
-    measured = frozenset(metric.id for metric in metrics if is_measured(results, metric))
-    return MethodsPage(
+    study = study_of(results)
+    manifest = study.manifest
+    failed = "" if not manifest.failed else " Some self-checks failed: see below."
+    return Page(
         path="methods.html",
-        title="Methods",
-        description="Definitions, self-checks, model and versions behind every number.",
-        model=tuple(_model(manifest)),
-        run=tuple(
-            (name.replace("_", " "), _option(v)) for name, v in sorted(manifest.options.items())
+        title="How are the numbers made, and when should they be trusted?",
+        topic="Methods",
+        description="Definitions, intervals, self-checks, model and versions behind every number.",
+        answer="Every number is a ratio of sums over sentences, with an interval that takes the "
+        f"sentences as a sample, beside its value under uniform attention.{failed}",
+        scope=(("Model", manifest.model.name), ("Texts", f"{coverage(manifest)}.")),
+        blocks=blocks(
+            _rules(study),
+            _intervals(results),
+            _views(manifest),
+            _functions(results),
+            _checks(manifest),
+            _gaps(results),
+            _model(manifest),
+            _states(),
+            _metrics(results, metrics),
+            _published(results),
+            _run(manifest),
         ),
-        checks=PageTable(CHECKED, tuple(map(_check, manifest.checks)), DIFFERENCE),
-        passed=all(check.passed for check in manifest.checks),
-        checked_sentences=manifest.checked_sentences,
-        gaps=tuple(
-            filter(
-                None,
-                (*gap_texts(manifest.gaps), why_no_circuits(results), *not_installed(manifest)),
-            )
-        ),
-        not_measured=tuple(_not_measured(manifest)),
-        fallbacks=manifest.fallbacks,
-        texts=(
-            *(text for file in manifest.inputs for text in file.messages()),
-            *manifest.cut,
-            *(note.text for note in text_notes(manifest)),
-        ),
-        merged=_merged(manifest),
-        roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
-        views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
-        metrics=tuple(metrics),
-        unmeasured=len(metrics) - len(measured),
-        with_page=measured,
-        published=tuple(published_tables(results)),
-        versions=tuple(sorted(manifest.versions.items())),
-        functions=_functions(results),
-        least=tuple(_conditions()),
-        causal=any(stack.causal for stack in manifest.stacks),
-        all_pairs=min(amounts) <= MAX_HEADS_ALL_PAIRS,
-        similar_pairs=max(amounts) > MAX_HEADS_ALL_PAIRS,
-    )
+        contents=True,
+    )  # fmt: skip
 
 
-def _functions(results: Mapping[str, StackResults]) -> Table:
+def _rules(study: Study) -> Question:
+    return Question(
+        "rules", "Rules for all numbers",
+        "Sums over sentences are divided once; never a mean of sentences' ratios.",
+        (Symbols(tuple(rules(study))),), "distrust limits",
+    )  # fmt: skip
+
+
+def _intervals(results: Results) -> Question:
+    return Question(
+        "intervals", "Intervals and tests",
+        "An interval says what other sentences like these would give: 95 % of such intervals hold "
+        "the value of all sentences.",
+        (*interval_blocks(results), Text(SENTENCES_LIKE_THESE)),
+        "distrust confidence interval significance statistics p-value bootstrap bootstrap-t wilson "
+        "resampling student cluster robust variance multiple testing max-t",
+    )  # fmt: skip
+
+
+def _model(manifest: Manifest) -> Question:
+    return Question(
+        "model", "Model", "What was run, as it was loaded.",
+        (Symbols(tuple(model_facts(manifest))),), "architecture revision tokenizer weights",
+    )  # fmt: skip
+
+
+def _states() -> Question:
+    return Question(
+        "states", "States of a token",
+        "States of the residual stream are the model's own activations, never recomputed from "
+        "weights.",
+        (Symbols(STATES),), "residual stream hidden states embeddings",
+    )  # fmt: skip
+
+
+def _views(manifest: Manifest) -> Question:
+    causal = any(stack.causal for stack in manifest.stacks)
+    first = " or, in causal attention, to the first position" * causal
+    default = "sink masked in causal attention, else all keys" if causal else "all keys"
+    pairs = tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items())
+    return Question(
+        "views", "Attention sinks and keys",
+        f"Numbers are given for three sets of keys; pages show {default}.",
+        (
+            Text(f"Many heads attend mostly to special tokens{first}: the attention sink."),
+            Symbols(pairs),
+        ),
+        "all keys, sink masked, sink masked and renormalised: raw nosink renorm attention sink "
+        "no-op null attention parking bos cls sep massive activations",
+    )  # fmt: skip
+
+
+def _functions(results: Results) -> Question:
     """Return the rules with their thresholds, and how many heads each gives its function."""
     tokens = " or ".join(dict.fromkeys(map(sink_tokens, results.values())))
     counts = Counter(
@@ -161,7 +192,13 @@ def _functions(results: Mapping[str, StackResults]) -> Table:
             name, f"Attends {where}." if where else "", family, least,
             rule.threshold.reason, counts[rule.id],
         ))  # fmt: skip
-    return Table(RULE_COLUMNS, tuple(rows), label="Functions of heads", style="numbers rules-of")
+    table = Table(RULE_COLUMNS, tuple(rows), label="Functions of heads", style="numbers rules-of")
+    return Question(
+        "functions", "Functions of heads",
+        "Every head has one function: the first of these rules that holds.",
+        (*map(Text, FUNCTION_RULES), table, Symbols(tuple(_conditions()))),
+        "types roles classes taxonomy previous-token next-token local-window",
+    )  # fmt: skip
 
 
 def _conditions() -> Iterator[tuple[str, str]]:
@@ -176,6 +213,106 @@ def _conditions() -> Iterator[tuple[str, str]]:
         yield f"{capital(name)} {threshold.value:g}", threshold.reason
 
 
+def _checks(manifest: Manifest) -> Question:
+    on = f"Run in this study on {count_text(manifest.checked_sentences, 'sentence')}"
+    answer = (
+        f"{on}. Some failed: do not trust the numbers that they concern."
+        if manifest.failed
+        else f"{on}: all passed, so what was read is what the model computed."
+    )
+    table = Table(
+        CHECKED, tuple(map(_check, manifest.checks)), caption=DIFFERENCE, label="Self-checks"
+    )
+    shown: Block = table
+    if not manifest.failed:
+        shown = Details("Each check, with its largest difference", (table,))
+    return Question(
+        "checks", "Self-checks", answer, (shown,), "tests correctness verification eager"
+    )
+
+
+def _check(check: Check) -> Row:
+    where = STACKS[check.stack] if check.stack else "whole model"
+    numbers = f"{check.error:.1e}", f"{check.tolerance:.0e}"
+    return row(check.name, where, *numbers, "yes" if check.passed else "NO")
+
+
+def _gaps(results: Results) -> Question:
+    manifest = study_of(results).manifest
+    texts = (
+        *_not_measured(manifest),
+        *filter(None, (
+            *gap_texts(manifest.gaps), why_no_circuits(results), *not_installed(manifest),
+        )),
+    )  # fmt: skip
+    answer = (
+        f"{count_text(len(texts), 'part')} could not be measured, for the reasons below."
+        if texts
+        else "Nothing that was asked for is missing."
+    )
+    return Question(
+        "gaps", "Not available for this model", answer, blocks(Bullets(texts) if texts else None)
+    )
+
+
+def _metrics(results: Results, metrics: Sequence[Metric]) -> Question:
+    """Return the definitions of all metrics of the study, and the names of all others."""
+    measured = [metric for metric in metrics if is_measured(results, metric)]
+    others = [metric for metric in metrics if metric not in measured]
+    left_out = [metric for name, metric in all_metrics().items() if metric not in metrics]
+    return Question(
+        "metrics", "Metrics",
+        say("The {link} can be searched, and each has a page with its numbers.",
+            link=Link("list of metrics", "metrics/index.html")),
+        blocks(
+            Details(
+                f"Formulas and sources of {count_text(len(measured), 'metric')}",
+                (Definitions(tuple(Definition.of(m, metric_page(m.id)) for m in measured)),),
+            ),
+            Details(
+                f"{count_text(len(others), 'metric')} without numbers here",
+                (Definitions(tuple(others)),),
+            ) if others else None,
+            Text(f"Not measured in this study: {', '.join(m.id for m in left_out)}.")
+            if left_out else None,
+        ),
+        "definitions formulas glossary",
+    )  # fmt: skip
+
+
+def _published(results: Results) -> Question | None:
+    tables = [*published_tables(results)]
+    if not tables:
+        return None
+    papers = [
+        block for source, table in tables
+        for block in (Title(Sentence((Marked(source, "cite"),))), table)
+    ]  # fmt: skip
+    return Question(
+        "published", "Published results",
+        "Numbers that papers print about this model, beside those of this study.",
+        (Text(PAPERS), *papers), "papers replication reproduce published",
+    )  # fmt: skip
+
+
+def _run(manifest: Manifest) -> Question:
+    options = tuple(
+        (name.replace("_", " "), _option(value)) for name, value in sorted(manifest.options.items())
+    )
+    versions = tuple(sorted(manifest.versions.items()))
+    advice = tuple((Sentence((Marked(flag, "code"),)), text) for flag, text in AUTHORS)
+    return Question(
+        "run", "Options and versions",
+        "What whoever makes such a site can choose, and what was chosen here.",
+        (
+            Details("For authors: options that decide how far numbers reach", (Symbols(advice),)),
+            Details("Options of this run", (Symbols(options),)),
+            Details("Libraries that computed the numbers", (Symbols(versions),)),
+        ),
+        "options versions libraries reproduce",
+    )  # fmt: skip
+
+
 def not_installed(manifest: Manifest) -> Iterator[str]:
     """Yield a message for each metric of a study whose package is not installed."""
     for name, package in manifest.packages.items():
@@ -186,7 +323,8 @@ def not_installed(manifest: Manifest) -> Iterator[str]:
             )
 
 
-def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
+def model_facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield the facts of the model as it was loaded, as terms and values."""
     model = manifest.model
     yield "Name", model.name
     yield "Revision", model.revision
@@ -198,6 +336,7 @@ def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
         )
         yield STACKS[stack.name].capitalize(), shape
     yield "Parameters", f"{model.parameters:,}"
+    yield "Licence", model.license or NOT_GIVEN
     yield "Numbers", f"{model.dtype} on {model.device}"
     if model.stored:
         dequantised = model.bits and model.stored.startswith("GGUF")
@@ -240,45 +379,13 @@ def _not_measured(manifest: Manifest) -> Iterator[str]:
         yield f"Not measured{baseline_run}: {', '.join(ids)}{beyond}. {each.why}"
 
 
-def _merged(manifest: Manifest) -> str:
-    if manifest.parts == 1:
-        return ""
-    repeated, gaps = repeated_text(manifest), merge_gaps(manifest)
-    sentences = (
-        f"This study was merged of {manifest.parts:,} studies",
-        repeated,
-        manifest.pooled and f"Pooled: {'; '.join(manifest.pooled)}",
-        gaps and f"Missing: {'; '.join(gap.what for gap in gaps)}; the list below has the reasons",
-    )
-    return " ".join(f"{capital(sentence)}." for sentence in sentences if sentence)
-
-
-def _rounding(found: Rounding, manifest: Manifest) -> str:
-    share = percent(found.changed / found.states) if found.states else MISSING
-    return (
-        "States are multiplied with the vocabulary in "
-        f"{manifest.options['vocabulary_precision']}. Of {found.states:,} ranks on the sentences "
-        f"of the self-checks ({found.side} side, {SPACES[EmbeddingSpace(found.space)]}), {share} "
-        "differ "
-        f"from an exact product; largest difference: {found.largest:,}."
-    )
-
-
 def _option(value: Any) -> str:
     return "default" if value is None else str(value)
 
 
-def _check(check: Check) -> Row:
-    where = STACKS[check.stack] if check.stack else "whole model"
-    numbers = f"{check.error:.1e}", f"{check.tolerance:.0e}"
-    return Row(
-        check.name, (words_cell(where), *numbers, words_cell("yes" if check.passed else "NO"))
-    )
-
-
 def published_tables(results: Mapping[str, StackResults]) -> Iterator[tuple[str, Table]]:
     """Yield each paper with numbers about the study's model, and a table of them."""
-    by_source: dict[str, list[BlockRow]] = {}
+    by_source: dict[str, list[Row]] = {}
     for of_stack in results.values():
         for published, number in of_stack.cached(published_numbers).items():
             metric, view, label = published.key

@@ -6,7 +6,8 @@ with masks, position biases or soft caps. If the stored numbers do not reproduce
 queries and keys are stored.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from headbook.model.attention_hook import AttentionCall
 from headbook.schema import AttentionStack
 from headbook.study.manifest import MissingPart, NotAvailable
 from headbook.study.sentence_data import (
+    BASE64,
+    FLOAT32_BYTES,
     MAX_QUERY_KEY_BYTES,
     LayerKey,
     QueriesAndKeys,
@@ -26,6 +29,7 @@ from headbook.study.sentence_data import (
     bytes_needed,
 )
 from headbook.text.batch import Batch
+from headbook.text.tokens import TokenizedSentence
 
 MAX_WEIGHT_ERROR = 1e-5  # largest difference of a weight recomputed from queries and keys
 MIN_ADDED_SHARE = 1e-5  # smallest added score that is stored, as a share of the largest product
@@ -123,6 +127,46 @@ def _traced(
         added=added.numpy().copy(),
         seen=(~hidden).numpy().astype(np.uint8),
     )
+
+
+def first_within(
+    indices: Iterable[int],
+    sentences: Mapping[int, TokenizedSentence],
+    stacks: Iterable[AttentionStack],
+    most: float,
+) -> tuple[int, ...]:
+    """Return the first sentences whose queries and keys fill at most so many bytes of a site.
+
+    Args:
+        indices: indices of sentences, in order.
+        sentences: sentences by index.
+        stacks: stacks of the model.
+        most: bytes of files with 8 bits a number.
+    """
+    stacks, used, first = tuple(stacks), 0.0, list[int]()
+    for index in indices:
+        tokens = sentences[index].tokens
+        for stack in stacks:
+            sizes = len(tokens[stack.queries]), len(tokens[stack.keys])
+            if fits_in_memory(stack, *sizes):
+                used += BASE64 * bytes_needed(stack, *sizes) / FLOAT32_BYTES
+        if used > most:
+            break
+        first.append(index)
+    return tuple(first)
+
+
+def within_site(data: SentenceData, most: float) -> SentenceData:
+    """Return the data without queries and keys beyond those that fill so many bytes of a site."""
+    used, kept = 0.0, dict[LayerKey, QueriesAndKeys]()
+    by_sentence = sorted({index for _, index, _ in data.queries_and_keys})
+    for index in by_sentence:
+        of_sentence = {key: each for key, each in data.queries_and_keys.items() if key[1] == index}
+        used += sum(each.site_bytes for each in of_sentence.values())
+        if used > most:
+            break
+        kept |= of_sentence
+    return replace(data, queries_and_keys=kept)
 
 
 def stacks_without_queries_keys(

@@ -34,7 +34,11 @@ from headbook.model.tokenizer import MAX_RANDOM_TOKENS, random_sequences
 from headbook.options import Options
 from headbook.passes.batch_sums import bucket_sums
 from headbook.passes.corpus_pass import CorpusPass
-from headbook.passes.queries_and_keys import stacks_without_queries_keys
+from headbook.passes.queries_and_keys import (
+    first_within,
+    stacks_without_queries_keys,
+    within_site,
+)
 from headbook.passes.self_checks import roundings, self_checks, worst_checks
 from headbook.progress import NoProgress, Progress, reporter
 from headbook.python_options import names_arguments
@@ -161,6 +165,9 @@ def measure_study(run: Run, words: Mapping[str, Any]) -> Study:
         not_measured=run.not_measured,
     )
     tokenized = {item.sentence.index: item for item in run.sentences.reread(chosen.indices)}
+    most = run.config.query_key_bytes
+    traced = first_within(chosen.traced, tokenized, run.architecture.stacks.values(), most)
+    chosen = replace(chosen, traced=traced)
     embeddings = read_embeddings(run, tokenized.values())
     lens = make_logit_lens(run.model, run.architecture)
     read_back = run.store.spill(CorpusSums, sums)
@@ -210,7 +217,8 @@ def measure_study(run: Run, words: Mapping[str, Any]) -> Study:
     )
     for note in text_notes(manifest):
         warn(f"{note.text}; {note.advice}")
-    return Study(manifest, sums, measures.sentence_data, baselines, map_sample=measures.map_sample)
+    data = within_site(measures.sentence_data, most)
+    return Study(manifest, sums, data, baselines, map_sample=measures.map_sample)
 
 
 def measure_sums(run: Run) -> CorpusSums:

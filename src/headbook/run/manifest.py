@@ -15,6 +15,7 @@ from headbook.languages import NO_LANGUAGE
 from headbook.model.tokens.special import special_pattern
 from headbook.option_values import creation_date
 from headbook.report.answers.text_notes import N_EXAMPLES, is_unknown
+from headbook.resources import sample_hashes
 from headbook.run.prepare import LIBRARIES, Run, RunLog
 from headbook.schema import MAX_OWN_NAMES, OTHER, UNKNOWN, ModelKind, Side
 from headbook.study.input_facts import InputFacts
@@ -92,6 +93,9 @@ def make_manifest(
             for kind, (package, _) in other_readers().items()
             if any(file.source.kind == kind for file in run.corpus.files)
         },
+        author=run.config.author or "",
+        text_source=run.config.text_source or "",
+        text_license=run.config.text_license or "",
         **{"notes": "", **words},
     )
 
@@ -99,7 +103,10 @@ def make_manifest(
 def facts_of(file: InputFile) -> InputFacts:
     """Return what a manifest says of an input."""
     remarks = {str(remark): number for remark, number in file.remarks.items()}
-    return InputFacts(file.name, file.sha256, file.sentences, file.blank, file.left, remarks)
+    sample = file.sha256 in sample_hashes()
+    return InputFacts(
+        file.name, file.sha256, file.sentences, file.blank, file.left, remarks, sample
+    )
 
 
 def _resolved_options(run: Run) -> dict[str, str | None]:
@@ -211,4 +218,5 @@ def _model_facts(run: Run) -> ModelFacts:
         adapter_base=model.weights.adapter_base,
         remote_code=model.weights.remote_code,
         configuration=model.configuration,
+        license=model.license,
     )

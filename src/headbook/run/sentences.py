@@ -41,7 +41,7 @@ class ChosenSentences:
         first_measured: first sentence that could be measured; so the self-checks have a sentence.
         exemplars: exemplars of all heads.
         listed: sentences with a page of their own, in the order of the pages.
-        traced: listed sentences whose queries and keys are stored.
+        traced: listed sentences whose queries and keys may be stored.
         sampled: sentences that vocabulary metrics are averaged over.
         candidates: sentences whose maps may be stored for comparisons with other models.
     """
@@ -90,7 +90,7 @@ def choose_sentences(
     exemplars = tuple(c for c in choose_exemplars(sums) if c.index not in long.texts)
     cited = most_cited(
         exemplars,
-        first=max(1, config.query_key_sentences),
+        first=max(1, config.query_key_sentences or 0),
         total=n_sentences,
         most=config.n_sentence_pages,
     )

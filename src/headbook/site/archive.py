@@ -35,7 +35,7 @@ from headbook.output_folder import (
 from headbook.progress import Progress
 from headbook.python_options import names_arguments
 from headbook.report.wording import size_text
-from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256, sha256
+from headbook.resources import DEMO_PACKAGES, sha256
 from headbook.site.single_file import is_single_file, single_file_text
 from headbook.site.sites import render
 from headbook.study.corpus_sums import HeadSums
@@ -45,12 +45,11 @@ from headbook.study.study import Study
 
 LOCAL_MODEL_NAME, LOCAL_ADAPTER_NAME = "a local model", "a local adapter"
 FOLDER_REVISION = "sha256:"  # prefix of the revisions of models from a folder, not the hub
-DEMO_REVISIONS = {f"{FOLDER_REVISION}{digest}" for digest in (DEMO_SHA256, DEMO_CAUSAL_SHA256)}
 LINK_OR_ADDRESS = re.compile(r"://|www\.|@")  # web and mail addresses, and names of users
 
 
 def anonymise(study: Study) -> Study:
-    """Return a study without title, notes, date, links and names of files; numbers stay.
+    """Return a study without the author's words, date, links and names of files; numbers stay.
 
     The name of a hub's model stays, since reviewers need it; that of a local folder does not.
     Sentences stay as they are, and so do their ids and columns unless they hold a link.
@@ -79,7 +78,7 @@ def identifying_left(study: Study) -> Iterator[str]:
 
 def _anonymous_manifest(manifest: Manifest) -> Manifest:
     model = manifest.model
-    local = model.revision.startswith(FOLDER_REVISION) and model.revision not in DEMO_REVISIONS
+    local = model.revision.startswith(FOLDER_REVISION) and model.revision not in DEMO_PACKAGES
     name, _, adapter = model.name.rpartition(" + ") if model.adapter else (model.name, "", "")
     name, hidden = LOCAL_MODEL_NAME if local else name, model
     if adapter:
@@ -93,6 +92,9 @@ def _anonymous_manifest(manifest: Manifest) -> Manifest:
         manifest,
         created="",
         title=f"Attention heads of {name}",
+        author="",
+        text_source="",
+        text_license="",
         notes="",
         head_notes={},
         page_notes={},

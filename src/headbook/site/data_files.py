@@ -29,6 +29,7 @@ from headbook.report.results import StackResults, study_of
 from headbook.report.wording import sentence_file
 from headbook.results.formats import head_file
 from headbook.schema import Side, heads_of
+from headbook.site.head_csv import layer_rows
 from headbook.site.markup import script
 from headbook.site.search import find_data
 from headbook.study.sentence_data import Exemplar, StoredSentence, rows_by_sentence
@@ -45,6 +46,9 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     if live := live_data(results):
         _write(folder / "live.js", script("live", live))
     write_list(results, folder)
+    (folder / "numbers").mkdir()
+    for name, rows in layer_rows(study):
+        _write(folder / "numbers" / f"{name}.js", script(f"numbers-{name}", rows))
     write_maps(results, folder / "maps")
     if study.corpus_sums.types:
         _write(folder / "types.js", script("types", types_data(study.corpus_sums.types)))

@@ -112,7 +112,7 @@ def _csv(frame: pd.DataFrame, max_bytes: int) -> bytes | None:
     """Return a table as CSV, or None if it has more than ``max_bytes``, estimated by first rows."""
     parts, size = [], 0
     for start in range(0, max(len(frame), 1), CSV_BLOCK_ROWS):
-        part = _csv_rows(frame.iloc[start : start + CSV_BLOCK_ROWS], header=start == 0)
+        part = csv_rows(frame.iloc[start : start + CSV_BLOCK_ROWS], header=start == 0)
         size += len(part)
         if size > max_bytes or size * len(frame) > 2 * max_bytes * (start + CSV_BLOCK_ROWS):
             return None
@@ -120,9 +120,10 @@ def _csv(frame: pd.DataFrame, max_bytes: int) -> bytes | None:
     return b"".join(parts)
 
 
-def _csv_rows(frame: pd.DataFrame, *, header: bool) -> bytes:
+def csv_rows(frame: pd.DataFrame, *, header: bool) -> bytes:
+    """Return rows of a table as CSV, with rounded numbers."""
     return (
-        _with_rounded_intervals(_spreadsheet_safe(frame))
+        _with_rounded_intervals(spreadsheet_safe(frame))
         .to_csv(
             index=False,
             header=header,
@@ -222,7 +223,7 @@ def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
     }
 
 
-def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
+def spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
     """Put an apostrophe before cells that a spreadsheet would take for a formula."""
     return frame.assign(**{name: _without_formulas(frame[name]) for name in text_columns(frame)})
 

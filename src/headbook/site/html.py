@@ -4,6 +4,7 @@ A template prints any of them with ``{{ x }}``; `Printer` knows how. A number fi
 row while it is printed, so that no finished HTML is searched.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,10 @@ from headbook.results.sentence import Link, Marked, Sentence, head_link
 from headbook.schema import HeadName
 from headbook.site.rows import PageRows
 
+IDENTIFIERS = {
+    re.compile(r"arXiv:(\d{4}\.\d{4,5})"): "https://arxiv.org/abs/",
+    re.compile(r"doi:(10\.\S+[^\s.,;)])"): "https://doi.org/",
+}
 ELEMENTS = {"small", "b", "bdi", "code", "sub"}  # elements of `Marked`; other names are classes
 
 
@@ -118,8 +123,18 @@ class Printer:
         return Markup(f'<a href="{href}">{escape(visible(link.text))}</a>')
 
 
+def reference(text: str) -> Markup:
+    """Return a reference, its identifiers made links."""
+    html = str(escape(visible(text)))
+    for pattern, address in IDENTIFIERS.items():
+        html = pattern.sub(rf'<a href="{address}\1">\g<0></a>', html)
+    return Markup(html)
+
+
 def _marked(words: Marked) -> Markup:
     """Return words in an element, or with a class."""
+    if words.style == "cite":
+        return Markup(f"<cite>{reference(words.text)}</cite>")
     text = escape(visible(words.text))
     if words.style in ELEMENTS:
         return Markup(f"<{words.style}>{text}</{words.style}>")
@@ -143,4 +158,10 @@ def _cell(context: Context, value: Any) -> Markup:
 
 def filters() -> dict[str, Callable[..., Any]]:
     """Return the filters of blocks."""
-    return {"cell": _cell, "metric_page": metric_page, "name_of": head_name, "page_of": head_page}
+    return {
+        "cell": _cell,
+        "reference": reference,
+        "metric_page": metric_page,
+        "name_of": head_name,
+        "page_of": head_page,
+    }

@@ -14,7 +14,7 @@ from typing import Any
 import nh3
 from latex2mathml.converter import convert
 from markdown import markdown
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from headbook.report.wording import unbroken, visible
 from headbook.site import latex
@@ -23,10 +23,6 @@ MAX_PLAIN_CHARACTERS = 1_000  # of a value that a data file has as JSON, not com
 CALL_END = ");\n"  # of the call in a data file
 JSON_END = b"\n"  # between a value's JSON and its bytes
 HEADING_TAG = re.compile(r"</?h([1-6])(?=[ >])")  # in HTML that nh3 has written
-IDENTIFIERS = {
-    re.compile(r"arXiv:(\d{4}\.\d{4,5})"): "https://arxiv.org/abs/",
-    re.compile(r"doi:(10\.\S+[^\s.,;)])"): "https://doi.org/",
-}
 
 
 def printed(value: Any) -> Any:
@@ -70,14 +66,6 @@ def formula(latex: str) -> Markup:
 def picture(svg: str) -> Markup:
     """Return the SVG of a chart."""
     return Markup(svg)  # noqa: S704 - made by vl-convert, which escapes its data
-
-
-def reference(text: str) -> Markup:
-    """Return a reference, its identifiers made links."""
-    html = str(escape(visible(text)))
-    for pattern, address in IDENTIFIERS.items():
-        html = pattern.sub(rf'<a href="{address}\1">\g<0></a>', html)
-    return Markup(html)  # noqa: S704 - escaped above
 
 
 def safe_json(value: Any) -> str:
@@ -152,7 +140,6 @@ def filters() -> dict[str, Callable[..., Any]]:
         "prose": prose,
         "words": words,
         "formula": formula,
-        "reference": reference,
         "unbroken": unbroken,
         "svg": lambda figure: picture(figure.svg),
         "json_text": lambda text: safe_json(visible(text)),

@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 from headbook.author import OVERVIEW, plain_words
+from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.pages.about import SectionPage
 from headbook.pages.heads import HeadsPage
-from headbook.pages.methods import published_tables
-from headbook.pages.metric import ON_OTHER_PAGES, study_metrics, with_variants
+from headbook.pages.metric import ON_OTHER_PAGES, is_measured, study_metrics, with_variants
 from headbook.pages.overview_parts.answers import answered_pages, words_text
 from headbook.pages.parts.blocks import Page
 from headbook.pages.parts.page import AnalysisPage, TemplatePage
@@ -48,10 +48,6 @@ KEYWORDS = MappingProxyType({
     "relative_entropy/": ENTROPY,
     "induction_score/": INDUCTION,
     "index.html#limits": "distrust trust limitations caveats explanation causal conclude",
-    "methods.html#views": f"raw nosink renorm masked renormalised keys {SINK}",
-    "methods.html#functions": "types roles classes taxonomy previous-token next-token local-window",
-    "methods.html#rules": "distrust limits confidence intervals significance statistics p-value",
-    "methods.html#checks": "tests correctness verification eager",
     "metrics/attention_to.html": f"previous-token next-token self same token {COREFERENCE} {SINK}",
     "metrics/attention_entropy.html": ENTROPY,
     "metrics/relative_entropy.html": ENTROPY,
@@ -114,17 +110,8 @@ TOKEN_MARKS = ("␣", "##")  # prefixes of vocabulary tokens that texts do not h
 PAGES_OF_ALL_STUDIES = (
     ("Overview", "index.html", "What the model is, claims, all heads, families, and all answers."),
     ("What not to conclude", "index.html#limits", "Limits of every number of this site."),
-    ("Methods: rules for all numbers", "methods.html#rules", "Intervals, samples, controls."),
-    ("Methods: views of the sink", "methods.html#views", "All keys, or without the sink."),
-    ("Methods: functions of heads", "methods.html#functions", "How each function is decided."),
-    ("Methods: self-checks", "methods.html#checks", "What was read is what the model computes."),
     ("Data", "data.html", "Every number of this site as a file."),
-    ("About", "about.html", "How to cite this site; versions and licences."),
-)
-PUBLISHED_PAGE = (
-    "Methods: published results",
-    "methods.html#published",
-    "Figures that papers print about this model, beside this study's values.",
+    ("About", "about.html", "How to cite this site; origin and licences of texts and model."),
 )
 # Universal dependency relations in words that readers know, for those who do not know the labels.
 RELATION_WORDS = {
@@ -179,7 +166,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[TemplatePage]
     study = study_of(results)
     paged = study.sentence_data.paged
     searched = paged[:MAX_SEARCHED_SENTENCES]
-    manifest, published = study.manifest, any(published_tables(results))
+    manifest = study.manifest
     return {
         "questions": [*_answered(pages), *_questions(pages)],
         "metrics": [*_metric_lines(results), *_metrics_on_other_pages(results)],
@@ -188,7 +175,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[TemplatePage]
             _words(
                 title, path, note, plain_words(visible(manifest.notes)) if path == OVERVIEW else ""
             )
-            for title, path, note in (*PAGES_OF_ALL_STUDIES, *([PUBLISHED_PAGE] * published))
+            for title, path, note in PAGES_OF_ALL_STUDIES
         ],
         "sentences": [_sentence(sentence) for sentence in searched],
         "total": len(paged),
@@ -229,10 +216,14 @@ def _line(page: TemplatePage, manifest: Manifest) -> list[str]:
 
 
 def _metrics_on_other_pages(results: Mapping[str, StackResults]) -> Iterator[list[str]]:
-    """Yield metrics of two heads and of states, which have no page of their own."""
-    for metric in study_metrics(results):
-        if isinstance(metric, ON_OTHER_PAGES):
-            yield [metric.title, metric_page(metric.id), metric.summary, metric.question]
+    """Yield metrics without a page: of two heads, of states, and those without numbers."""
+    known = study_metrics(results)
+    for metric in all_metrics().values():
+        if metric not in known or not is_measured(results, metric):
+            yield [metric.title, "methods.html#metrics", "Not measured here.", metric.id]
+        elif isinstance(metric, ON_OTHER_PAGES):
+            words = f"{metric.id} {metric.question}"
+            yield [metric.title, metric_page(metric.id), metric.summary, words]
 
 
 def _is_of_metric(page: TemplatePage) -> bool:
@@ -247,11 +238,12 @@ def _metric_lines(results: Mapping[str, StackResults]) -> Iterator[list[str]]:
         path = metric_page(metric.variant_of or metric.id)
         note = plain_words(visible(notes.get(path, "")))
         files = HEAT_MAP if isinstance(metric, HeadMetric) else ""
-        words = (metric.question, KEYWORDS.get(path, ""), note, files)
+        words = (metric.id, metric.question, KEYWORDS.get(path, ""), note, files)
         yield [metric.title, path, metric.summary, " ".join(filter(None, words))]
         for variant in variants:
-            words = KEYWORDS.get(f"metrics/{variant.id}.html", "")
-            yield [variant.title, f"{path}#{variant.id}", variant.summary, words]
+            keywords = KEYWORDS.get(f"metrics/{variant.id}.html", "")
+            more = f"{variant.id} {keywords}".strip()
+            yield [variant.title, f"{path}#{variant.id}", variant.summary, more]
 
 
 def _words(title: str, path: str, note: str, more: str = "") -> list[str]:

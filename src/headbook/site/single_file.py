@@ -16,6 +16,7 @@ from html import escape
 from pathlib import Path
 
 from headbook.errors import StudyError
+from headbook.pages.parts.sentence_maps import FOLDER as NEURONS
 from headbook.resources import folder
 from headbook.site.assets import bare, digest
 from headbook.site.markup import gzipped, values
@@ -34,6 +35,7 @@ LINKS = re.compile(r'(<a [^>]*?href=")(?!["#]|[a-z]+:)')
 PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')
 DRAWN_PICTURES = re.compile(r'data-few(?:(?!<img).)*<img[^>]* src="(?:\.\./)*([^"]+)', re.DOTALL)
 MAX_BLOCK_BYTES = 6_000_000  # of files that are decompressed together; a larger file is alone
+MAX_QUERY_KEY_BYTES = 1_000_000  # of queries and keys in the file, those of the first sentences
 COMPRESSED_SUFFIXES = {".pdf", ".parquet", ".gz"}
 LEFT_OUT_MESSAGE = "Left out of this one file, but in the folder of the site: {}."
 
@@ -81,9 +83,9 @@ def _unsealed_text(site: Mapping[str, Path]) -> Iterator[str]:
     first = SHEETS.findall(index)  # the overview's; scripts turn others on with their pages
     styles = sorted(file.stem for name, file in site.items() if STYLE.fullmatch(name))
     sheets = {name: _text(site[f"assets/{name}.css"]) for name in dict.fromkeys([*first, *styles])}
-    left_out = LEFT_OUT_MESSAGE.format(
-        ", ".join(["figures as PDF", "tables as Parquet", *_missing_tables(site, files)])
-    )
+    neurons = ["queries and keys of later sentences"] * bool(_later_queries_keys(site))
+    kinds = ["figures as PDF", "tables as Parquet", *_missing_tables(site, files), *neurons]
+    left_out = LEFT_OUT_MESSAGE.format(", ".join(kinds))
     yield f'<!doctype html>\n<html lang="en" data-left="{escape(left_out)}">\n'
     policy = _policy([loader, *scripts], sheets.values())
     yield f'<head>\n<meta charset="utf-8">\n{GENERATOR_TAG}\n{policy}\n'
@@ -102,7 +104,7 @@ def _unsealed_text(site: Mapping[str, Path]) -> Iterator[str]:
 
 def _stored(site: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
     """Return the contents of the file by address, data files as their values."""
-    unwanted = FOLDER_ONLY_FILES | _redrawn_pictures(site)
+    unwanted = FOLDER_ONLY_FILES | _redrawn_pictures(site) | _later_queries_keys(site)
     for name, file in site.items():
         if name in unwanted or file.suffix == ".css" or _is_left_out(file):
             continue
@@ -117,6 +119,18 @@ def _missing_tables(site: Mapping[str, Path], files: Mapping[str, bytes]) -> lis
     tables = [file for name, file in site.items() if name.startswith("data/")]
     names = (file.name.partition(".")[0] for file in tables if _is_left_out(file))
     return [name for name in dict.fromkeys(names) if f"data/{name}.csv" not in files]
+
+
+def _later_queries_keys(site: Mapping[str, Path]) -> set[str]:
+    """Return the files of queries and keys beyond `MAX_QUERY_KEY_BYTES`, by whole sentences."""
+    by_sentence: dict[str, list[str]] = {}
+    for name in sorted(name for name in site if name.startswith(f"{NEURONS}/")):
+        by_sentence.setdefault(name.partition("-")[0], []).append(name)
+    used, later = 0, set[str]()
+    for names in by_sentence.values():
+        used += sum(site[name].stat().st_size for name in names)
+        later.update(names if used > MAX_QUERY_KEY_BYTES else ())
+    return later
 
 
 def _is_left_out(file: Path) -> bool:

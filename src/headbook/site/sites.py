@@ -82,6 +82,9 @@ def render(
     out: str | Path,
     *,
     title: str | None = None,
+    author: str | None = None,
+    text_source: str | None = None,
+    text_license: str | None = None,
     notes: str | Path | None = None,
     section: Sequence[str | Path] | str | Path = (),
     base_url: str | None = None,
@@ -96,8 +99,10 @@ def render(
     Args:
         study: a study, or the folder of a stored one.
         out: folder to write; it appears when it is complete.
-        title, notes, section: title, file of notes (Markdown or TOML) and Markdown files of pages
-            of your own, in place of those of the study.
+        title, author: title and author of the site, in place of those of the study.
+        text_source, text_license: origin and licence of the texts, likewise.
+        notes, section: file of notes (Markdown or TOML) and Markdown files of pages of your own,
+            in place of those of the study.
         base_url: address where the folder will be published, if that is known.
         force: replace a site of Headbook that is there; one with foreign files is refused.
         processes: number of processes that draw pages, this one included; 0: one for every two
@@ -112,7 +117,10 @@ def render(
         ResourceError: the process may not use enough memory.
     """
     file = None if notes is None else Path(notes)
-    words = read_words(file, section) | ({"title": title} if title else {})
+    given = {
+        "title": title, "author": author, "text_source": text_source, "text_license": text_license,
+    }  # fmt: skip
+    words = read_words(file, section) | {name: text for name, text in given.items() if text}
     return write_site(
         lambda: StudySite(study, words, file), Path(out), base_url=base_url, force=force,
         progress=progress, processes=processes,
@@ -221,7 +229,8 @@ class StudySite(SiteContents):
     def pages(self, writer: PageWriter) -> Iterator[TemplatePage]:
         """Make all pages but the overview, the page of files, and those of heads and sentences."""
         yield from self.charted
-        yield about_page(self.manifest, writer.render("references.bib").partition("\n\n")[0])
+        bibtex = writer.render("references.bib").partition("\n\n")[0]
+        yield about_page(self.manifest, bibtex, writer.base)
         yield missing_page()
 
     def many(self, share: slice = EVERY) -> Iterator[TemplatePage]:

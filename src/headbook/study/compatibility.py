@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,8 @@ def check_compatible(first: "Study", second: "Study") -> None:
 def _descriptions(first: Manifest, second: Manifest) -> Iterator[str]:
     """Yield differences of model, stacks and annotators between two manifests."""
     yield from _different(
-        "model's ", *(dataclasses.asdict(manifest.model) for manifest in (first, second))
+        "model's ",
+        *(dataclasses.asdict(replace(manifest.model, license="")) for manifest in (first, second)),
     )
     stacks = [
         {f"{s.name}'s {name}": value for s in m.stacks for name, value in vars(s).items()}

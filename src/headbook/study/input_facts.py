@@ -19,6 +19,7 @@ class InputFacts:
         blank: number of blank lines.
         left: number of sentences that ``--limit`` or ``--sample`` left out; None if not known.
         remarks: what its reader did beyond reading, in words, with how often.
+        sample: whether it is one of the sample inputs of Headbook, whose texts are made up.
     """
 
     name: str
@@ -27,6 +28,7 @@ class InputFacts:
     blank: int
     left: int | None = 0
     remarks: Mapping[str, int] = field(default_factory=dict)
+    sample: bool = False
 
     def messages(self) -> Iterator[str]:
         """Yield what the reader did beyond reading, with how often."""

@@ -56,7 +56,12 @@ class NotAvailable:
     key: str = ""
 
 
-WORDS = ("title", "notes", "head_notes", "page_notes", "sections")  # fields of a manifest
+# Fields of a manifest that `render` replaces.
+WORDS = (
+    "title", "author", "text_source", "text_license", "notes", "head_notes", "page_notes",
+    "sections",
+)  # fmt: skip
+NOT_GIVEN = "not given"  # printed for a source, a licence or an author that nobody gave
 SCHEMA = 12  # version of the layout of stored studies
 SUMS_KEY = "sha256"  # key of the sums of a study's files in its manifest
 
@@ -150,6 +155,7 @@ class ModelFacts:
         adapter_base: base model that the adapter names, if it is not this model.
         remote_code: classes whose code came from the model's repository.
         configuration: configuration of a model that a program held in memory; else empty.
+        license: licence that the model's card or GGUF file names; empty if neither names one.
     """
 
     name: str
@@ -175,6 +181,7 @@ class ModelFacts:
     adapter_base: str = ""
     remote_code: tuple[str, ...] = ()
     configuration: Mapping[str, Any] = field(default_factory=dict)
+    license: str = ""
 
 
 @dataclass(frozen=True)
@@ -204,6 +211,8 @@ class Manifest:
         parts: number of studies that were merged into this one; 1 for one that was collected.
         repeated: number of texts that stand in several of these parts.
         pooled: numbers that each part made in its own way and that were averaged, in words.
+        author: author of the site, as in BibTeX; empty if not given.
+        text_source, text_license: origin and licence of texts but samples; empty if not given.
     """
 
     schema: int
@@ -231,10 +240,13 @@ class Manifest:
     parts: int = 1
     repeated: int = 0
     pooled: tuple[str, ...] = ()
+    author: str = ""
+    text_source: str = ""
+    text_license: str = ""
 
     @property
     def words(self) -> dict[str, Any]:
-        """The author's words: title, notes and sections, by field."""
+        """The author's words by field: title, author, source of texts, notes, sections."""
         return {name: getattr(self, name) for name in WORDS}
 
     def with_words(self, words: Mapping[str, Any]) -> "Manifest":

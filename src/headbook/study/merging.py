@@ -25,10 +25,18 @@ from headbook.schema import TOP_PAIR_SHARES, BaselineRun, HeadKey
 from headbook.study.ablation.results import OWN_MEANS, AblationResults, HeadSetKind
 from headbook.study.compatibility import FREE_OPTIONS
 from headbook.study.corpus_sums import CorpusSums, HeadDistances, HeadTable
-from headbook.study.manifest import Check, Manifest, MissingPart, NotAvailable, Rounding
+from headbook.study.manifest import (
+    NOT_GIVEN,
+    Check,
+    Manifest,
+    MissingPart,
+    NotAvailable,
+    Rounding,
+)
 from headbook.study.sums.buckets import MAX_STORED_HASHES, HeadBuckets
 
 MERGED = "this study was merged, and "  # with which the reasons of its gaps begin
+BETWEEN = "; "  # between sources of the texts of several studies
 REMEDY = "; collect all sentences in one study"
 Tables = Mapping[BaselineRun, Mapping[str, HeadTable]]  # of baselines, by stack
 Gaps = Iterator[NotAvailable]
@@ -334,7 +342,23 @@ def merge_manifests(first: Manifest, second: Manifest) -> Manifest:
         packages={**first.packages, **second.packages},
         parts=first.parts + second.parts,
         repeated=first.repeated + second.repeated,
+        text_source=_of_both("text_source", first, second),
+        text_license=_of_both("text_license", first, second),
     )
+
+
+def _of_both(field: str, *manifests: Manifest) -> str:
+    """Return the source or the licence of texts of two studies, each once.
+
+    A study of samples alone, whose source is known, has none of its own.
+    """
+    texts = [
+        getattr(manifest, field) or NOT_GIVEN
+        for manifest in manifests
+        if not all(file.sample for file in manifest.inputs)
+    ]
+    joined = BETWEEN.join(dict.fromkeys(BETWEEN.join(texts).split(BETWEEN)))
+    return "" if joined == NOT_GIVEN else joined
 
 
 def pooled(first: Manifest, second: Manifest, sums: CorpusSums, *, pages: int) -> tuple[str, ...]:

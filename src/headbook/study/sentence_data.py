@@ -15,12 +15,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Ints
+from headbook.analysis.rounded_vectors import RoundedVectors, rounded_vectors
 from headbook.schema import AttentionStack, HeadName, Side
 from headbook.study.token_outputs import TokenOutputs
 from headbook.text.aligned_words import GOLD, AlignedText, aligned_text
 from headbook.text.tokens import TokenizedSentence, TokenizedText
 
 MAX_QUERY_KEY_BYTES = 16_000_000  # bytes of a sentence's queries and keys in one stack
+BASE64 = 4 / 3  # bytes of a file of scripts for each byte of numbers
 FLOAT32_BYTES = np.dtype(np.float32).itemsize
 
 T = TypeVar("T")
@@ -49,6 +51,15 @@ class QueriesAndKeys:
     scaling: NDArray[np.float64]
     added: NDArray[np.float32]
     seen: NDArray[np.uint8]
+
+    def rounded(self) -> RoundedVectors:
+        """Return queries and keys as the integers that pages have."""
+        return rounded_vectors(self.queries, self.keys, float(self.scaling), self.added, self.seen)
+
+    @property
+    def site_bytes(self) -> float:
+        """Bytes of the file that pages read."""
+        return BASE64 * (self.rounded().nbytes + self.added.nbytes + self.seen.nbytes)
 
 
 def bytes_needed(stack: AttentionStack, n_queries: int, n_keys: int) -> int:

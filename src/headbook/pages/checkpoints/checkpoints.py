@@ -42,6 +42,7 @@ from headbook.pages.overview_parts.differences import (
 )
 from headbook.pages.parts.atlas import Atlas, atlas_of
 from headbook.pages.parts.page import StackSection, TemplatePage
+from headbook.pages.parts.run_facts import text_facts
 from headbook.pages.parts.table import MarkedText, PageTable, Row, words_cell
 from headbook.report.facts.functions import UNKNOWN
 from headbook.report.wording import STACKS, capital, count_text, number_word, signed_points
@@ -442,6 +443,7 @@ def _facts(drawn: DrawnCheckpoints) -> Iterator[tuple[str, str]]:
         yield name, f"{len(stack.attention_layers)} layers × {stack.n_heads} heads"
     for file in first.inputs:
         yield "Input", f"{file.name} · {count_text(file.sentences, 'sentence')}"
+    yield from text_facts(first)
     yield (
         "Steps",
         (

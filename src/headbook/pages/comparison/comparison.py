@@ -53,6 +53,7 @@ from headbook.pages.overview_parts.differences import (
 )
 from headbook.pages.parts.groups import difference_cell
 from headbook.pages.parts.page import TemplatePage
+from headbook.pages.parts.run_facts import text_facts
 from headbook.pages.parts.table import Content, PageTable, Row, words_cell
 from headbook.report.facts.functions import FunctionFamily, families_of, functions_of
 from headbook.report.linked_rows import Parts
@@ -62,6 +63,7 @@ from headbook.results.formats import interval_text, number, percent
 from headbook.results.sentence import Link, head_link
 from headbook.schema import HeadName, SinkView
 from headbook.study.ablation_tables import EFFECT
+from headbook.study.manifest import NOT_GIVEN
 
 SERIES = {"": "same head", FLOOR_LABEL: "bfloat16 rounding", CEILING_LABEL: "another head"}
 TITLE = "divergence of attention (nats)"
@@ -483,8 +485,13 @@ def _models(comparison: Comparison) -> PageTable:
             for stack in study.manifest.stacks
         )
         revision = model.revision.removeprefix("sha256:")[:12]
-        rows.append(Row(name, (model.name, revision, model.dtype, sizes, f"{model.parameters:,}")))
-    columns = ("Model", "name", "revision", "weights", "layers × heads", "parameters")
+        made = (model.name, revision, model.dtype, sizes, f"{model.parameters:,}")
+        texts = "; ".join(value for _, value in text_facts(study.manifest))
+        rows.append(Row(name, (*made, model.license or NOT_GIVEN, texts)))
+    columns = (
+        "Model", "name", "revision", "weights", "layers × heads", "parameters", "licence",
+        "origin and licence of the texts",
+    )  # fmt: skip
     return PageTable(columns, tuple(rows))
 
 

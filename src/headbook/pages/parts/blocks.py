@@ -221,16 +221,37 @@ class Symbols(Block):
     pairs: tuple[tuple[Words, Words], ...]
 
 
-@dataclass(frozen=True)
-class Definitions(Block):
-    """Metrics with definition, formula, source and id.
+class Definition(NamedTuple):
+    """A term with a sentence, its formula in LaTeX, and its source.
 
     Attributes:
-        metrics: the metrics.
-        whole: whether their text is printed, not its first line alone.
+        id: id of a metric; else empty.
+        href: address of a page on the term; empty without one.
     """
 
-    metrics: tuple[Metric, ...]
+    title: str
+    summary: str
+    formula: str
+    reference: str
+    id: str = ""
+    href: str = ""
+
+    @classmethod
+    def of(cls, metric: Metric, href: str = "") -> "Definition":
+        """Return the definition of a metric."""
+        return cls(metric.title, metric.summary, metric.formula, metric.reference, metric.id, href)
+
+
+@dataclass(frozen=True)
+class Definitions(Block):
+    """Metrics and other terms with definition, formula, source and id.
+
+    Attributes:
+        metrics: the metrics and terms.
+        whole: whether the text of metrics is printed, not its first line alone.
+    """
+
+    metrics: tuple[Metric | Definition, ...]
     whole: bool = False
 
 
@@ -249,6 +270,13 @@ class Finder(Block):
     title: str
     hint: str
     sections: tuple[tuple[str, tuple[tuple[Link | Words, ...], ...]], ...]
+
+
+@dataclass(frozen=True)
+class Code(Block):
+    """Text to copy as it is, such as an entry of BibTeX."""
+
+    text: str
 
 
 @dataclass(frozen=True)
@@ -387,10 +415,10 @@ class Page(TemplatePage):
         measured: how the numbers are made.
         absent: a sentence for each number that was not measured, with the option that measures it.
         scripts, styles: names of the scripts and style sheets that the page loads.
+        contents: whether the page has a table of contents.
     """
 
     template: ClassVar[str] = "page.html"
-    contents: ClassVar[bool] = False
     topic: Words
     answer: Words
     scope: tuple[tuple[str, Words], ...] = ()
@@ -400,6 +428,7 @@ class Page(TemplatePage):
     absent: tuple[str, ...] = ()
     scripts: tuple[str, ...] = field(default=())  # type: ignore[misc]
     styles: tuple[str, ...] = field(default=STYLES)  # type: ignore[misc]
+    contents: bool = field(default=False)  # type: ignore[misc]
 
     @property
     def questions(self) -> Iterator[Question]:

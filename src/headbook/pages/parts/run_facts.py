@@ -6,7 +6,10 @@ from headbook.pages.parts.page import input_rows
 from headbook.report.wording import STACKS, count_text, number_word
 from headbook.results.formats import percent
 from headbook.schema import AttentionStack, Side
-from headbook.study.manifest import Manifest
+from headbook.study.manifest import NOT_GIVEN, Manifest
+
+SAMPLE_SOURCE = "made up for Headbook, nothing is copied from a corpus"
+SAMPLE_LICENSE = "Apache-2.0"
 
 
 def run_facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -21,6 +24,7 @@ def run_facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
             yield "Learned sink", learned_sink(manifest, stack)
     yield "Parameters", f"{model.parameters:,} ({model.dtype})"
     yield from input_rows(manifest)
+    yield from text_facts(manifest)
     if manifest.parts > 1:
         yield "Merged", f"of {manifest.parts:,} studies; Methods says what is missing or pooled"
     if manifest.options.get("pack"):
@@ -41,6 +45,21 @@ def run_facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
         ),
     )
     yield "Made", f"{manifest.created} with Headbook {manifest.headbook}".strip()
+
+
+def text_facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield origin and licence of the texts; those of Headbook's own samples are known."""
+    samples = [file.name for file in manifest.inputs if file.sample]
+    for term, of_samples, given in (
+        ("Origin of texts", SAMPLE_SOURCE, manifest.text_source or NOT_GIVEN),
+        ("Licence of texts", SAMPLE_LICENSE, manifest.text_license or NOT_GIVEN),
+    ):
+        if len(samples) == len(manifest.inputs):
+            yield term, of_samples
+        elif samples:
+            yield term, f"{', '.join(samples)}: {of_samples}; other inputs: {given}"
+        else:
+            yield term, given
 
 
 def learned_sink(manifest: Manifest, stack: AttentionStack) -> str:

@@ -212,7 +212,8 @@ def reason(results: StackResults, sentence: StoredSentence) -> str:
             f"its queries and keys take {size_text(needed)}; expected at most "
             f"{size_text(MAX_QUERY_KEY_BYTES)}"
         )
-    kept = int(study.manifest.options.get("query_key_sentences", 0))
+    kept = len({index for name, index, _ in study.sentence_data.queries_and_keys
+                if name == stack.name})  # fmt: skip
     first = {0: "no sentence", 1: "the first sentence"}.get(kept, f"the first {kept:,} sentences")
     return (
         f"queries and keys were kept of {first}; --query-key-sentences {sentence.number} keeps more"
@@ -231,15 +232,23 @@ def neurons_data(
 
 
 def _data(queries_and_keys: QueriesAndKeys) -> dict[str, Any]:
-    """Return the numbers of one layer; arrays as bytes, row by row, lowest byte first."""
-    single = np.dtype("<f4")
+    """Return the numbers of one layer; arrays as bytes, row by row, lowest byte first.
+
+    ``bits``: of each number of queries and keys, which count steps of the scale of their head;
+    ``error``: largest difference of a weight made of them.
+    """
+    rounded = queries_and_keys.rounded()
     return {
-        "heads": queries_and_keys.queries.shape[0],
-        "keyHeads": queries_and_keys.keys.shape[0],
-        "width": queries_and_keys.queries.shape[2],
+        "heads": len(rounded.queries),
+        "keyHeads": len(rounded.keys),
+        "width": rounded.queries.shape[2],
         "scaling": float(queries_and_keys.scaling),
-        "queries": queries_and_keys.queries.astype(single).tobytes(),
-        "keys": queries_and_keys.keys.astype(single).tobytes(),
-        "added": queries_and_keys.added.astype(single).tobytes(),
+        "bits": 8 * rounded.queries.itemsize,
+        "error": rounded.error,
+        "queries": rounded.queries.tobytes(),
+        "keys": rounded.keys.tobytes(),
+        "queryScales": rounded.query_scales.tolist(),
+        "keyScales": rounded.key_scales.tolist(),
+        "added": queries_and_keys.added.astype("<f4").tobytes(),
         "seen": queries_and_keys.seen.tobytes(),
     }
