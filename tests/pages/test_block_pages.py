@@ -14,12 +14,14 @@ from headbook.charts import Plot
 from headbook.comparison.comparison import COMPARISON_TABLES
 from headbook.pages.comparison.metricpair import metric_pairs
 from headbook.pages.comparison.parts import both_stacks
+from headbook.pages.geometry import geometry_page, has_geometry
 from headbook.pages.importance import has_importance, importance_page
 from headbook.pages.metrics.depth import depth_page, has_depth
 from headbook.pages.parts.blocks import Group, Page, Table
 from headbook.pages.patterns import has_patterns, patterns_page
 from headbook.pages.similar import has_similar, similar_page
 from headbook.pages.speech import speech_page
+from headbook.pages.tokens import has_types, types_page
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.tables import STUDY_TABLES
 from headbook.results.number import Number
@@ -33,6 +35,8 @@ PAGES: dict[str, tuple[Callable[..., bool], Callable[..., Page]]] = {
     "similar": (has_similar, similar_page),
     "patterns": (has_patterns, patterns_page),
     "importance": (has_importance, importance_page),
+    "geometry": (has_geometry, geometry_page),
+    "tokens": (has_types, types_page),
 }
 
 

@@ -57,7 +57,7 @@ class NotAvailable:
 
 
 WORDS = ("title", "notes", "head_notes", "page_notes", "sections")  # fields of a manifest
-SCHEMA = 11  # version of the layout of stored studies
+SCHEMA = 12  # version of the layout of stored studies
 SUMS_KEY = "sha256"  # key of the sums of a study's files in its manifest
 
 
