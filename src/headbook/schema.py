@@ -51,8 +51,12 @@ CONTEXT_DISTANCES = (
     "all",
     *(f"{side}:{d}" for side in ("within", "across") for d in DISTANCES[1:]),
 )
+# Roles of special tokens: those that begin a text, such as [CLS], and those that end a sentence.
+SPECIAL_ROLES = ("start", "separator")
 # Classes of tokens over which token metrics are averaged.
-CLASSES = ("all", "content", "function", "initial", "continuation", "special", *UPOS)
+CLASSES = (
+    "all", "content", "function", "initial", "continuation", "special", *SPECIAL_ROLES, *UPOS,
+)  # fmt: skip
 COMPARED_CLASSES = ("all", "content", "function", "special")  # classes in comparisons of models
 DIRECTIONS = ("to_head", "to_dependent")
 MAX_OWN_NAMES = 40  # of a corpus, outside Universal Dependencies, that are counted separately

@@ -17,7 +17,13 @@
     "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "fill", "opacity", "font-size",
     "font-weight",
   ];
-  const CSV = ["token_position", "token", "layer", "value"];
+  const CSV = ["token_position", "token", "layer", "metric", "value"];
+  /* What one chart shows of one token, with the colour of each. */
+  /** @type {Lookup<string>} */
+  const JOINT = {
+    cosine_to_input: "c-content", neighbour_overlap: "c-function", vocabulary_rank: "c-punctuation",
+  };
+  const SHARES = [0, 0.25, 0.5, 0.75, 1];
 
   /** @type {(values: PathValues) => number[]} */
   const known = (values) => 
@@ -59,6 +65,10 @@
         "Measure",
         data.metrics.map(({ title }) => title),
       );
+      /* Cosine, rank and neighbours of one token, if there are any two of them. */
+      this.joint = data.metrics.filter(({ id }) => id in JOINT);
+      if (this.joint.length > 1)
+        this.metric.append(make("option", {}, "One token: cosine, neighbours and rank"));
       this.view = this.select(line, "", []);
       figure.prepend(line);
       this.metric.addEventListener("change", () => {
@@ -87,8 +97,11 @@
       return select;
     }
 
+    get isJoint() {
+      return this.metric.selectedIndex === this.data.metrics.length;
+    }
     get now() {
-      return this.data.metrics[this.metric.selectedIndex];
+      return this.isJoint ? this.joint[0] : this.data.metrics[this.metric.selectedIndex];
     }
     get graph() {
       return this.now.views[Math.max(0, this.view.selectedIndex)];
@@ -97,7 +110,7 @@
     views() {
       this.view.replaceChildren(...this.now.views.map(({ name }) => make("option", {}, name)));
       const label = this.view.closest("label");
-      if (label) label.hidden = this.now.views.length < 2;
+      if (label) label.hidden = this.isJoint || this.now.views.length < 2;
     }
 
     /* Values of a path with where it begins. */
@@ -107,10 +120,89 @@
     }
 
     draw() {
+      if (this.isJoint) this.drawJoint();
+      else this.drawAll();
+    }
+
+    /* The measures of one token: cosine and share on the left axis, rank on the right one. */
+    drawJoint() {
+      const ordinary = this.data.kinds.findIndex((kind) => kind !== "other");
+      const place = this.chosen ?? Math.max(0, ordinary);
+      const { layers } = this.graph, names = ["input", ...layers.map(String)];
+      const named = this.joint.map(({ id, title, start, views, ranks }) => ({
+        name: ranks ? `${title}, log scale at the right` : title, ranks, style: JOINT[id] ?? "",
+        values: [start, ...(views[0].values[place] ?? [])],
+      }));
+      const cosines = known(named.filter(({ ranks }) => !ranks).flatMap(({ values }) => values));
+      const low = Math.min(0, ...cosines);
+      const counts = known(named.filter(({ ranks }) => ranks).flatMap(({ values }) => values));
+      const most = Math.max(10, ...counts);
+      const right = WIDTH - RIGHT, depth = HEIGHT - BOTTOM - TOP;
+      /** @type {Along} */
+      const x = (i) => LEFT + (i * (right - LEFT)) / (names.length - 1);
+      /** @type {Along} */
+      const y = (value) => HEIGHT - BOTTOM - ((value - low) / (1 - low)) * depth;
+      /** @type {Along} */
+      const ranked = (value) => HEIGHT - BOTTOM - (Math.log1p(value) / Math.log1p(most)) * depth;
+      const token = this.data.names[place] ?? "";
+      const svg = draw("svg", {
+        viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img",
+        "aria-label": `${token}: ${named.map(({ name, values }) =>
+          `${name} ${known(values).map(written).join(", ")}`).join("; ")}`,
+      });
+      for (const tick of SHARES) this.tick(svg, LEFT - 6, y(tick), String(tick), right);
+      for (const tick of ticksOf(0, most, true))
+        svg.append(draw(
+          "text", { class: "tick", x: right + 6, y: ranked(tick) + 4 }, tick.toLocaleString("en"),
+        ));
+      this.points(svg, names, x);
+      for (const { name, values, style, ranks } of named)
+        svg.append(this.line(values, x, ranks ? ranked : y, `mean ${style}`, name));
+      this.legend(svg, named);
+      this.paths = [];
+      this.picture = svg;
+      this.box.replaceChildren(svg);
+      one("[data-summary]", this.figure).textContent =
+        `“${token}” through the layers: ${named.map(({ name }) => name).join("; ")}. A rank counts `
+        + "the vocabulary tokens nearer than its own: 0 at the bottom. Choose another token in the "
+        + "text; its nearest tokens stand below.";
+    }
+
+    /**
+     * @param {SVGElement} svg @param {number} x @param {number} y @param {string} text
+     * @param {number} right
+     */
+    tick(svg, x, y, text, right) {
+      svg.append(
+        draw("path", { class: "rule", d: `M${LEFT} ${y}H${right}` }),
+        draw("text", { class: "tick", x, y: y + 4, "text-anchor": "end" }, text),
+      );
+    }
+
+    /* Names of the points below a chart, as many as it has room for. */
+    /** @param {SVGElement} svg @param {string[]} names @param {Along} x */
+    points(svg, names, x) {
+      const spacing = Math.ceil(names.length / 24); /* layers from one name to the next */
+      const first = String(this.graph.layers[0]);
+      names.forEach((name, i) => {
+        if (i % spacing === 0)
+          svg.append(
+            draw(
+              "text",
+              { class: "tick", x: x(i), y: HEIGHT - 10, "text-anchor": "middle" },
+              name === first ? `${i ? "" : "after "}layer ${name}` : name,
+            ),
+          );
+      });
+    }
+
+    drawAll() {
       const { now, graph } = this, { ranks } = now;
       const lines = graph.values.map((values) => this.whole(values));
       const means = Object.entries(graph.classes).map(([name, values]) => ({
-        name: `mean of ${name}`, values: this.whole(values), style: CLASS[name] ?? "",
+        name: `${ranks ? "geometric mean" : "mean"} of ${name}`,
+        values: this.whole(values),
+        style: CLASS[name] ?? "",
       }));
       const beside = Object.entries(graph.beside).map(([name, values]) => ({
         name, values: now.start === null ? values : [null, ...values], style: "beside",
@@ -134,26 +226,11 @@
         "aria-label": `${now.title}, a path for each token; arrow keys move from path to path`,
       });
       for (const tick of ticksOf(low, high, ranks)) {
-        svg.append(
-          draw("path", { class: "rule", d: `M${LEFT} ${y(tick)}H${right}` }),
-          draw(
-            "text",
-            { class: "tick", x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" },
-            ranks || tick >= 100 ? tick.toLocaleString("en") : String(tick).replace("-", "−"),
-          ),
-        );
+        const plain = !ranks && tick < 100;
+        const text = plain ? String(tick).replace("-", "−") : tick.toLocaleString("en");
+        this.tick(svg, LEFT - 6, y(tick), text, right);
       }
-      const spacing = Math.ceil(names.length / 24); /* layers from one name to the next */
-      names.forEach((name, i) => {
-        if (i % spacing === 0)
-          svg.append(
-            draw(
-              "text",
-              { class: "tick", x: x(i), y: HEIGHT - 10, "text-anchor": "middle" },
-              name === String(graph.layers[0]) ? `${i ? "" : "after "}layer ${name}` : name,
-            ),
-          );
-      });
+      this.points(svg, names, x);
       for (const { name, values, style } of means)
         svg.append(this.line(values, x, y, `mean ${style}`, name));
       for (const { name, values } of beside) svg.append(this.line(values, x, y, "beside", name));
@@ -166,8 +243,9 @@
       const name = graph.name ? `, ${graph.name}` : "";
       const drawn = `${now.title} of each token through the layers${name}`;
       const plain = !ranks && now.axis === now.title.toLowerCase(); /* the title says it */
+      const scale = ranks ? " (log scale of 1 + rank)" : "";
       one("[data-summary]", this.figure).textContent = [
-        plain ? `${drawn}.` : `${drawn}; y-axis: ${now.axis}${ranks ? " (logarithmic)" : ""}.`,
+        plain ? `${drawn}.` : `${drawn}; y-axis: ${now.axis}${scale}.`,
         means.length ? "Thick: means of all sentences by word class." : "",
         beside.length ? "Dashed: the comparison named beside it." : "",
       ].filter(Boolean).join(" ");
@@ -279,13 +357,14 @@
     /** @param {number} place */
     token(place) {
       this.chosen = place;
-      this.mark();
+      if (this.isJoint) this.draw();
+      else this.mark();
     }
 
     /** @param {string} suffix */
     file(suffix) {
       return (
-        `${one("h1").textContent} ${this.now.id}`
+        `${one("h1").textContent} ${this.isJoint ? "one token" : this.now.id}`
           .toLowerCase()
           .replace(/[^a-z0-9]+/g, "-") + suffix
       );
@@ -313,14 +392,14 @@
       /** @type {(text: string) => string} */
       const cell = (text) =>
         `"${(/^[=+\-@\t\r]/.test(text) ? "'" : "") + text.replace(/"/g, '""')}"`;
-      const lines = this.graph.values.flatMap((values, i) =>
-        values.map((value, layer) => [
-          i,
-          cell(this.data.names[i]),
-          this.graph.layers[layer],
-          value ?? "",
-        ]),
-      );
+      const metrics = this.isJoint ? this.joint : [this.now];
+      const lines = metrics.flatMap(({ id, views }) => {
+        const { layers, values } = this.isJoint ? views[0] : this.graph;
+        return values.flatMap((path, i) =>
+          path.map((value, layer) => [
+            i, cell(this.data.names[i]), layers[layer], id, value ?? "",
+          ]));
+      });
       offer(
         this.file(".csv"),
         "text/csv",

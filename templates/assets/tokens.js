@@ -3,10 +3,12 @@
 (() => {
   const { all, one, make, load, hash, folded } = window.headbook;
 
+  const MOST = 120; /* rows of what was found */
+
   /** @type {(input: HTMLInputElement) => void} */
   const startTypes = (input) => {
     const { src = "", types: stack = "" } = input.dataset;
-    const body = one(`[data-types-of="${stack}"]`);
+    const body = one("tbody", input.closest("details") ?? document);
     const status = one("[role=status]", input.closest("p") ?? document);
     const still = [...body.children];
     /** @type {(cells: string[]) => HTMLElement} */
@@ -22,7 +24,7 @@
       const types = (await load(src, "types"))[stack];
       const wanted = folded(input.value.trim());
       const found = wanted ? types.filter(([name]) => folded(name).includes(wanted)) : [];
-      body.replaceChildren(...(wanted ? found.slice(0, still.length).map(row) : still));
+      body.replaceChildren(...(wanted ? found.slice(0, MOST).map(row) : still));
       status.textContent = wanted ? `${found.length} of ${types.length} types` : "";
     };
     input.addEventListener("input", show);

@@ -153,9 +153,9 @@ def test_a_type_is_found_by_part_of_its_name_whatever_its_case(
     encoder_site: Site, open_page: Open
 ) -> None:
     page = open_page(encoder_site.folder / "tokens.html")
-    page.locator("#all > summary").click()
+    page.locator("#all summary").click()
     types = data_file(encoder_site.folder / "data" / "types.js")[1]["self"]
-    body = page.locator("[data-types-of=self]")
+    body = page.locator("#all tbody")
     still = body.all_inner_texts()
     search = page.get_by_label("Find a token")
     search.fill("O")

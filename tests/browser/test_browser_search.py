@@ -227,7 +227,7 @@ def find_tokens(page: Page) -> None:
         position = hits(page, "Tokens").index(token)
         options(page, "Tokens").nth(position).click()
         expect(page.locator(".topic")).to_have_text("Tokens")
-        expect(page.locator("[data-types-of] th").first).to_have_text(token)
+        expect(page.locator("#all tbody th").first).to_have_text(token)
         assert page.locator("[data-types]").first.input_value() == token
 
 

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlparse
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 import headbook
 import naive_sentences as naive
@@ -358,7 +358,7 @@ def light_up_paths(page: Page) -> None:
     group.focus()
     page.keyboard.press("Enter")
     expect(word(page, 5)).to_have_attribute("aria-pressed", "true")
-    titles = figure.get_by_label("Measure").locator("option").all_text_contents()
+    *titles, joint = figure.get_by_label("Measure").locator("option").all_text_contents()
     for title in titles:
         figure.get_by_label("Measure").select_option(title)
         expect(figure.locator("svg")).to_have_attribute(
@@ -368,6 +368,20 @@ def light_up_paths(page: Page) -> None:
         "(all) => all.map((e) => Number(e.getAttribute('y')))"
     )
     assert min(np.diff(sorted(places))) >= 12.5
+    see_one_token(page, figure, joint)
+
+
+def see_one_token(page: Page, figure: Locator, joint: str) -> None:
+    """See cosine, neighbours and rank of the chosen token in one chart, which follows the word."""
+    figure.get_by_label("Measure").select_option(joint)
+    lines = figure.locator("path.mean")
+    expect(lines).to_have_count(3)
+    for i in (5, 2):
+        word(page, i).click()
+        name = re.escape(str(word(page, i).text_content()).strip())
+        label = re.compile(f"^{name}: ")
+        expect(figure.locator("svg")).to_have_attribute("aria-label", label)
+    expect(figure.locator("[data-summary]")).to_contain_text("log scale")
 
 
 def test_paths_and_words_choose_in_their_own_text_of_two(pair_site: Site, open_page: Open) -> None:

@@ -205,13 +205,15 @@ def check_averages(
 
 
 @pytest.mark.parametrize("family", ["bert", "llama", "t5"])
-def test_the_ten_nearest_are_the_head_of_a_full_sort(
+def test_nearest_tokens_are_the_head_of_a_full_sort(
     family: str,
     study: Callable[[str], Study],
     followed: Callable[[str], list[Followed]],
     tiny_folder: Callable[[str], Path],
 ) -> None:
     tokenizer = Bare.load(tiny_folder(family), pairs=tiny.ALL[family].pairs).tokenizer
+    roles = ("bos", "eos", "cls", "sep", "pad")
+    special = {getattr(tokenizer, f"{role}_token_id") for role in roles}
     space = SPACES[family][0]
     near = study(family).nearest
     near = near[near["space"] != "logits"]  # those of the logit lens: test_lens.py
@@ -221,7 +223,12 @@ def test_the_ten_nearest_are_the_head_of_a_full_sort(
     for each in followed(family):
         rows = groups[each.number, each.stack, each.position, each.layer, each.state]
         found = cosines(each.at[space].state, each.at[space].table)
-        best = np.argsort(-found)[:10]
-        assert list(rows["rank"]) == list(range(1, 11))
+        best = np.argsort(-found)[:11]
+        assert list(rows["rank"]) == list(range(1, 12))
         np.testing.assert_allclose(rows["cosine"].to_numpy(float), found[best], atol=1e-5)
         assert list(rows["neighbour"]) == tokenizer.convert_ids_to_tokens(best.tolist())
+        marks = [
+            "own" if entry == each.at[space].own else "special" * (entry in special)
+            for entry in best.tolist()
+        ]
+        assert list(rows["mark"]) == marks

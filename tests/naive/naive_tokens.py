@@ -18,7 +18,9 @@ from single_head import Text
 Floats = NDArray[np.float64]
 CONTENT = {"ADJ", "ADV", "INTJ", "NOUN", "NUM", "PROPN", "VERB"}
 FUNCTION = {"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"}
-CLASSES = ("all", "content", "function", "initial", "continuation", "special", *TAGS)
+CLASSES = (
+    "all", "content", "function", "initial", "continuation", "special", "start", "separator", *TAGS,
+)  # fmt: skip
 
 # By model type and stack: the list of layers, the module whose output is added to a residual, and
 # the module whose output that residual is, "" for what the layer takes. T5 adds inside the module.
@@ -230,8 +232,10 @@ def classes(text: Text) -> list[set[str]]:
     """Return the classes that each token of a text is averaged in."""
     found = []
     before: int | None = None
-    for token in text.tokens:
-        names = {"special"} if token.special else {"all", token.tag} - {""}
+    for place, token in enumerate(text.tokens):
+        names = {"all", token.tag} - {""}
+        if token.special:
+            names = {"special", "separator" if token.separator and place else "start"}
         names |= {"content"} if token.tag in CONTENT else set()
         names |= {"function"} if token.tag in FUNCTION else set()
         if token.word is not None:

@@ -15,6 +15,7 @@ from headbook.comparison.comparison import COMPARISON_TABLES
 from headbook.pages.alignment import alignment_page, has_alignment
 from headbook.pages.comparison.metricpair import metric_pairs
 from headbook.pages.comparison.parts import both_stacks
+from headbook.pages.geometry import geometry_page, has_geometry
 from headbook.pages.importance import has_importance, importance_page
 from headbook.pages.methods import methods_page
 from headbook.pages.metric import metric_pages, metrics_page, study_metrics
@@ -24,6 +25,7 @@ from headbook.pages.patterns import has_patterns, patterns_page
 from headbook.pages.similar import has_similar, similar_page
 from headbook.pages.speech import speech_page
 from headbook.pages.syntax import syntax_page
+from headbook.pages.tokens import has_types, types_page
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.tables import STUDY_TABLES
 from headbook.results.number import Number
@@ -40,6 +42,8 @@ PAGES: dict[str, tuple[Callable[..., bool], Callable[..., Page]]] = {
     "syntax": (lambda _: True, syntax_page),
     "alignment": (has_alignment, alignment_page),
     "methods": (lambda _: True, lambda r: methods_page(r, study_metrics(r))),
+    "geometry": (has_geometry, geometry_page),
+    "tokens": (has_types, types_page),
 }
 
 

@@ -188,7 +188,10 @@ def test_the_panel_begins_with_the_largest_weight_of_heads_that_cite_the_sentenc
 
 @pytest.mark.parametrize("kind", ["encoder", pytest.param("pair", marks=pytest.mark.slow)])
 def test_paths_hold_every_number_of_the_tokens(request: pytest.FixtureRequest, kind: str) -> None:
-    """To four digits, by metric, state and space; class means are those of all sentences."""
+    """To four digits, by metric, state and space; class means are those of all sentences.
+
+    Means of log10(1 + rank) are drawn as ranks: geometric means.
+    """
     site: Site = request.getfixturevalue(f"{kind}_site")
     study, found = site.study, read(site, "0001-paths")
     every = study.tokens[study.tokens["sentence"] == 1]
@@ -201,15 +204,18 @@ def test_paths_hold_every_number_of_the_tokens(request: pytest.FixtureRequest, k
             assert sorted(v for v in seen if v is not None) == sorted(
                 float(f"{v:.4g}") for v in own["value"]
             )
-        cosine = next((m for m in data["metrics"] if m["id"] == "cosine_to_input"), None)
-        if cosine is None:
-            continue
-        view, table = cosine["views"][0], study.layers
-        for name, values in view["classes"].items():
-            label = f"out/{name.split()[0]}"
-            mine = table[(table["stack"] == stack) & (table["metric"] == "cosine_to_input")]
-            wanted = mine[mine["label"] == label].set_index("layer")["value"]
-            assert values == [float(f"{wanted[layer]:.4g}") for layer in view["layers"]]
+        for metric in data["metrics"]:
+            of_log = metric["id"] == "vocabulary_rank"
+            if not of_log and metric["id"] != "cosine_to_input":
+                continue
+            view, table = metric["views"][0], study.layers
+            for name, values in view["classes"].items():
+                space = "positional/" * of_log
+                mine = table[(table["stack"] == stack) & (table["metric"] == metric["id"])]
+                mine = mine[mine["label"] == f"out/{space}{name.split()[0]}"]
+                wanted = mine.set_index("layer")["value"]
+                wanted = 10**wanted - 1 if of_log else wanted
+                assert values == [float(f"{wanted[layer]:.4g}") for layer in view["layers"]]
 
 
 def test_ranks_are_drawn_only_where_one_is_above_zero() -> None:
@@ -235,6 +241,6 @@ def test_nearest_tokens_of_the_first_chosen_token_stand_there(encoder_site: Site
     ]
     near = near[near["space"] == near["space"].iloc[0]].sort_values(["layer", "rank"])
     cells = [cell for row in stack.entries.table.rows for cell in row.cells]
-    displayed = [tuple(text(cell).split(" ")) for cell in cells]
+    displayed = [tuple(text(cell).split(" ")[:2]) for cell in cells]
     values = zip(near["neighbour"], map(number, near["cosine"]), strict=True)
     assert displayed == [*values]

@@ -1,6 +1,7 @@
 """The page of tokens: mean paths and shared neighbours by plain loops."""
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
@@ -12,18 +13,26 @@ import pytest
 import tiny
 import treebank
 from bare_model import Bare, Given, given
+from block_parts import every, group_of
 from headbook.config import Config
-from headbook.pages.parts.page import plain_text
-from headbook.pages.parts.recurring_words import compared_words, levels, word_edge
-from headbook.pages.parts.table import HeatCell
-from headbook.pages.tokens import nearest_texts, token_marks, types_data, types_page
-from headbook.report.answers.tokens import short
-from headbook.report.linked_rows import LinkedNumber
+from headbook.pages.parts.blocks import Details, Table
+from headbook.pages.parts.recurring_words import (
+    levels_table,
+    nearest_texts,
+    uses,
+    uses_table,
+    word_edge,
+)
+from headbook.pages.tokens import token_marks, types_data, types_page
+from headbook.report.facts.states.tokens import compared_words, use_cosines
 from headbook.report.results import StackResults, stack_results
-from headbook.report.token_neighbours import SharedNeighbours, shared_neighbours, whole_words
-from headbook.results import formats
+from headbook.report.token_neighbours import (
+    hubs,
+    shared_neighbours,
+    whole_words,
+)
+from headbook.results.sentence import Marked, Sentence
 from headbook.run.collect import collect
-from headbook.site.page_writer import figures_of
 from headbook.study.study import Study
 from headbook.study.sums.token_sums import TokenTypeSums
 from html_pages import elements, html_of
@@ -132,13 +141,14 @@ def results(repeated: Study) -> StackResults:
     return stack_results(repeated)["self"]
 
 
-def neighbours(study: Study) -> dict[tuple[int, int, int], set[str]]:
-    """The ten nearest tokens by sentence, position and layer, by a plain loop."""
+def neighbours(study: Study) -> dict[tuple[int, int, int], list[str]]:
+    """The ten nearest other tokens by sentence, position and layer, by a plain loop."""
     rows = study.nearest[(study.nearest["state"] == "out")]
-    found = defaultdict(set)
-    for row in rows[rows["space"] == "positional"].to_dict("records"):
-        found[row["sentence"], row["position"], row["layer"]].add(row["neighbour"])
-    return found
+    found = defaultdict(list)
+    for row in rows[rows["space"] == "positional"].sort_values("rank").to_dict("records"):
+        if row["neighbour"] != row["token"]:  # a word of one token in the vocabulary's spelling
+            found[row["sentence"], row["position"], row["layer"]].append(row["neighbour"])
+    return {cell: names[:10] for cell, names in found.items()}
 
 
 def test_recurring_words_are_whole_words_with_their_class(results: StackResults) -> None:
@@ -161,7 +171,7 @@ def test_shared_neighbours_are_counted_by_plain_loops(results: StackResults) -> 
     for layer in range(results.stack.n_layers):
         for word in found.words:
             counts = [
-                len(near[*one, layer] & near[*other, layer])
+                len({*near[*one, layer]} & {*near[*other, layer]})
                 for one, other in combinations(word.cells, 2)
             ]
             assert word.shared[layer] == pytest.approx(np.mean(counts))
@@ -169,7 +179,7 @@ def test_shared_neighbours_are_counted_by_plain_loops(results: StackResults) -> 
             of_class = [word.shared[layer] for word in found.words if word.kind == kind]
             assert means.value[layer] == pytest.approx(np.mean(of_class))
         firsts = [near[*word.cells[0], layer] for word in found.words]
-        counts = [len(one & other) for one, other in combinations(firsts, 2)]
+        counts = [len({*one} & {*other}) for one, other in combinations(firsts, 2)]
         assert found.different[layer] == pytest.approx(np.mean(counts))
 
 
@@ -179,33 +189,47 @@ def test_compared_occurrences_share_the_fewest_tokens(results: StackResults) -> 
     last = results.stack.n_layers - 1
     for word in found.words:
         counts = {
-            pair: len(near[*pair[0], last] & near[*pair[1], last])
-            for pair in combinations(word.cells, 2)
+            pair: len({*near[*pair[0], last]} & {*near[*pair[1], last]})
+            for pair in combinations(word.uses, 2)
         }
         chosen = found.least_similar(word)
         assert counts[chosen] == min(counts.values())
         assert found.shared(*chosen)[last] == counts[chosen]
-    compared = [*compared_words(results, found)]
-    assert {each.text for each in compared} == {"dog", "bird", "sees"}
-    adverbs = replace_tags(found, "ADV")
-    assert {each.text for each in compared_words(results, adverbs)} == {"dog", "bird", "sees"}
+
+
+def test_compared_words_are_nouns_and_verbs_if_any_recurs(results: StackResults) -> None:
+    found = shared_neighbours(results)
+    assert found is not None
+    words = compared_words(found)
+    assert {word.text for word in words} == {"dog", "bird", "sees"}
+    lowest = [word.shared[-1] for word in words]
+    assert lowest == sorted(lowest)
+    adverbs = found._replace(words=tuple(word._replace(tag="ADV") for word in found.words))
+    assert {word.text for word in compared_words(adverbs)} == {"dog", "bird", "sees"}
     one_verb = found._replace(
         words=tuple(w if w.text == "sees" else w._replace(tag="ADV") for w in found.words)
     )
-    assert [each.text for each in compared_words(results, one_verb)] == ["sees"]
-    lowest = [w.shared[-1] for each in compared for w in found.words if w.text == each.text]
-    assert lowest == sorted(lowest)
-    for each in compared:
-        for number, occurrence in zip(each.sentences, each.occurrences, strict=True):
-            (text,) = results.study.sentence_data.sentences[number - 1].texts.values()
-            assert occurrence.token == each.text
-            context = occurrence.before + occurrence.token + occurrence.after
-            assert context.strip("… ") in text.text
-            assert len(occurrence.cells) == results.stack.n_layers
+    assert [word.text for word in compared_words(one_verb)] == ["sees"]
 
 
-def replace_tags(found: SharedNeighbours, tag: str) -> SharedNeighbours:
-    return found._replace(words=tuple(word._replace(tag=tag) for word in found.words))
+def test_uses_stand_side_by_side_with_what_they_share(results: StackResults) -> None:
+    found, near = shared_neighbours(results), neighbours(results.study)
+    assert found is not None
+    for word in compared_words(found):
+        table = uses_table(results, found, word)
+        one, other = found.least_similar(word)
+        assert len(table.columns) == len(word.uses) + 4
+        assert isinstance(table.columns[1], Sentence)
+        assert word.text in table.columns[1].text
+        for layer, cells in enumerate(table.rows):
+            first, second = (near[*cell, layer] for cell in (one, other))
+            assert cells[0] == f"L{layer}"
+            names = [re.sub("[°†]", "", str(cell)).split(" · ") for cell in cells[1:3]]
+            assert names == [first[:3], second[:3]]
+            assert cells[3] == len({*first} & {*second})
+    opened = [*uses(results, found)]
+    assert len({each.id for each in opened}) == len(opened) == 3
+    assert [each.open for each in opened] == [True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -215,12 +239,63 @@ def test_context_ends_with_a_whole_word(position: int, step: int, edge: int) -> 
     assert word_edge([-1, 0, 1, 1, 2], position, step) == edge
 
 
-def test_marks_of_tokens_are_explained_where_they_stand(results: StackResults) -> None:
+def test_cosines_of_uses_agree_with_plain_loops(
+    measured: tuple[str, Study], tiny_folder: Callable[[str], Path]
+) -> None:
+    """In float64, of the first token of each word in each sentence, by the bare model."""
+    name, study = measured
+    bare = Bare.load(tiny_folder(name), pairs=tiny.ALL[name].pairs)
+    pairs = [tuple(Given(text, ()) for text in pair) for pair in treebank.PAIRS]
+    inputs = pairs if tiny.ALL[name].pairs else [(given(tree),) for tree in treebank.TREES]
+    states = {}
+    for number, sides in enumerate(inputs, start=1):
+        rows = [[token.id for token in text.tokens] for text in bare.texts(*sides)]
+        for stack, path in paths(bare, rows).items():
+            for (layer, state), vectors in path.states.items():
+                for position, vector in enumerate(vectors if state == "out" else ()):
+                    states[stack, layer, number, position] = vector / np.linalg.norm(vector)
+    assert len(study.uses) > 0
+    firsts = defaultdict(dict)
+    for use in study.uses.to_dict("records"):
+        where = use["stack"], use["layer"]
+        one, other = (
+            states[*where, use[f"{which}sentence"], use[f"{which}position"]]
+            for which in ("", "other_")
+        )
+        np.testing.assert_allclose(use["cosine"], one @ other, rtol=0, atol=1e-12)
+        firsts[where].setdefault(use["word"], one)
+    for use in study.uses.to_dict("records"):
+        vectors = firsts[use["stack"], use["layer"]].values()
+        cosines = [one @ other for one, other in combinations(vectors, 2)]
+        wanted = np.mean(cosines) if cosines else np.nan
+        np.testing.assert_allclose(use["different_words"], wanted, rtol=0, atol=1e-12)
+
+
+def test_every_two_uses_of_a_word_are_compared(results: StackResults) -> None:
     found = shared_neighbours(results)
     assert found is not None
-    compared = [*compared_words(results, found)]
-    cells = [cell.text for word in compared for o in word.occurrences for cell in o.cells]
-    assert nearest_texts(compared) == cells
+    table = results.study.uses
+    for word in found.words:
+        pairs = [*combinations(word.uses, 2)]
+        assert len(table[table["word"] == word.text]) == len(pairs) * results.stack.n_layers
+        for one, other in pairs:
+            cosines = use_cosines(results, other, one)
+            assert [n.cosine.place("layer") for n in cosines] == [*range(results.stack.n_layers)]
+
+
+def test_hubs_are_near_to_more_than_a_tenth_of_the_states_of_a_layer(results: StackResults) -> None:
+    """By plain loops; the token itself does not count."""
+    near = neighbours(results.study)
+    for layer in range(results.stack.n_layers):
+        states = [names for (_, _, of), names in near.items() if of == layer]
+        counts = Counter(name for names in states for name in names)
+        wanted = {name: n / len(states) for name, n in counts.items() if n / len(states) > 0.1}
+        assert hubs(results)["out", "positional", layer] == pytest.approx(wanted)
+
+
+def test_marks_of_tokens_are_explained_where_they_stand() -> None:
+    table = Table(("after", "a", "b", "shared by both"), (("L0", "dog · ##s", "–", 3),), "uses")
+    assert nearest_texts([table]) == ["dog", "##s", "–"]
     assert "continues a word" in token_marks(["dog", "##s"])
     assert token_marks(["␣dog"]).endswith("begins a word.")
     assert token_marks(["dog", "##", "␣"]) == token_marks([]) == ""
@@ -229,9 +304,11 @@ def test_marks_of_tokens_are_explained_where_they_stand(results: StackResults) -
 def test_every_word_has_one_level(results: StackResults) -> None:
     found = shared_neighbours(results)
     assert found is not None
-    by_level = levels(found)
-    assert [level for level, _ in by_level] == [*range(10, -1, -1)]
-    placed = {word.text: level for level, words in by_level for word in words}
+    table = levels_table(results, found)
+    placed = {}
+    for level, words in table.rows:
+        assert isinstance(words, Sentence)
+        placed |= {name: int(str(level)) for name in words.text.split()}
     assert len(placed) == len(found.words)
     for word in found.words:
         assert abs(placed[word.text] - word.shared[-1]) <= 0.5
@@ -249,55 +326,22 @@ def test_the_first_token_of_causal_attention_is_no_occurrence(
     assert results.stack.causal == (name == "gpt2")
 
 
-def test_numbers_lead_to_rows_with_their_values(any_site: Site) -> None:
-    study = any_site.study
-    page = types_page(stack_results(study))
-    cells = [
-        cell.number
-        for section in page.sections
-        for table in (section.far, section.near)
-        if table
-        for row in table.rows
-        for cell in row.cells
-        if isinstance(cell, HeatCell)
-    ]
-    for linked in [*(part for part in page.answer if isinstance(part, LinkedNumber)), *cells]:
-        assert linked is not None
-        table = study.types if linked.table == "types" else study.tests
-        for column, value in linked.row:
-            table = table[table[column] == value]
-        (value,) = table["value"]
-        assert linked.text in {formats.number(value), short(value)}
-
-
-def test_words_as_written_stand_beside_their_curves(any_site: Site) -> None:
+def test_the_page_as_written_is_small(any_site: Site) -> None:
     html = html_of(any_site.folder / "tokens.html")
-    page = types_page(any_site.results)
-    assert len(page.title) <= 60
-    assert len(plain_text(page.answer).split()) <= 30
-    assert {figure.name for figure in figures_of(page)} == {
-        e.attributes["id"] for e in elements(html, "figure")
-    }
     assert not [e for e in elements(html) if "style" in e.attributes]
-    assert len(elements(html)) <= 5000
     assert len((any_site.folder / "tokens.html").read_bytes()) <= 150_000
 
 
 def test_the_page_and_its_data_name_every_type(encoder_site: Site, tmp_path: Path) -> None:
     study = encoder_site.study
     page = types_page(stack_results(study))
-    assert page is not None
     (sums,) = study.corpus_sums.types.values()
     (rows,) = types_data(study.corpus_sums.types).values()
     assert sorted(row[0] for row in rows) == sorted(sums.names)
-    table = page.sections[0].types
-    assert table is not None
-    assert [row.name for row in table.rows] == [row[0] for row in rows][:120]
+    (table,) = every(Table, every(Details, group_of(page, "all")))
+    assert [cells[0] for cells in table.rows] == [Marked(row[0], "bdi") for row in rows][:24]
     counts = [int(row[1].replace(",", "")) for row in rows]
     assert counts == sorted(counts, reverse=True)
     study.save(tmp_path / "study")
     read = Study.load(tmp_path / "study")
     assert read.types.equals(study.types)
-    html = html_of(encoder_site.folder / "tokens.html")
-    body = html.partition("data-types-of=")[2].partition("</tbody>")[0]
-    assert body.count('scope="row"') == len(table.rows) == len(rows)

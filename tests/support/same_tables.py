@@ -20,8 +20,9 @@ from headbook import Study
 
 TABLES = (
     "heads", "functions", "layers", "controls", "compared", "pairs", "groups", "minimal_pairs",
-    "geometry", "types", "top_tokens", "class_flows", "tokens", "nearest", "importance",
-    "head_groups", "pruning", "composition", "promoted_tokens", "exemplar_tokens", "task_facets",
+    "geometry", "types", "top_tokens", "class_flows", "tokens", "nearest", "uses",
+    "importance", "head_groups", "pruning", "composition", "promoted_tokens", "exemplar_tokens",
+    "task_facets",
 )  # fmt: skip
 WITHIN = 1e-6  # of a number, or of 1 where it is smaller
 # Columns that say what a row is about; all others hold what was found about it.
@@ -37,6 +38,7 @@ MORE_KEYS = {
     "composition": ("kind", "lower_layer", "lower_head"),
     "promoted_tokens": ("kind", "key_token"),
     "task_facets": ("facet",),
+    "uses": ("word", "other_sentence", "other_position"),
 }
 LISTED = 5  # differing cells of a column, or rows, that a report lists
 

@@ -11,7 +11,8 @@ from headbook.model.vocabulary import VocabularyComparison, VocabularyEmbeddings
 from headbook.schema import CLASSES, CONTENT, FUNCTION, UPOS, EmbeddingSpace, ResidualPoint
 from headbook.text.batch import PaddedTexts
 
-NEIGHBOURS = 10  # nearest vocabulary entries stored for each state
+NEIGHBOURS = 11  # nearest vocabulary entries stored for each state: ten and the token itself
+LENS_TOKENS = 10  # most probable vocabulary entries stored for each state
 TRACKED_NEIGHBOURS = 100  # nearest vocabulary entries compared from layer to layer
 
 # Neighbours of tokens one layer earlier, by space and point of the residual stream.
@@ -117,7 +118,7 @@ class TokenStates:
         """Readings of the states by the logit lens."""
         assert self.lens_context is not None
         return self.lens_context.lens.read(
-            self.states, self.lens_context.final, self.texts, NEIGHBOURS
+            self.states, self.lens_context.final, self.texts, LENS_TOKENS
         )
 
     def _masked(self, values: torch.Tensor) -> torch.Tensor:
@@ -155,7 +156,8 @@ def random_partners(texts: PaddedTexts) -> torch.Tensor:
 def token_classes(texts: PaddedTexts) -> torch.Tensor:
     """Return the membership of tokens in `CLASSES`. *Shape:* ``(sentence, token, class)``.
 
-    ``all`` are the tokens of the text itself; special tokens are a separate class.
+    ``all`` are the tokens of the text itself; special tokens are a separate class, and those that
+    begin a text and separators are classes of their own besides.
     """
     in_word = texts.ordinary & (texts.share > 0)
     tags = texts.tags.bool()
@@ -166,5 +168,7 @@ def token_classes(texts: PaddedTexts) -> torch.Tensor:
         "initial": in_word & texts.initial,
         "continuation": in_word & ~texts.initial,
         "special": texts.valid & texts.special,
+        "start": texts.starts,
+        "separator": texts.valid & texts.special & ~texts.starts,
     } | {tag: tags[..., number] for number, tag in enumerate(UPOS)}
     return torch.stack([members[name] for name in CLASSES], -1).to(texts.share.dtype)

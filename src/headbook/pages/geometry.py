@@ -1,152 +1,97 @@
 """The page on how words travel: from the embedding through layers, and the space of states."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-
-from headbook.charts.panels import PanelPlot
 from headbook.charts.theme import amount_class
 from headbook.metrics import all_metrics
 from headbook.metrics.base import LayerMetric, LayerPairMetric, Metric
 from headbook.pages.geometry_parts import state_space
 from headbook.pages.geometry_parts.travel_curves import mixing_plot, path_plot
-from headbook.pages.parts.blocks import Definitions
-from headbook.pages.parts.page import (
-    AnalysisPage,
-    SentenceParts,
-    StackSection,
-    TemplateQuestion,
-    gap_text,
+from headbook.pages.parts.blocks import (
+    Block,
+    Bullets,
+    Caption,
+    Cell,
+    Columns,
+    Definitions,
+    Details,
+    Group,
+    Heat,
+    Lead,
+    Page,
+    Question,
+    Symbols,
+    Table,
+    Text,
+    blocks,
+    by_stack,
+    row,
 )
-from headbook.pages.parts.table import HeatCell, MarkedText, PageTable, Row, WordsCell, words_cell
-from headbook.report.answers import geometry as answers
-from headbook.report.linked_rows import LinkedNumber
+from headbook.pages.parts.page import gap_text
+from headbook.report.facts.states import geometry as facts
+from headbook.report.facts.states import tokens, travel
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import StackResults, study_of
 from headbook.report.token_neighbours import WORD_CLASS_NAMES, class_of_tag, own_tokens
 from headbook.report.wording import FEW_WORDS, STACKS, count_text
-from headbook.results.formats import MISSING, THIN, interval_text, number, percent, whole_percent
+from headbook.results.formats import MISSING, THIN
+from headbook.results.number import Number
+from headbook.results.sentence import Link, Marked, Sentence, say
 from headbook.schema import UPOS, ResidualPoint
 from headbook.study.manifest import MissingPart
 
-Written = Callable[[float], str]
+Results = Mapping[str, StackResults]
 
 
-@dataclass(frozen=True)
-class TravelSection(StackSection):
-    """The paths of the tokens of one stack.
-
-    Attributes:
-        paths: curves that answer the question of the page.
-        kinds: kinds of words after the last layer; ``few`` are those with few words.
-        mixing: curves of what other tokens give; ``mixing_notes`` are sentences on it.
-        observed: published observations, tested.
-        space: curves of the similarity of tokens and of the rank.
-        similarity: similarity of every two layers.
-        outliers: dimensions that make tokens alike.
-        outlier_title: title of that table.
-        n_sentences: number of sentences behind the table of kinds, with the noun.
-        numbers: all numbers of states.
-    """
-
-    paths: PanelPlot | None
-    kinds: PageTable | None
-    few: PageTable | None
-    mixing: PanelPlot | None
-    mixing_notes: tuple[SentenceParts, ...]
-    observed: PageTable | None
-    space: PanelPlot | None
-    similarity: PageTable | None
-    outliers: PageTable | None
-    outlier_title: str
-    n_sentences: str
-    numbers: tuple[PageTable, ...]
-
-    @property
-    def parts(self) -> tuple[tuple[str, str], ...]:
-        """Fragments and names of the parts below the question."""
-        names = (
-            ("kinds", "kinds of words", self.kinds or self.few),
-            ("mixing", "mixing", self.mixing),
-            ("observations", "published observations", self.observed),
-            ("space", "the space", self.space),
-            ("layers", "layers and dimensions", self.similarity or self.outliers),
-            ("numbers", "all numbers", self.numbers),
-        )
-        return tuple((name, text) for name, text, there in names if there)
+def has_geometry(results: Results) -> bool:
+    """Return whether a study has states of tokens, or numbers on what attention adds to states."""
+    return any(map(facts.is_measured, results.values()))
 
 
-@dataclass(frozen=True, kw_only=True)
-class GeometryPage(AnalysisPage):
-    """Paths of tokens through the layers, in all stacks that have states.
-
-    Attributes:
-        sections: by stack; the first answers the question.
-        example: a worked example of a share; empty without one.
-        definitions: metrics of states, which have no page of their own.
-    """
-
-    template: ClassVar[str] = "geometry.html"
-    styles = (*AnalysisPage.styles, "geometry")
-    sections: tuple[TravelSection, ...]
-    example: SentenceParts
-    definitions: Definitions
-
-
-def has_geometry(results: Mapping[str, StackResults]) -> bool:
-    """Whether a study has states of tokens, or numbers on what attention adds to states."""
-    return any(_has_states(r) for r in results.values())
-
-
-def _has_states(results: StackResults) -> bool:
-    if results.stack.crosses:  # states after cross-attention are those of the decoder
-        return False
-    metrics = (
-        answers.COSINE,
-        answers.RANK,
-        answers.KEPT,
-        answers.MIXING,
-        answers.HALF,
-        answers.MEASURED,
-    )
-    return results.stack.name in results.study.corpus_sums.geometry or any(
-        answers.token_numbers(results, metric, "all") for metric in metrics
-    )
-
-
-def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage:
+def geometry_page(results: Results) -> Page:
     """Return the page on how words travel."""
     study = study_of(results)
-    stacks = [r for r in results.values() if _has_states(r)]
+    stacks = [r for r in results.values() if facts.is_measured(r)]
     first, *others = stacks
-    return GeometryPage(
+    return Page(
         path="geometry.html",
         title="Do words keep their identity through the layers?",
         description=f"How far tokens move from their embedding in {study.manifest.model.name}, "
         "what they take in from others, and the space of their states.",
         topic="How words travel",
-        answer=answers.identity_answer(first),
+        answer=first.cached(facts.identity).text,
         scope=tuple(_scope(first)),
-        questions=tuple(
-            TemplateQuestion(
-                r.stack.name,
-                f"And in {STACKS[r.stack.name]}?",
-                answers.identity_answer(r),
-                "words identity layers",
-            )
-            for r in others
-        ),
+        blocks=blocks(_paths(first), _sibling(results), map(_question, others)),
+        closer=by_stack(stacks, _closer, results),
+        measured=_measured(first, results),
         absent=tuple(dict.fromkeys(text for r in results.values() for text in _absent(r))),
-        sections=tuple(map(_section, stacks)),
-        example=_example(first),
-        definitions=Definitions(tuple(_definitions(results))),
     )
 
 
-def _definitions(results: Mapping[str, StackResults]) -> Iterator[Metric]:
-    """Yield the metrics of states that a study has."""
+def _paths(results: StackResults) -> Iterator[Block]:
+    """Yield the sentence that joins the curves of a stack, and the curves."""
+    if joined := results.cached(facts.travel).text:
+        yield Text(joined, "noted")
+    if plot := path_plot(results):
+        yield Lead(plot)
+
+
+def _sibling(results: Results) -> Text | None:
+    """Return a link to the page on words in several sentences."""
+    if not any(map(tokens.is_measured, results.values())):
+        return None
+    words = "Whether a word ends in the same place in every sentence is another question: {link}."
+    return Text(say(words, link=Link("Tokens", "tokens.html")), "noted")
+
+
+def _question(results: StackResults) -> Question:
+    stack, answer = results.stack.name, results.cached(facts.identity).text
+    title = f"And in {STACKS[stack]}?"
+    return Question(stack, title, answer, blocks(_paths(results)), "words identity layers")
+
+
+def _definitions(results: Results) -> Iterator[Metric]:
+    """Yield the metrics of states that a study has; they have no page of their own."""
     known = {*study_of(results).geometry["metric"]}
     return (
         metric
@@ -156,175 +101,230 @@ def _definitions(results: Mapping[str, StackResults]) -> Iterator[Metric]:
 
 
 def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
-    own, cosine = own_tokens(results), answers.token_numbers(results, answers.COSINE, "all")
-    behind = int(cosine.estimates.sentences.max()) if cosine else 0
-    if own:
+    counted_tokens, cosines = own_tokens(results), facts.token_numbers(results, facts.COSINE, "all")
+    behind = max((n.sentences for n in cosines), default=0)
+    if counted_tokens:
         counts = [
-            f"{shares.events[-1]:,.0f} of {WORD_CLASS_NAMES[kind]}"
-            if kind != "all"
-            else f"{shares.events[-1]:,.0f} of text"
-            for kind, shares in own.shares.items()
-            if kind in answers.word_classes(results)[:2] and kind != "special"
+            f"{shares.events[-1]:,.0f} of {WORD_CLASS_NAMES[kind] if kind != 'all' else 'text'}"
+            for kind, shares in counted_tokens.shares.items()
+            if kind in facts.word_classes(results)[:2] and kind in {"all", "content", "function"}
         ]
         by_class = ", ".join(counts)
-        if cosine and behind != own.sentences:
-            paged = f"{own.sentences:,} whose pages show all heads"
-            counted = f"tokens nearest to their own are counted in the {paged}: {by_class}."
-            yield "Sentences", f"{behind:,}; {counted}"
+        if cosines and behind != counted_tokens.sentences:
+            paged = f"{counted_tokens.sentences:,} whose pages show all heads"
+            near_own = f"tokens nearest to their own are counted in the {paged}: {by_class}."
+            yield "Sentences", f"{behind:,}; {near_own}"
         else:
-            yield "Sentences", f"{own.sentences:,}, with tokens: {by_class}."
-    elif cosine:
+            yield "Sentences", f"{counted_tokens.sentences:,}, with tokens: {by_class}."
+    elif cosines:
         yield "Sentences", f"{behind:,}."
     yield "State", f"after the layer; bands are 95{THIN}% intervals over sentences."
+    if results.stack.causal:
+        yield "Causal", "a state comes to predict the next token, so that its own one moves away."
 
 
-def _section(results: StackResults) -> TravelSection:
-    sums = results.study.corpus_sums.geometry.get(results.stack.name)
-    kinds = [*_kinds(results)]
-    return TravelSection(
-        stack=results.stack.name,
-        paths=path_plot(results),
-        kinds=_kinds_table(kinds, lambda n: n >= FEW_WORDS),
-        few=_kinds_table(kinds, lambda n: n < FEW_WORDS),
-        mixing=mixing_plot(results),
-        mixing_notes=tuple(answers.mixing_sentences(results)),
-        observed=_observed(results),
-        space=state_space.space_plot(results, sums) if sums else None,
-        similarity=state_space.layer_similarity(results, sums) if sums else None,
-        outliers=state_space.outlier_table(results, sums) if sums else None,
-        outlier_title=state_space.outlier_title(sums) if sums else "",
-        n_sentences=_sentences(results),
-        numbers=tuple(state_space.number_tables(sums)) if sums else (),
-    )
+def _closer(results: StackResults) -> Iterator[Block]:
+    """Yield the tables and curves of a stack, those for specialists folded."""
+    suffix = "" if results.stack.name == "self" else f"-{results.stack.name}"
+    if kinds := blocks(_kinds_tables(results)):
+        yield Group(
+            (*kinds, Caption((_kinds_note(results),))), id=f"kinds{suffix}", link="kinds of words"
+        )
+    if mixing := mixing_plot(results):
+        notes = (results.cached(fact).text for fact in (facts.mixing_range, facts.mixing_by_class))
+        texts = [Text(note) for note in notes if note]
+        yield Group(blocks(Lead(mixing), texts), id=f"mixing{suffix}", link="mixing")
+    if observed := blocks(_observed(results)):
+        source = "After D. Avery’s exploration of RoBERTa (2024–25)."
+        yield Group(
+            (*observed, Caption((source,))), "Published observations, on all tokens of text",
+            id=f"observations{suffix}", link="published observations",
+        )  # fmt: skip
+    yield from _space(results, suffix)
 
 
-def _sentences(results: StackResults) -> str:
-    """Return how many sentences the averages over tokens are of, with the noun."""
-    metrics = (answers.COSINE, answers.KEPT, answers.RANK, answers.MIXING)
-    numbers = (answers.token_numbers(results, metric, "all") for metric in metrics)
-    found = [int(each.estimates.sentences.max()) for each in numbers if each]
-    return count_text(max(found, default=0), results.study.manifest.text_noun)
+def _space(results: StackResults, suffix: str) -> Iterator[Block]:
+    """Yield the curves and tables of the space of states."""
+    if plot := state_space.space_plot(results):
+        yield Group(
+            (Lead(plot),), "The space they move in", id=f"space{suffix}", link="the space",
+            folded=True,
+        )  # fmt: skip
+    tables = blocks(state_space.layer_similarity(results), state_space.outlier_table(results))
+    if tables:
+        title = "How alike layers are, and which dimensions make tokens alike"
+        yield Group(
+            (Columns(tables, len(tables)),), title, id=f"layers{suffix}",
+            link="layers and dimensions", folded=True,
+        )  # fmt: skip
+    if numbers := blocks(state_space.number_tables(results)):
+        all_numbers = Details("All numbers of states", numbers, "geometry.csv")
+        yield Group((all_numbers,), id=f"numbers{suffix}", link="all numbers")
 
 
-PER_CENT = f"{THIN}%"
 KIND_COLUMNS = (
-    (answers.COSINE, "cosine to input", number),
-    (answers.KEPT, "neighbours kept", whole_percent),
-    (answers.RANK, "tokens nearer than its own", lambda rank: number(10**rank - 1)),
-    (answers.MIXING, "from other tokens", whole_percent),
+    (facts.COSINE, "cosine to input", ""),
+    (facts.KEPT, "neighbours kept", "whole"),
+    (facts.RANK, "tokens nearer than its own", ""),
+    (facts.MIXING, "from other tokens", "whole"),
 )
+Kind = tuple[str, float, dict[str, Number]]  # tag, number of words, and numbers by metric
 
 
-def _kinds(results: StackResults) -> Iterator[tuple[str, float, dict[str, answers.TokenNumbers]]]:
-    """Yield the parts of speech of the corpus with their words, most kept neighbours first."""
-    last = results.stack.n_layers - 1
-    kinds = []
+def _kinds_tables(results: StackResults) -> Iterator[Block]:
+    """Yield the parts of speech after the last layer; those of few words folded."""
+    kinds = _kinds(results)
+    frequent = [kind for kind in kinds if kind[1] >= FEW_WORDS]
+    few = [kind for kind in kinds if kind[1] < FEW_WORDS]
+    if frequent:
+        yield _kinds_table(frequent, "Kinds of words after the last layer")
+    if few:
+        table = _kinds_table(few, "Kinds with few words")
+        yield Details(f"Kinds with fewer than {FEW_WORDS} words", (table,))
+
+
+def _kinds(results: StackResults) -> list[Kind]:
+    """Return the parts of speech of the corpus with their words, most kept neighbours first."""
+    kinds: list[Kind] = []
     for tag in UPOS:
-        numbers = {m: n for m, *_ in KIND_COLUMNS if (n := answers.token_numbers(results, m, tag))}
-        if numbers:
-            counts = [n.estimates.events.item(last) for n in numbers.values()]
-            key = (numbers.get(answers.KEPT) or next(iter(numbers.values()))).estimates.value[last]
-            kinds.append((-np.nan_to_num(key, nan=-1), tag, max(counts), numbers))
-    for _, tag, count, numbers in sorted(kinds, key=lambda each: each[:2]):
-        yield tag, count, numbers
+        by_metric = {m: facts.token_numbers(results, m, tag) for m, *_ in KIND_COLUMNS}
+        last = {metric: numbers[-1] for metric, numbers in by_metric.items() if numbers}
+        if last:
+            kinds.append((tag, max(n.observations for n in last.values()), last))
+
+    def place(kind: Kind) -> float:
+        number = kind[2].get(facts.KEPT) or next(iter(kind[2].values()))
+        return -number.value if number.known else 1.0
+
+    return sorted(kinds, key=place)
 
 
-def _kinds_table(
-    kinds: list[tuple[str, float, dict[str, answers.TokenNumbers]]], chosen: Callable[[float], bool]
-) -> PageTable | None:
-    """Return the parts of speech with as many words as chosen, after the last layer."""
-    columns = [each for each in KIND_COLUMNS if any(each[0] in numbers for *_, numbers in kinds)]
+def _kinds_table(kinds: Sequence[Kind], caption: str) -> Table:
+    columns = [
+        column for column in KIND_COLUMNS if any(column[0] in numbers for *_, numbers in kinds)
+    ]
     rows = []
     for tag, count, numbers in kinds:
-        if chosen(count):
-            cells = (
-                _kind_cell(numbers.get(metric), [f[metric] for *_, f in kinds if metric in f], text)
-                for metric, _, text in columns
-            )
-            head = words_cell(TAG_NAMES[tag], style=f"cl c-{class_of_tag(tag)}")
-            rows.append(Row(head, (words_cell(f"{count:,.0f}", style="few"), *cells)))
-    titles = ("words", "tokens", *(title for _, title, _ in columns))
-    return PageTable(titles, tuple(rows), style="heat") if rows else None
+        cells = (
+            _kind_cell(numbers.get(metric), [of[metric] for *_, of in kinds if metric in of], form)
+            for metric, _, form in columns
+        )
+        name = Marked(TAG_NAMES[tag], f"cl c-{class_of_tag(tag)}")
+        rows.append(row(name, f"{count:,.0f}", *cells))
+    titles = row("words", "tokens", *(title for _, title, _ in columns))
+    return Table(titles, tuple(rows), caption, "most kept neighbours first", "heat")
 
 
-def _kind_cell(
-    numbers: answers.TokenNumbers | None, column: list[answers.TokenNumbers], written: Written
-) -> HeatCell:
-    """Return the number of a kind after the last layer.
+def _kind_cell(number: Number | None, column: Sequence[Number], format_name: str) -> Heat:
+    """Return a number of a kind of words.
 
     Fills run from the smallest number of the column to the largest; from 0 if 0 is near.
     """
-    if numbers is None or np.isnan(numbers.estimates.value[-1]):
-        return HeatCell(MISSING, "q0")
-    layer = len(numbers.estimates.value) - 1
-    last = numbers.estimates.at(layer)
-    values = [each.estimates.value[layer] for each in column]
-    least, most = float(np.nanmin(values)), float(np.nanmax(values))
+    if number is None or not number.known:
+        return Heat(MISSING, "q0")
+    values = [n.value for n in column if n.known]
+    least, most = min(values), max(values)
     least = 0.0 if 0 <= least < most / 4 else least
-    linked = numbers.linked(written(last.value), layer)
-    ends = (
-        ""
-        if np.isnan(last.low)
-        else f"[{', '.join(written(end).removesuffix(PER_CENT) for end in (last.low, last.high))}]"
+    fill = amount_class(number.value, least, most)
+    return Heat(number.printed(format_name), fill, number.as_text("ends"))
+
+
+def _kinds_note(results: StackResults) -> str:
+    metrics = (facts.COSINE, facts.KEPT, facts.RANK, facts.MIXING)
+    numbers = [n for metric in metrics for n in facts.token_numbers(results, metric, "all")]
+    behind = max((n.sentences for n in numbers), default=0)
+    sentences = count_text(behind, results.study.manifest.text_noun)
+    return (
+        f"Tokens of {sentences}, a word of several tokens with each of them. Colours: from the "
+        "smallest number of a column, or 0 if that is near, to the largest. Tokens nearer than its "
+        "own: geometric mean, so that few tokens with very many do not decide."
     )
-    return HeatCell(linked.text, amount_class(last.value, least, most), linked, ends)
 
 
-def _observed(results: StackResults) -> PageTable | None:
-    """Return the table of published observations in both kinds of states."""
+def _observed(results: StackResults) -> Iterator[Block]:
+    """Yield the tested observations as sentences, and those on means in both kinds of states."""
+    of_page = (travel.walk_back, travel.function_shift, facts.hub_tokens)
+    shifts = (results.cached(fact).text for fact in of_page)
+    if items := tuple(text for text in shifts if text):
+        yield Bullets(items)
     states = {ResidualPoint.POST: "after the layer", ResidualPoint.MID: "after attention"}
-    tested = {state: {s.name: s for s in answers.observations(results, state)} for state in states}
-    names = {name: s.text for by_name in tested.values() for name, s in by_name.items()}
+    tested = {state: {o.name: o for o in travel.observations(results, state)} for state in states}
+    names = {name: o.text for by_name in tested.values() for name, o in by_name.items()}
     rows = tuple(
-        Row(text, tuple(_verdict(results, by_name.get(name)) for by_name in tested.values()))
+        row(text, *(_verdict(results, by_name.get(name)) for by_name in tested.values()))
         for name, text in names.items()
     )
-    return PageTable(("observation", *states.values()), rows, style="observed") if rows else None
+    if rows:
+        note = "means are compared, without a test"
+        caption = "What was observed, and whether it holds here"
+        yield Table(row("observation", *states.values()), rows, caption, note, "numbers")
 
 
-def _verdict(results: StackResults, tested: answers.Observation | None) -> WordsCell:
+def _verdict(results: StackResults, tested: travel.Observation | None) -> Cell:
     """Return whether an observation holds, with its numbers."""
     if tested is None:
-        return words_cell("not measured")
-    stack, (one, other), (first, second) = results.stack.name, tested.measure, tested.numbers
-    row = (
-        ("claim", answers.OBSERVATION), ("stack", stack), ("metric", tested.metric),
-        ("label", tested.label),
-    )  # fmt: skip
-    verdict = MarkedText("holds" if tested.holds else "does not hold", "b")
-    style = "vd yes" if tested.holds else "vd"
-    if tested.layer is not None:
-        share = LinkedNumber(whole_percent(first), "tests", row)
-        return words_cell(verdict, f" {one} after layer {tested.layer}: ", share, style=style)
-    numbers = (LinkedNumber(number(each), "tests", row) for each in (first, second))
-    return words_cell(
-        verdict, f" {one}: ", next(numbers), f"; {other}: ", next(numbers), style=style
+        return "not measured"
+    (one, other), (first, second) = tested.measure, tested.printed(results.stack.name)
+    verdict = Marked("holds" if tested.holds else "does not hold", "b")
+    if tested.metric == facts.KEPT:
+        words = "{verdict}: {one} after layer {layer}, {first:whole}"
+    else:
+        words = "{verdict}: {one} {first}, {other} {second}"
+    if tested.metric == facts.COSINE:
+        words += "; most in layer {layer} (not tested)"
+    return say(
+        words, verdict=verdict, one=one, other=other, first=first, second=second, layer=tested.layer
     )
 
 
-def _example(results: StackResults) -> SentenceParts:
+def _measured(first: StackResults, results: Results) -> tuple[Block, ...]:
+    symbols = Symbols((
+        ("xᵢˡ", "state of token i after layer l, from the model’s own activations"),
+        ("cosine to input", "cos(xᵢˡ, xᵢ) with xᵢ the state that enters layer 0"),
+        ("nearest to its own", "no other vocabulary token, with its position if the model adds "
+         "positions, has a larger cosine to xᵢˡ"),
+        ("kept", "share of the 100 vocabulary tokens nearest before the layer that are among the "
+         "100 nearest after it; the layer that keeps fewest is tested against all others, paired "
+         "by sentence"),
+        ("from other tokens", "context-mixing ratio: norm of what other tokens contribute to the "
+         "output of an attention block, over that norm plus the norm of the token’s own part, "
+         "residual included (Kobayashi et al. 2021)"),
+        ("attention rollout", "product over layers of attention, averaged over heads, and the "
+         "share that each token keeps (Abnar & Zuidema 2020)"),
+        ("any two", "mean cosine of tokens of different sentences: what similar tokens are "
+         "compared with (Ethayarajh 2019)"),
+    ))  # fmt: skip
+    example = _example(first)
+    return blocks(
+        symbols, Text(example, "eg") if example else None,
+        Definitions(tuple(_definitions(results))),
+    )  # fmt: skip
+
+
+def _example(results: StackResults) -> Sentence | None:
     """Return how the share in the answer follows from counts."""
-    own, last = own_tokens(results), results.stack.n_layers - 1
-    kind = "content" if own and "content" in own.shares else "all"
-    if own is None or kind not in own.shares or np.isnan(own.shares[kind].value[last]):
-        return ()
-    share = own.shares[kind].at(last)
-    counted, kept = round(share.events), round(share.value * share.events)
-    number_ = answers.own_token_number(results, kind, last)._replace(text=percent(share.value))
-    interval = interval_text(share.low, share.high, share=True)
-    return (
-        f"Of {counted:,} {WORD_CLASS_NAMES[kind]} in {count_text(share.sentences, 'sentence')}, "
-        f"{kept:,} have no nearer vocabulary token than their own after layer {last}: {kept:,} / "
-        f"{counted:,} = ", number_, f" {interval}.".replace(" .", "."),
+    counted_tokens = own_tokens(results)
+    kind = "content" if counted_tokens and "content" in counted_tokens.shares else "all"
+    numbers = facts.own_numbers(results, kind)
+    if not numbers or not numbers[-1].known:
+        return None
+    share = numbers[-1]
+    counted = round(share.observations)
+    kept = round(share.value * share.observations)
+    return say(
+        "Of {counted} {words} in {sentences}, {kept} have no nearer vocabulary token than their "
+        "own after layer {last}: {kept} / {counted} = {share:interval}.",
+        counted=counted, words=WORD_CLASS_NAMES[kind], kept=kept, share=share,
+        sentences=count_text(share.sentences, "sentence"), last=share.place("layer"),
     )  # fmt: skip
 
 
 MEASURES = {
-    answers.COSINE: "The cosine of tokens to their input embedding is",
-    answers.RANK: "Ranks of tokens among the vocabulary are",
-    answers.KEPT: "Kept neighbours are",
-    answers.MIXING: "Context mixing is",
-    answers.MEASURED: "Attention rollout with measured mixing is",
+    facts.COSINE: "The cosine of tokens to their input embedding is",
+    facts.RANK: "Ranks of tokens among the vocabulary are",
+    facts.KEPT: "Kept neighbours are",
+    facts.MIXING: "Context mixing is",
+    facts.MEASURED: "Attention rollout with measured mixing is",
 }
 
 
@@ -339,14 +339,14 @@ def _absent(results: StackResults) -> Iterator[str]:
         if gap.stack in {"", results.stack.name}
     }
     for metric, subject in MEASURES.items():
-        if answers.token_numbers(results, metric, "all") is None:
+        if not facts.token_numbers(results, metric, "all"):
             reason = gaps.get(metric) or (
-                metric in {answers.MIXING, answers.MEASURED} and gaps.get(MissingPart.VALUES)
+                metric in {facts.MIXING, facts.MEASURED} and gaps.get(MissingPart.VALUES)
             )
             yield reason or f"{subject} not measured here: --metrics {metric}."
-    if answers.token_numbers(results, answers.RANK, "all") and own_tokens(results) is None:
+    if facts.token_numbers(results, facts.RANK, "all") and own_tokens(results) is None:
         yield "Tokens nearest to themselves are counted in sentences with a page: --sentence-pages."
-    if answers.word_classes(results)[0] != "content":
+    if facts.word_classes(results)[0] != "content":
         yield gaps.get(MissingPart.TAGS) or "Kinds of words need annotated sentences: --annotator."
     sums = results.study.corpus_sums.geometry.get(results.stack.name)
     if sums is None:

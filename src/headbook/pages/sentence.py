@@ -29,6 +29,7 @@ from headbook.pages.parts.text import Token, running_text
 from headbook.pages.parts.token_paths import MOST_TOKENS, drawn_metrics
 from headbook.report.facts.functions import families_of, functions_of
 from headbook.report.results import StackResults, study_of
+from headbook.report.token_neighbours import Hubs, hubs
 from headbook.report.word_attention import n_words, word_names
 from headbook.report.wording import (
     SPACES,
@@ -52,6 +53,7 @@ from headbook.schema import (
 )
 from headbook.study.sentence_data import (
     LOGIT_LENS_SPACE,
+    SPECIAL,
     UINT8_STEPS,
     Exemplar,
     Ranking,
@@ -79,12 +81,13 @@ class Entries:
     table: PageTable
 
 
-def entries(near: pd.DataFrame, position: int) -> Entries | None:
+def entries(near: pd.DataFrame, position: int, near_to_many: Hubs) -> Entries | None:
     """Return the vocabulary tokens nearest to one token of a sentence; None without entries.
 
     Args:
         near: rows of `headbook.study.sentence_data.NEAREST_COLUMNS`, of one stack and sentence.
         position: position of the token; the first token with entries is taken if it has none.
+        near_to_many: hubs of the stack.
     """
     if near.empty:
         return None
@@ -96,7 +99,7 @@ def entries(near: pd.DataFrame, position: int) -> Entries | None:
     shares = bool(mine["space"].iloc[0] == LOGIT_LENS_SPACE)
     rows = []
     for layer in sorted({int(layer) for layer in mine["layer"]}):
-        named = _entries(mine[mine["layer"] == layer].sort_values("rank"), shares)
+        named = _entries(mine[mine["layer"] == layer].sort_values("rank"), shares, near_to_many)
         cells = (
             WordsCell((MarkedText(entry, "bdi"), " ", MarkedText(value, "small")))
             for entry, value in named
@@ -106,7 +109,7 @@ def entries(near: pd.DataFrame, position: int) -> Entries | None:
     return Entries(str(mine["token"].iloc[0]), tuple(choices), table)
 
 
-def trajectory_data(near: pd.DataFrame) -> dict[str, Any]:
+def trajectory_data(near: pd.DataFrame, near_to_many: Mapping[str, Hubs]) -> dict[str, Any]:
     """Return the nearest vocabulary tokens of all tokens by stack and choice, nearest first.
 
     Each choice has its layers, and for each token and layer the texts and numbers of the entries,
@@ -114,9 +117,12 @@ def trajectory_data(near: pd.DataFrame) -> dict[str, Any]:
 
     Args:
         near: rows of `headbook.study.sentence_data.NEAREST_COLUMNS`, of one sentence.
+        near_to_many: hubs by stack.
     """
     return {
-        str(stack): {choice: _cells(rows) for choice, rows in _choices(of_stack).items()}
+        str(stack): {
+            choice: _cells(rows, near_to_many[stack]) for choice, rows in _choices(of_stack).items()
+        }
         for stack, of_stack in near.groupby("stack", sort=False)
     }
 
@@ -133,21 +139,25 @@ def _choices(near: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return choices
 
 
-def _cells(rows: pd.DataFrame) -> dict[str, Any]:
+def _cells(rows: pd.DataFrame, near_to_many: Hubs) -> dict[str, Any]:
     rows = rows[rows["rank"] <= ENTRIES].sort_values(["position", "layer", "rank"])
     shares = rows["space"].iloc[0] == LOGIT_LENS_SPACE
     layers = [int(layer) for layer in dict.fromkeys(rows["layer"])]
-    texts = _entries(rows, shares)
+    texts = _entries(rows, shares, near_to_many)
     sizes = rows.groupby(["position", "layer"]).size()
     cells = [list(islice(texts, size)) for size in sizes]
     per_token = range(0, len(cells), len(layers))
     return {"layers": layers, "cells": [cells[i : i + len(layers)] for i in per_token]}
 
 
-def _entries(rows: pd.DataFrame, shares: bool) -> Iterator[tuple[str, str]]:
+def _entries(rows: pd.DataFrame, shares: bool, near_to_many: Hubs) -> Iterator[tuple[str, str]]:
+    """Yield vocabulary tokens with their numbers; special tokens and hubs are marked."""
     written = percent if shares else number
-    for entry, value in zip(rows["neighbour"], rows["cosine"], strict=True):
-        yield visible(entry), written(value)
+    names = ("neighbour", "cosine", "mark", "state", "space", "layer")
+    for entry, value, mark, *place in zip(*(rows[name].tolist() for name in names), strict=True):
+        is_hub = entry in near_to_many.get(tuple(place), ()) and not mark
+        note = " special" if mark == SPECIAL else " hub" if is_hub else ""
+        yield visible(entry), f"{written(value)}{note}"
 
 
 MOST_WORDS = 60  # words of a text whose tree is drawn
@@ -528,7 +538,7 @@ def stack_of(
         untraced="" if some else untraced,
         paths=drawn_metrics(tokens[tokens["stack"] == stack.name]),
         cut=max(0, len(queries.pieces) - MOST_TOKENS),
-        entries=_entries_of_stack(stack, near, first_panel),
+        entries=_entries_of_stack(results, near, first_panel),
         sources=sources(_rollouts(data, stack, sentence), queries),
         families=tuple((f"f-{family}", name) for family, name in families_of(results).items()),
         proposals=proposals(results, queries, data.ends.get(place)),
@@ -536,15 +546,17 @@ def stack_of(
 
 
 def _entries_of_stack(
-    stack: AttentionStack, near: pd.DataFrame, first_panel: FirstPanel | None
+    results: StackResults, near: pd.DataFrame, first_panel: FirstPanel | None
 ) -> Entries | None:
     """Return the entries of the first query; None for cross-attention.
 
     The layers of cross-attention are those of the decoder, whose own stack has their entries.
     """
+    stack = results.stack
     if stack.crosses:
         return None
-    return entries(near[near["stack"] == stack.name], first_panel.query if first_panel else 0)
+    place = first_panel.query if first_panel else 0
+    return entries(near[near["stack"] == stack.name], place, results.cached(hubs))
 
 
 def sheet_file(sentence: StoredSentence, stack: AttentionStack) -> str:

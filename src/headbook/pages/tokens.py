@@ -1,35 +1,52 @@
 """The page on words in several sentences, and on mean paths of all vocabulary tokens."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
 
 from headbook.charts.axes import even_places
-from headbook.charts.plots import Plot
-from headbook.charts.theme import amount_class
 from headbook.metrics import ids
-from headbook.pages.parts.page import AnalysisPage, StackSection, TemplateQuestion, gap_text
-from headbook.pages.parts.recurring_words import (
-    ComparedWord,
-    LevelWord,
-    compared_layers,
-    compared_words,
-    levels,
-    shared_plot,
+from headbook.pages.parts.blocks import (
+    Block,
+    Caption,
+    Cell,
+    Columns,
+    Details,
+    Group,
+    Lead,
+    Page,
+    Question,
+    Symbols,
+    Table,
+    Text,
+    blocks,
+    by_stack,
+    heat_of,
+    row,
 )
-from headbook.pages.parts.table import HeatCell, PageTable, Row, words_cell
-from headbook.report.answers.tokens import sameness_answer
-from headbook.report.linked_rows import LinkedNumber
+from headbook.pages.parts.page import gap_text
+from headbook.pages.parts.recurring_words import (
+    HUB_MARK,
+    SPECIAL_MARK,
+    levels_table,
+    nearest_texts,
+    shared_plot,
+    uses,
+)
+from headbook.report.facts.states import geometry
+from headbook.report.facts.states import tokens as facts
 from headbook.report.results import StackResults, study_of
-from headbook.report.token_neighbours import classes_by_name, shared_neighbours
-from headbook.report.wording import SPACES, STACKS, STATES, count_text, visible
-from headbook.results.formats import number
+from headbook.report.token_neighbours import MAX_HUB_SHARE, classes_by_name, shared_neighbours
+from headbook.report.wording import SPACES, STACKS, STATES, count_text, number_word, visible
+from headbook.results.formats import metric_page, number
+from headbook.results.number import PLAIN, Number, RowAddress
+from headbook.results.sentence import Link, Marked, say
 from headbook.schema import ResidualPoint
 from headbook.study.sums.token_sums import PATH_STATES, TokenTypeSums
 
-MAX_TYPES = 120  # rows of the table of all stacks together; the file has all types
+MAX_TYPES = 24  # rows of the table of all stacks together; the file and the search have all types
 MAX_LAYERS, MAX_LAYERS_HALF = 12, 7  # columns of tables of types, and of those of half a page
 # Marks that tokenizers put before vocabulary tokens, as pages print them, with their meaning.
 TOKEN_MARKS = {
@@ -38,113 +55,114 @@ TOKEN_MARKS = {
 }
 MIN_OCCURRENCES = 3  # occurrences of a type in the tables of nearest and farthest types
 MAX_EXTREME = 16  # rows of each of these tables
+Results = Mapping[str, StackResults]
 
 
 @dataclass(frozen=True)
-class WordSection(StackSection):
-    """Words and vocabulary tokens of one stack.
+class TokenFinder(Block):
+    """A field to find a vocabulary token; its rows replace those of the table below it.
 
     Attributes:
-        plot: shared neighbours by layer; None without words in several sentences.
-        levels: words at each number of shared tokens after all layers.
-        compared: words with the nearest tokens of two occurrences, after the layers ``layers``.
-        layers: layers of that list.
-        marks: meaning of marks of vocabulary tokens in that list; empty without marks.
-        path_marks: meaning of marks in the tables ``far`` and ``near``; empty without marks.
-        far, near: vocabulary tokens whose states leave their embedding farthest, and least.
-        types: the most frequent vocabulary tokens; None without any.
-        n_types: number of all vocabulary tokens of the corpus.
-        state: name of the states of these tables.
+        stack: stack of the rows.
+        data: script with the rows of all vocabulary tokens.
     """
 
-    plot: Plot | None
-    levels: tuple[tuple[int, tuple[LevelWord, ...]], ...]
-    compared: tuple[ComparedWord, ...]
-    layers: tuple[int, ...]
-    marks: str
-    path_marks: str
-    far: PageTable | None
-    near: PageTable | None
-    types: PageTable | None
-    n_types: int
-    state: str
-
-    @property
-    def parts(self) -> tuple[tuple[str, str], ...]:
-        """Fragments and names of the parts below the question."""
-        names = (
-            ("becomes", "what a word becomes", self.compared),
-            ("paths", "nearest to their embedding", self.near),
-            ("all", "all tokens", self.types),
-        )
-        return tuple((name, text) for name, text, there in names if there)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TypesPage(AnalysisPage):
-    """The page on words in several sentences, and on vocabulary tokens.
-
-    Attributes:
-        sections: by stack; the first answers the question.
-        data: script with all vocabulary tokens.
-        example: a worked example; empty without one.
-    """
-
-    template: ClassVar[str] = "tokens.html"
-    scripts = ("tokens",)
-    styles = (*AnalysisPage.styles, "tokens")
-    sections: tuple[WordSection, ...]
+    stack: str
     data: str
-    example: str
 
 
-def has_types(results: Mapping[str, StackResults]) -> bool:
+def has_types(results: Results) -> bool:
     """Return whether a study has paths of vocabulary tokens, or nearest tokens of words."""
-    return any(map(_has_words, results.values()))
+    return any(map(facts.is_measured, results.values()))
 
 
-def _has_words(results: StackResults) -> bool:
-    types = results.study.corpus_sums.types.get(results.stack.name)
-    return bool(types and len(types.ids)) or shared_neighbours(results) is not None
-
-
-def types_page(results: Mapping[str, StackResults]) -> TypesPage:
+def types_page(results: Results) -> Page:
     """Return the page of words and vocabulary tokens."""
     study = study_of(results)
-    stacks = [r for r in results.values() if _has_words(r)]
-    sections = tuple(_section(r, MAX_TYPES // len(stacks)) for r in stacks)
+    stacks = [r for r in results.values() if facts.is_measured(r)]
     first, *others = stacks
-    compared = sections[0].compared
-    return TypesPage(
+    return Page(
         path="tokens.html",
         title="Does a word stay the same in every sentence?",
         description="Nearest vocabulary tokens of a word in several sentences, and the mean path "
         f"of every vocabulary token, in {study.manifest.model.name}.",
         topic="Tokens",
-        answer=sameness_answer(first),
+        answer=first.cached(facts.same_word).text,
         scope=tuple(_scope(first)),
-        questions=tuple(
-            TemplateQuestion(r.stack.name, f"And in {STACKS[r.stack.name]}?", sameness_answer(r))
-            for r in others
-        ),
+        blocks=blocks(_shared(first), _sibling(results), _different_uses(first),
+                      map(_question, others)),
+        closer=by_stack(stacks, lambda r: _closer(r, MAX_TYPES // len(stacks)), results),
+        measured=_measured(first),
         absent=tuple(dict.fromkeys(text for r in stacks for text in _absent(r))),
-        sections=sections,
-        data="data/types.js",
-        example=compared[0].example(first.stack.n_layers - 1) if compared else "",
-    )
+        scripts=("tokens",),
+    )  # fmt: skip
+
+
+def _shared(results: StackResults) -> Iterator[Block]:
+    """Yield the curves of shared neighbours, the words at their level, and the cosines."""
+    neighbours = shared_neighbours(results)
+    if neighbours is not None:
+        yield Lead(shared_plot(results, neighbours))
+    if cosine := results.cached(facts.same_word_by_cosine).text:
+        yield Text(cosine, "noted")
+    if neighbours is not None:
+        yield levels_table(results, neighbours)
+
+
+def _sibling(results: Results) -> Text | None:
+    """Return a link to the page on how words travel."""
+    if not any(map(geometry.is_measured, results.values())):
+        return None
+    words = "Whether a word stays near its own embedding is another question: {link}."
+    return Text(say(words, link=Link("How words travel", "geometry.html")), "noted")
+
+
+def _different_uses(results: StackResults) -> Question | None:
+    """Return the question which words have uses that differ."""
+    answer = results.cached(facts.different_uses).text
+    if not answer:
+        return None
+    return Question(
+        "becomes", "Which words differ by sentence?", answer, blocks(_uses(results)),
+        "senses meaning ambiguous word occurrences uses",
+    )  # fmt: skip
+
+
+def _uses(results: StackResults) -> Iterator[Block]:
+    """Yield the uses of words side by side, and what the tables mean."""
+    neighbours = shared_neighbours(results)
+    opened = [*uses(results, neighbours)] if neighbours else []
+    yield from opened
+    if opened:
+        tables = [table for use in opened for table in use.blocks if isinstance(table, Table)]
+        meaning = (
+            f"Two uses differ if they share fewer than {facts.MIN_SHARED} of their ten nearest "
+            "other vocabulary tokens. Columns: the three nearest of each use, the two least "
+            f"similar uses first. {HUB_MARK} a hub: among the ten nearest of more than "
+            f"{MAX_HUB_SHARE * 100:.0f} % of the states of that layer; {SPECIAL_MARK} a special "
+            "token."
+        )
+        yield Caption((meaning, token_marks(nearest_texts(tables))))
+
+
+def _question(results: StackResults) -> Question:
+    stack, answer = results.stack.name, results.cached(facts.same_word).text
+    content = blocks(_shared(results), _uses(results))
+    return Question(stack, f"And in {STACKS[stack]}?", answer, content)
 
 
 def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
-    found = shared_neighbours(results)
-    if found is None:
+    neighbours = shared_neighbours(results)
+    if neighbours is None:
         return
-    pages = len({sentence for sentence, _ in found.nearest})
+    pages = len({sentence for sentence, _ in neighbours.nearest})
     yield (
         "Words",
-        f"of one token: {len(found.words):,} occur in at least two of the "
+        f"of one token: {len(neighbours.words):,} occur in at least two of the "
         f"{count_text(pages, 'sentence')} whose pages show all heads.",
     )
-    yield "Nearest", f"by cosine to {SPACES[found.space]}, state after the layer."
+    space = SPACES[neighbours.space]
+    yield "Nearest", f"ten without the word itself, by cosine to {space}, state after the layer."
 
 
 def _absent(results: StackResults) -> Iterator[str]:
@@ -166,31 +184,41 @@ def _absent(results: StackResults) -> Iterator[str]:
         yield f"Paths of vocabulary tokens{where} are not measured here: --metrics cosine_to_input."
 
 
-def _section(results: StackResults, max_types: int) -> WordSection:
-    found = shared_neighbours(results)
+def _closer(results: StackResults, max_types: int) -> Iterator[Block]:
+    """Yield the tables of vocabulary tokens."""
     sums = results.study.corpus_sums.types.get(results.stack.name)
-    types = sums if sums is not None and len(sums.ids) else None
-    far, near = _extremes(results, types) if types else (None, None)
-    compared = tuple(compared_words(results, found)) if found else ()
-    return WordSection(
-        stack=results.stack.name,
-        plot=shared_plot(results, found) if found else None,
-        levels=levels(found) if found else (),
-        compared=compared,
-        layers=tuple(compared_layers(results)),
-        marks=token_marks(nearest_texts(compared)),
-        path_marks=token_marks([row.name for t in (far, near) if t for row in t.rows]),
-        far=far,
-        near=near,
-        types=_frequent(types, max_types) if types else None,
-        n_types=len(types.ids) if types else 0,
-        state=STATES[drawn_state(types)] if types else "",
-    )
+    if sums is None or not len(sums.ids):
+        return
+    suffix = "" if results.stack.name == "self" else f"-{results.stack.name}"
+    if tables := _extremes(results, sums):
+        names = [str(cells[0].text) for t in tables for cells in t.rows if _is_name(cells[0])]
+        note = (
+            f"Cosine to the input embedding {STATES[drawn_state(sums)]}, mean over occurrences (n, "
+            f"at least {number_word(MIN_OCCURRENCES)}); special tokens are left out."
+        )
+        yield Group(
+            (Columns(tables), Caption((note, token_marks(names)))), id=f"paths{suffix}",
+            link="nearest to their embedding",
+        )  # fmt: skip
+    yield Group((_all_types(results, sums, max_types),), id=f"all{suffix}", link="all tokens")
 
 
-def nearest_texts(compared: Sequence[ComparedWord]) -> list[str]:
-    """Return the vocabulary tokens that the list of compared words names."""
-    return [cell.text for w in compared for o in w.occurrences for cell in o.cells]
+def _all_types(results: StackResults, sums: TokenTypeSums, most: int) -> Details:
+    """Return the most frequent vocabulary tokens, and a field to find any of them."""
+    table = _frequent(results, sums, most)
+    note = say(
+        "Mean {metric}; spread: standard deviation over occurrences after the last layer. Here: "
+        "the {n} most frequent; all are in {file}.",
+        metric=Link("cosine to the input embedding", metric_page(ids.COSINE_TO_INPUT)),
+        n=len(table.rows), file=Link("types.csv", "data.html"),
+    )  # fmt: skip
+    finder = TokenFinder(results.stack.name, "data/types.js")
+    title = f"All {len(sums.ids):,} vocabulary tokens of the texts"
+    return Details(title, (finder, Text(note), table))
+
+
+def _is_name(cell: Cell) -> TypeGuard[Marked]:
+    return isinstance(cell, Marked)
 
 
 def token_marks(texts: Sequence[str]) -> str:
@@ -203,16 +231,13 @@ def _is_marked(texts: Sequence[str], mark: str) -> bool:
     return any(text.startswith(mark) and len(text) > len(mark) for text in texts)
 
 
-def _extremes(
-    results: StackResults, sums: TokenTypeSums
-) -> tuple[PageTable, PageTable] | tuple[None, None]:
+def _extremes(results: StackResults, sums: TokenTypeSums) -> tuple[Table, ...]:
     """Return the types with the lowest and with the highest cosine after all layers."""
-    at = PATH_STATES.index(drawn_state(sums))
-    last = sums.mean[:, -1, at]
+    last = sums.mean[:, -1, PATH_STATES.index(drawn_state(sums))]
     order = np.lexsort((sums.ids, last))
     order = order[(sums.count[order] >= MIN_OCCURRENCES) & ~np.isnan(last[order])]
     if len(order) < 2:
-        return None, None
+        return ()
     half = (len(order) + 1) // 2
     lowest, highest = order[:half][:MAX_EXTREME], order[half:][::-1][:MAX_EXTREME]
     return (
@@ -223,48 +248,51 @@ def _extremes(
 
 def _path_table(
     results: StackResults, sums: TokenTypeSums, order: Sequence[int], caption: str
-) -> PageTable:
+) -> Table:
     """Return the mean cosine of some types by layer, with heat."""
     classes, layers = classes_by_name(results), even_places(sums.total.shape[1], MAX_LAYERS_HALF)
-    state = drawn_state(sums)
     rows = []
     for place in order:
-        name = visible(sums.names[place])
         kind = classes.get(sums.names[place].strip("␣▁ ").lower(), "other")
-        cells = []
-        for layer in layers:
-            value = float(sums.mean[place, layer, PATH_STATES.index(state)])
-            row = (
-                ("stack", results.stack.name), ("entry", int(sums.ids[place])), ("layer", layer),
-                ("state", str(state)),
-            )  # fmt: skip
-            linked = LinkedNumber(number(value), "types", row)
-            cells.append(HeatCell(linked.text, amount_class(value, 0.0, 1.0), linked))
-        head = words_cell(name, style=f"cl c-{kind}", foreign=True)
-        rows.append(Row(head, (words_cell(f"{sums.count[place]:,}", style="few"), *cells)))
-    return PageTable(("token", "n", *layers), tuple(rows), caption, style="heat")
+        cells = (heat_of(_cosine(results, sums, place, layer), 1.0) for layer in layers)
+        name = Marked(visible(sums.names[place]), f"cl c-{kind}")
+        rows.append(row(name, int(sums.count[place]), *cells))
+    return Table(("token", "n", *layers), tuple(rows), caption, style="heat")
 
 
-def _frequent(sums: TokenTypeSums, most: int) -> PageTable:
+def _cosine(results: StackResults, sums: TokenTypeSums, place: int, layer: int) -> Number:
+    """Return the mean cosine of a type to its input embedding, with its row."""
+    state = drawn_state(sums)
+    key = (
+        ("stack", results.stack.name), ("entry", int(sums.ids[place])), ("layer", layer),
+        ("state", str(state)),
+    )  # fmt: skip
+    value = float(sums.mean[place, layer, PATH_STATES.index(state)])
+    return Number(value, PLAIN, RowAddress("types", key))
+
+
+def _frequent(results: StackResults, sums: TokenTypeSums, most: int) -> Table:
     """Return the most frequent types with their mean cosine by layer."""
-    layers, order = _layers(sums), by_frequency(sums)[:most]
-    return PageTable(
-        ("Token", "occurrences", "sentences", *layers, "spread"),
-        tuple(
-            Row(words_cell(name, foreign=True), tuple(cells))
-            for name, *cells in _rows(sums, order, layers, drawn_state(sums))
-        ),
-        "Cosine to the input embedding by layer",
-    )
+    layers, last = _layers(sums), sums.total.shape[1] - 1
+    spreads = sums.spread[:, last, PATH_STATES.index(drawn_state(sums))]
+    rows = []
+    for place in by_frequency(sums)[:most]:
+        cosines = [_cosine(results, sums, place, layer) for layer in layers]
+        spread = replace(_cosine(results, sums, place, last), value=float(spreads[place]))
+        counts = int(sums.count[place]), int(sums.sentences[place])
+        numbers = (n.printed("") for n in (*cosines, spread))
+        rows.append(row(Marked(visible(sums.names[place]), "bdi"), *counts, *numbers))
+    columns = row("Token", "occurrences", "sentences", *layers, "spread")
+    return Table(columns, tuple(rows), "Cosine to the input embedding by layer")
 
 
 def types_data(types: Mapping[str, TokenTypeSums]) -> dict[str, list[list[str]]]:
     """Return by stack the cells of a row for every type, the most frequent first."""
-    found = {}
+    rows = {}
     for name, sums in types.items():
         layers = _layers(sums)
-        found[name] = [*_rows(sums, by_frequency(sums), layers, drawn_state(sums))]
-    return found
+        rows[name] = [*_rows(sums, by_frequency(sums), layers, drawn_state(sums))]
+    return rows
 
 
 def _layers(sums: TokenTypeSums) -> list[int]:
@@ -296,3 +324,33 @@ def _rows(
             *(number(float(mean[position, layer])) for layer in layers),
             number(float(spread[position, -1])),
         ]
+
+
+def _measured(results: StackResults) -> tuple[Block, ...]:
+    symbols = Symbols((
+        ("xᵢˡ", "state of token i after layer l"),
+        ("e(v, i)", "embedding of vocabulary token v at position i, as the model’s embedding block "
+         "gives it; without the position if positions are not added to embeddings"),
+        ("nearest", "the ten v with the largest cosine of xᵢˡ and e(v, i), without the vocabulary "
+         "token that stands at i itself"),
+        ("shared", "vocabulary tokens among the nearest ten of both occurrences; mean over all "
+         "pairs of sentences, the first occurrence in each"),
+        ("two different words", "the same for the first occurrences of every two words"),
+    ))  # fmt: skip
+    example = _example(results)
+    return blocks(symbols, Text(example, "eg") if example else None)
+
+
+def _example(results: StackResults) -> str:
+    """Return how many tokens two uses of a word share; empty without a word."""
+    neighbours = shared_neighbours(results)
+    words = facts.compared_words(neighbours) if neighbours else []
+    if neighbours is None or not words:
+        return ""
+    one, other = neighbours.least_similar(words[0])
+    shared = neighbours.shared(one, other).tolist()
+    return (
+        f"“{visible(words[0].text)}” in sentences {one[0]} and {other[0]}: after layer 0 both "
+        f"share {shared[0]} of ten nearest other tokens, after layer {len(shared) - 1} "
+        f"{shared[-1]}."
+    )

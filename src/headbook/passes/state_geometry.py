@@ -1,14 +1,16 @@
-"""The pass for the geometry of states: it keeps the states of a sample of sentences to its end.
+"""Passes that keep the states of tokens to their end, since tokens are compared with each other.
 
-The sample has the sentences with the smallest hashes of their content, up to `MAX_TOKENS` tokens
-together; equal sentences count once. Every metric needs the tokens of all sentences at once.
+`StateGeometry` describes the space of states. Its sample has the sentences with the smallest hashes
+of their content, up to `MAX_TOKENS` tokens together; equal sentences count once.
+`WordUses` compares the uses of a word in several sentences.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, combinations
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -21,6 +23,7 @@ from headbook.model.load import Model
 from headbook.passes.observers import BatchObserver, PassResults
 from headbook.schema import AttentionStack, ResidualPoint
 from headbook.study.corpus_sums import CorpusSums
+from headbook.study.sentence_data import MAX_USES, USE_COLUMNS, StoredText
 from headbook.study.sums.state_geometry import GeometrySums, StateColumn, to_ratio_sums
 from headbook.text.batch import Batch, PaddedTexts, token_hash
 from headbook.text.tokens import TokenizedSentence
@@ -195,3 +198,88 @@ def ordinary(texts: PaddedTexts, stack: AttentionStack) -> torch.Tensor:
     *Shape:* ``(sentence, token)``, boolean.
     """
     return texts.ordinary & ~texts.first if stack.causal else texts.ordinary
+
+
+Use = tuple[int, int]  # index of a sentence, and position of a word in it
+
+
+class WordUses:
+    """Observer that keeps the states of words that stand in several of some sentences.
+
+    Words are those of one token; of each word the first use in each of its first sentences counts.
+
+    Args:
+        stacks: stacks of the model, by name.
+        sentences: the sentences.
+    """
+
+    def __init__(
+        self, stacks: Mapping[str, AttentionStack], sentences: Iterable[TokenizedSentence]
+    ) -> None:
+        self._stacks = {name: stack for name, stack in stacks.items() if not stack.crosses}
+        in_order = sorted(sentences, key=lambda item: item.sentence.index)
+        self._words = {name: _recurring(in_order, stack) for name, stack in self._stacks.items()}
+        self._states: dict[tuple[str, int, Use], Floats] = {}  # by stack, layer and use
+
+    def observe(self, batch: Batch) -> BatchObserver | None:
+        """Return a callback that keeps the states of the words of a batch; None without any."""
+        rows = {int(index): row for row, index in enumerate(batch.index)}
+        uses_by_stack = {
+            name: [use for uses in words.values() for use in uses if use[0] in rows]
+            for name, words in self._words.items()
+        }
+
+        def see(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
+            if state is ResidualPoint.POST:
+                for index, position in uses_by_stack.get(stack, ()):
+                    vector = vectors[rows[index], position].cpu().double().numpy()
+                    self._states[stack, layer, (index, position)] = vector
+
+        return BatchObserver(PassResults, see=see) if any(uses_by_stack.values()) else None
+
+    def table(self) -> pd.DataFrame:
+        """Return the cosine of every two uses of a word, with columns `USE_COLUMNS`."""
+        rows: list[tuple[object, ...]] = []
+        for name, words in self._words.items():
+            for layer in range(self._stacks[name].n_layers) if words else ():
+                units = {
+                    use: _unit(self._states[name, layer, use])
+                    for uses in words.values()
+                    for use in uses
+                }
+                different = _mean_product(np.stack([units[uses[0]] for uses in words.values()]))
+                rows += [
+                    (word, one[0] + 1, one[1], other[0] + 1, other[1], name, layer,
+                     float(units[one] @ units[other]), different)
+                    for word, uses in words.items()
+                    for one, other in combinations(uses, 2)
+                ]  # fmt: skip
+        return pd.DataFrame(rows, columns=[*USE_COLUMNS])
+
+
+def _recurring(
+    sentences: Iterable[TokenizedSentence], stack: AttentionStack
+) -> Mapping[str, list[Use]]:
+    """Return the uses of each word of one token that stands in at least two sentences."""
+    uses: dict[str, dict[int, Use]] = {}
+    for item in sentences:
+        text, index = StoredText.of(item.tokens[stack.queries]), item.sentence.index
+        for position in text.whole_words(causal=stack.causal):
+            word = text.pieces[position].strip()
+            uses.setdefault(word, {}).setdefault(index, (index, position))
+    return {
+        word: [*by_sentence.values()][:MAX_USES]
+        for word, by_sentence in uses.items()
+        if len(by_sentence) > 1
+    }
+
+
+def _unit(vector: Floats) -> Floats:
+    """Return a vector scaled to length 1; zeros stay."""
+    return vector / (float(np.linalg.norm(vector)) or 1.0)
+
+
+def _mean_product(units: Floats) -> float:
+    """Return the mean product of every two different rows; NaN with a single one."""
+    n, total = len(units), units.sum(0)
+    return float(total @ total - (units * units).sum()) / (n * (n - 1)) if n > 1 else np.nan

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from headbook.model.architecture import Architecture
 from headbook.model.embedding import Embedding
 from headbook.model.load import Model
 from headbook.model.logit_lens import LogitLens
+from headbook.model.tokens.special import special_ids
 from headbook.passes.batch_sums import TokenAccumulator, spaces_of
 from headbook.passes.observers import BatchObserver, PassResults
 from headbook.schema import AttentionStack, EmbeddingSpace, ResidualPoint, Side
@@ -28,6 +30,8 @@ from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import (
     LOGIT_LENS_SPACE,
     NEAREST_COLUMNS,
+    OWN,
+    SPECIAL,
     STATE_COLUMNS,
     TOKEN_COLUMNS,
     SentenceData,
@@ -60,6 +64,11 @@ class TokenTracker:
     sampled: Collection[int]
     embeddings: Mapping[Side, Embedding]
     lens: LogitLens | None = None
+
+    @cached_property
+    def special(self) -> frozenset[int]:
+        """Special vocabulary tokens; cached, since tokenizers list them slowly."""
+        return special_ids(self.model)
 
     def observe(self, batch: Batch) -> BatchObserver | None:
         """Return callbacks that store token values of listed sentences, and sums by stack."""
@@ -180,6 +189,8 @@ class _StackStates:
     ) -> None:
         """Store the first vocabulary tokens of each state, at most `NEIGHBOURS`.
 
+        The token itself is marked, since it does not count as its own neighbour.
+
         Args:
             ids, scores: vocabulary tokens, best first, and their scores. *Shape:*
                 ``(state, sentence, token, k)``.
@@ -193,6 +204,12 @@ class _StackStates:
         frame["rank"] = np.tile(np.arange(1, n_nearest + 1), len(frame) // n_nearest)
         frame["neighbour"] = names[name_index].ravel()
         frame["cosine"] = scores.cpu().numpy()[cells].ravel()
+        own_ids = self._texts.ids.cpu().numpy()[kept_tokens.rows, kept_tokens.positions]
+        is_special = np.isin(entries, [*self._tracker.special])[name_index]
+        is_own = entries[name_index].reshape(len(states), -1, n_nearest) == own_ids[:, None]
+        frame["mark"] = np.where(
+            is_own.ravel(), OWN, np.where(is_special.ravel(), SPECIAL, "")
+        ).astype(object)
         self.kept.append(SentenceData(nearest=frame[[*NEAREST_COLUMNS]]))
 
 

@@ -17,7 +17,7 @@ from headbook.analysis.paired import ClusterSums
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, is_share, number_word
 from headbook.results.formats import head_name, number, word_list
-from headbook.schema import HeadKey, HeadName, Place
+from headbook.schema import HeadKey, HeadName, Place, TokenKey
 
 NOT_TESTED = " (not tested)"  # note after the name of the first one
 MAX_NAMED = 3  # heads by name; of more, pages give the number
@@ -68,6 +68,18 @@ def head_leaders(results: StackResults, key: HeadKey, *, lowest: bool = False) -
 def layer_leaders(results: StackResults, key: HeadKey, *, lowest: bool = False) -> Leaders | None:
     """Return the layers that lead a metric, all heads of each together; None without a number."""
     return _cached(results, _layer_leaders, key, lowest=lowest)
+
+
+def token_leaders(results: StackResults, key: TokenKey, *, lowest: bool = False) -> Leaders | None:
+    """Return the layers that lead a number of tokens; None without one."""
+    estimates = results.tokens(*key)
+    if estimates is None:
+        return None
+    places = [(int(layer),) for layer in np.flatnonzero(~np.isnan(estimates.value))]
+    sums = results.token_buckets(key)
+    # How many sentences a bucket of tokens holds is not stored.
+    sentences = np.zeros(0 if sums is None else len(sums.n), np.int64)
+    return leaders_among(places, estimates.value, sums, sentences, lowest=lowest)
 
 
 Finder = Callable[..., Leaders | None]

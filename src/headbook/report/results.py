@@ -364,6 +364,18 @@ class StackResults(CachedByFunction):
                 return None if np.isnan(numbers.value).all() else numbers
         return None
 
+    def token_buckets(self, key: TokenKey) -> ClusterSums | None:
+        """Return numerators and denominators of a number of tokens by bucket; None without any.
+
+        *Shape:* ``(bucket, layer)`` each.
+        """
+        for buckets in self.study.corpus_sums.token_buckets.get(self.stack.name, ()):
+            if key in buckets.columns and not self.baseline:
+                column = buckets.columns.index(key)
+                n = buckets.n[..., column]
+                return ClusterSums(n, np.broadcast_to(buckets.d[..., column], n.shape))
+        return None
+
     @cached_property
     def _columns(self) -> Mapping[HeadKey, int]:
         columns = (*self._table.columns, *self._circuits)

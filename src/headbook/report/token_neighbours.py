@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import Estimates, RatioSums
@@ -17,18 +18,28 @@ from headbook.analysis.arrays import Floats
 from headbook.metrics import ids
 from headbook.report.results import StackResults
 from headbook.report.wording import first_option
-from headbook.schema import CONTENT, FUNCTION, EmbeddingSpace, IntervalRule, ResidualPoint
-from headbook.study.sentence_data import StoredText
+from headbook.results.formats import word_list
+from headbook.schema import (
+    CONTENT,
+    FUNCTION,
+    SPECIAL_ROLES,
+    EmbeddingSpace,
+    IntervalRule,
+    ResidualPoint,
+)
+from headbook.study.sentence_data import LOGIT_LENS_SPACE, MAX_USES, OWN, SPECIAL, StoredText
 
-WORD_CLASSES = ("content", "function", "punctuation", "special")
+WORD_CLASSES = ("content", "function", "punctuation", *SPECIAL_ROLES)
 WORD_CLASS_NAMES = {
     "all": "all tokens",
     "content": "content words",
     "function": "function words",
     "punctuation": "punctuation",
-    "special": "special tokens",
+    "start": "start tokens",
+    "separator": "separators",
     "other": "other tokens",
 }
+MAX_ROLE_NAMES = 2  # special tokens of a role that are named
 Cell = tuple[int, int]  # number of a sentence, and position of a token in it
 
 
@@ -73,9 +84,26 @@ def _token_classes(results: StackResults) -> Mapping[Cell, str]:
 
 def _classes_of(text: StoredText) -> list[str]:
     return [
-        "special" if special else class_of_tag(tag)
-        for special, tag in zip(text.special, text.tags, strict=True)
+        text.role(position) if special else class_of_tag(tag)
+        for position, (special, tag) in enumerate(zip(text.special, text.tags, strict=True))
     ]
+
+
+def class_name(results: StackResults, kind: str) -> str:
+    """Return the name of a class of tokens; of special tokens those that have the role."""
+    return results.cached(_names_of_roles).get(kind, WORD_CLASS_NAMES[kind])
+
+
+def _names_of_roles(results: StackResults) -> Mapping[str, str]:
+    """Return the special tokens of each role by name, of roles with one or two tokens."""
+    side, names = results.stack.queries, dict[str, dict[str, None]]()
+    for sentence in results.study.sentence_data.sentences.values():
+        text = sentence.texts.get(side)
+        for position in np.flatnonzero(text.special).tolist() if text else ():
+            assert text is not None
+            names.setdefault(text.role(position), {})[text.pieces[position]] = None
+    few = {role: [*pieces] for role, pieces in names.items() if len(pieces) <= MAX_ROLE_NAMES}
+    return {role: word_list(pieces) for role, pieces in few.items()}
 
 
 def own_tokens(results: StackResults) -> OwnTokens | None:
@@ -99,21 +127,22 @@ def _own_tokens(results: StackResults) -> OwnTokens | None:
     cells = zip(rows["sentence"].tolist(), rows["position"].tolist(), strict=True)
     kinds = np.array([classes[cell] for cell in cells])
     sentences, sentence = np.unique(rows["sentence"], return_inverse=True)
-    layer, is_nearest = rows["layer"].to_numpy(int), rows["value"].to_numpy() == 0
+    layer, is_own = rows["layer"].to_numpy(int), rows["value"].to_numpy() == 0
     shares = {}
     for name in ("all", *WORD_CLASSES):
-        of_class = kinds != "special" if name == "all" else kinds == name
+        of_class = ~np.isin(kinds, SPECIAL_ROLES) if name == "all" else kinds == name
         if of_class.any():
             places = sentence[of_class], layer[of_class]
-            hits, counted = np.zeros((2, len(sentences), stack.n_layers))
-            np.add.at(hits, places, is_nearest[of_class])
-            np.add.at(counted, places, 1.0)
-            sums = RatioSums.of(hits, counted, counted, np.zeros(len(sentences), np.int64))
+            n_own, n_counted = np.zeros((2, len(sentences), stack.n_layers))
+            np.add.at(n_own, places, is_own[of_class])
+            np.add.at(n_counted, places, 1.0)
+            sums = RatioSums.of(n_own, n_counted, n_counted, np.zeros(len(sentences), np.int64))
             shares[name] = Estimates.of(sums, (0.0, 1.0), IntervalRule.CLASSES)
     return OwnTokens(EmbeddingSpace(space), shares, len(sentences))
 
 
-N_NEAREST = 10  # vocabulary tokens that are compared
+MAX_HUB_SHARE = 0.1  # of the states of a layer; a token nearest to more of them is a hub
+N_NEAREST = 10  # vocabulary tokens that are compared, without the token itself
 MIN_SENTENCES = 2  # with an occurrence of a word
 CLASSES_OF_WORDS = ("content", "function", "punctuation")
 
@@ -135,6 +164,11 @@ class RecurringWord(NamedTuple):
     cells: tuple[Cell, ...]
     shared: Floats
 
+    @property
+    def uses(self) -> tuple[Cell, ...]:
+        """Its first occurrences, which stand side by side."""
+        return self.cells[:MAX_USES]
+
 
 class SharedNeighbours(NamedTuple):
     """Shared neighbours of all recurring words of a stack.
@@ -147,7 +181,8 @@ class SharedNeighbours(NamedTuple):
         different: mean number that the first occurrences of two different words share. *Shape:*
             ``(layer,)``.
         names: names of vocabulary tokens.
-        nearest: places in ``names`` of the nearest tokens of each occurrence, -1 if there are
+        special: places in ``names`` of special tokens.
+        nearest: places in ``names`` of the nearest other tokens of each occurrence, -1 if there are
             fewer. *Shape:* ``(layer, N_NEAREST)`` each.
     """
 
@@ -156,6 +191,7 @@ class SharedNeighbours(NamedTuple):
     means: Mapping[str, Estimates]
     different: Floats
     names: tuple[str, ...]
+    special: frozenset[int]
     nearest: Mapping[Cell, NDArray[np.int64]]
 
     def shared(self, one: Cell, other: Cell) -> NDArray[np.int64]:
@@ -164,8 +200,8 @@ class SharedNeighbours(NamedTuple):
         return np.array([len(np.intersect1d(a[a >= 0], b[b >= 0])) for a, b in pairs])
 
     def least_similar(self, word: RecurringWord) -> tuple[Cell, Cell]:
-        """Return the two occurrences of a word that share the fewest tokens after all layers."""
-        tokens = np.stack([self.nearest[cell][-1] for cell in word.cells])
+        """Return the two of a word's uses that share the fewest tokens after all layers."""
+        tokens = np.stack([self.nearest[cell][-1] for cell in word.uses])
         codes, place = np.unique(tokens, return_inverse=True)
         near = np.zeros((len(tokens), len(codes)))
         near[np.arange(len(tokens))[:, None], place.reshape(tokens.shape)] = (
@@ -173,7 +209,7 @@ class SharedNeighbours(NamedTuple):
         )
         pairs = np.triu_indices(len(tokens), 1)
         least = int((near @ near.T)[pairs].argmin())
-        return word.cells[pairs[0][least]], word.cells[pairs[1][least]]
+        return word.uses[pairs[0][least]], word.uses[pairs[1][least]]
 
 
 def mean_shared(nearest: NDArray[np.int64]) -> Floats:
@@ -213,20 +249,14 @@ class WholeWord(NamedTuple):
 
 
 def whole_words(results: StackResults) -> Iterator[WholeWord]:
-    """Yield the tokens of a stack's queries that are whole words, in sentences with a page.
-
-    In causal attention the first token is left out: its state is the same in every sentence.
-    """
-    side, first = results.stack.queries, int(results.stack.causal)
+    """Yield the tokens of a stack's queries that are whole words, in sentences with a page."""
+    side, causal = results.stack.queries, results.stack.causal
     for sentence in results.study.sentence_data.sentences.values():
-        if side not in sentence.texts:
-            continue
-        text = sentence.texts[side]
-        counts = Counter(text.words)
-        for position in range(first, len(text.pieces)):
-            word, piece = text.words[position], text.pieces[position].strip()
-            if word >= 0 and counts[word] == 1 and piece and not text.special[position]:
-                yield WholeWord((sentence.number, position), piece, text.tags[position])
+        if side in sentence.texts:
+            text = sentence.texts[side]
+            for position in text.whole_words(causal=causal):
+                cell, piece = (sentence.number, position), text.pieces[position].strip()
+                yield WholeWord(cell, piece, text.tags[position])
 
 
 def shared_neighbours(results: StackResults) -> SharedNeighbours | None:
@@ -242,13 +272,8 @@ def _shared_neighbours(results: StackResults) -> SharedNeighbours | None:
     space = first_option(rows["space"], EmbeddingSpace)
     if not space:
         return None
-    rows = rows[(rows["space"] == space) & (rows["rank"] <= N_NEAREST)]
-    names, code = np.unique(rows["neighbour"].to_numpy(str), return_inverse=True)
-    cells = [*zip(rows["sentence"].tolist(), rows["position"].tolist(), strict=True)]
-    places = {cell: place for place, cell in enumerate(dict.fromkeys(cells))}
-    nearest = np.full((len(places), results.stack.n_layers, N_NEAREST), -1)
-    index = np.array([places[cell] for cell in cells])
-    nearest[index, rows["layer"].to_numpy(int), rows["rank"].to_numpy(int) - 1] = code
+    rows = rows[rows["space"] == space]
+    names, places, nearest = _nearest_others(rows, results.stack.n_layers)
     words = _recurring_words(results, places, nearest)
     if not words:
         return None
@@ -259,9 +284,62 @@ def _shared_neighbours(results: StackResults) -> SharedNeighbours | None:
         words,
         {kind: _class_means([w for w in words if w.kind == kind]) for kind in kinds},
         mean_shared(firsts),
-        tuple(names.tolist()),
+        names,
+        frozenset(map(names.index, rows[rows["mark"] == SPECIAL]["neighbour"].unique())),
         {cell: nearest[place] for cell, place in places.items()},
     )
+
+
+def _nearest_others(
+    rows: pd.DataFrame, n_layers: int
+) -> tuple[tuple[str, ...], Mapping[Cell, int], NDArray[np.int64]]:
+    """Return names of vocabulary tokens, the place of each token, and its nearest other tokens.
+
+    The token itself is left out, as it does not count as its own neighbour.
+
+    Args:
+        rows: rows of `headbook.study.sentence_data.NEAREST_COLUMNS`.
+
+    Returns:
+        The nearest tokens as places among the names, -1 if there are fewer. *Shape:* ``(token,
+        layer, N_NEAREST)``.
+    """
+    names, code = np.unique(rows["neighbour"].to_numpy(str), return_inverse=True)
+    cells = [*zip(rows["sentence"].tolist(), rows["position"].tolist(), strict=True)]
+    places = {cell: place for place, cell in enumerate(dict.fromkeys(cells))}
+    index, layer = np.array([places[cell] for cell in cells]), rows["layer"].to_numpy(int)
+    rank, is_own = rows["rank"].to_numpy(int), rows["mark"].to_numpy(str) == OWN
+    own_rank = np.full((len(places), n_layers), len(rows))
+    own_rank[index[is_own], layer[is_own]] = rank[is_own]
+    rank = rank - (own_rank[index, layer] < rank)
+    is_kept = ~is_own & (rank <= N_NEAREST)
+    nearest = np.full((len(places), n_layers, N_NEAREST), -1)
+    nearest[index[is_kept], layer[is_kept], rank[is_kept] - 1] = code[is_kept]
+    return tuple(names.tolist()), places, nearest
+
+
+# Names of hubs with the share of states, by state, space and layer.
+Hubs = Mapping[tuple[str, str, int], Mapping[str, float]]
+
+
+def hubs(results: StackResults) -> Hubs:
+    """Return the hubs: vocabulary tokens among the ten nearest of many states of a layer.
+
+    Of more than `MAX_HUB_SHARE` of the states of sentences with a page. The token itself does not
+    count as its own neighbour.
+    """
+    table = results.study.nearest
+    table = table[(table["stack"] == results.stack.name) & (table["space"] != LOGIT_LENS_SPACE)]
+    is_own, cell = table["mark"] == OWN, ["state", "space", "layer", "sentence", "position"]
+    n_own = is_own.groupby([table[name] for name in cell], sort=False).cumsum()
+    nearest = table[~is_own & (table["rank"] - n_own <= N_NEAREST)]
+    n_states = table[cell].drop_duplicates().groupby(cell[:3]).size()
+    counts = nearest.groupby([*cell[:3], "neighbour"]).size()
+    shares = counts / n_states.reindex(counts.index.droplevel(-1)).to_numpy()
+    by_place: dict[tuple[str, str, int], dict[str, float]] = {}
+    for (state, space, layer, name), share in shares[shares > MAX_HUB_SHARE].items():
+        by_place.setdefault((str(state), str(space), int(layer)), {})[str(name)] = float(share)
+    return by_place
 
 
 def _recurring_words(

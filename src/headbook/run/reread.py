@@ -18,6 +18,7 @@ from headbook.metrics import (
     token_metrics,
 )
 from headbook.metrics.base import HeadMetric
+from headbook.metrics.ids import NEAREST_TOKENS
 from headbook.model.embedding import Embedding, read_embedding
 from headbook.model.logit_lens import LogitLens, NoLogitLens
 from headbook.passes.anchors import AnchorAccumulator, anchor_sums
@@ -28,7 +29,7 @@ from headbook.passes.head_pairs import HeadPairDistances
 from headbook.passes.observers import PassObserver, PassResults, run_pass
 from headbook.passes.sample_statistics import SampleFits, SampleStatistics
 from headbook.passes.sentence_maps import MapSampler, SentencePass
-from headbook.passes.state_geometry import StateCollector, StateGeometry
+from headbook.passes.state_geometry import StateCollector, StateGeometry, WordUses
 from headbook.passes.token_affinities import tracked_tokens
 from headbook.passes.trajectories import TokenTracker
 from headbook.run.prepare import Run
@@ -157,6 +158,8 @@ def measure_sentences(
     """Measure single sentences, many in a batch to save time on products with the vocabulary."""
     paged, listed = chosen.paged, frozenset(chosen.listed)
     maps = MapSampler(run.architecture.stacks, (items[index] for index in chosen.candidates))
+    compares_words = NEAREST_TOKENS in {metric.id for metric in run.metrics}
+    uses = WordUses(run.architecture.stacks, (items[index] for index in listed if compares_words))
     observers = (
         SentencePass(
             run.architecture,
@@ -177,6 +180,7 @@ def measure_sentences(
         ),
         flow_tracker(run, (), listed),
         maps,
+        uses,
     )
     sums, data_parts = CorpusSums(), list[SentenceData]()
     tracked = {*listed, *chosen.sampled, *maps.indices}
@@ -187,6 +191,7 @@ def measure_sentences(
             results = observe(run, run.sentences.batches(batch_items, budget), observers)
             sums += results.corpus_sums
             data_parts += results.sentence_data_parts
+    data_parts.append(SentenceData(uses=uses.table()))
     return SentenceMeasures(sums, SentenceData.join(data_parts).sorted(), maps.sample())
 
 

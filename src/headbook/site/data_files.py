@@ -26,6 +26,7 @@ from headbook.pages.sentence import cited_maps, trajectory_data
 from headbook.pages.tokens import types_data
 from headbook.report.head_numbers import drawn_numbers
 from headbook.report.results import StackResults, study_of
+from headbook.report.token_neighbours import hubs
 from headbook.report.wording import sentence_file
 from headbook.results.formats import head_file
 from headbook.schema import Side, heads_of
@@ -67,6 +68,7 @@ def write_sentences(results: Mapping[str, StackResults], folder: Path) -> None:
     """Write the data of the pages of sentences."""
     study = study_of(results)
     nearest, tokens = rows_by_sentence(study.nearest), rows_by_sentence(study.tokens)
+    near_to_many = {name: result.cached(hubs) for name, result in results.items()}
     for sentence in study.sentence_data.paged:
         _write_sentence(results, sentence, folder / "sentences")
         if not sentence.listed:
@@ -81,7 +83,9 @@ def write_sentences(results: Mapping[str, StackResults], folder: Path) -> None:
             _write_sentence_data(sentence, "outputs", outputs, folder)
         nearest_rows = nearest(sentence.number)
         if len(nearest_rows):
-            _write_sentence_data(sentence, "entries", trajectory_data(nearest_rows), folder)
+            _write_sentence_data(
+                sentence, "entries", trajectory_data(nearest_rows, near_to_many), folder
+            )
         rows = tokens(sentence.number)
         stack_paths = (
             (name, paths_data(result, sentence, rows[rows["stack"] == name]))

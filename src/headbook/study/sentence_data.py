@@ -4,7 +4,8 @@ Also the sample of maps for comparisons. Its sentences are chosen by the hashes 
 that studies of the same sentences by different models have maps of the same ones.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import chain
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Ints
 from headbook.analysis.rounded_vectors import RoundedVectors, rounded_vectors
-from headbook.schema import AttentionStack, HeadName, Side
+from headbook.schema import SPECIAL_ROLES, AttentionStack, HeadName, Side
 from headbook.study.token_outputs import TokenOutputs
 from headbook.text.aligned_words import GOLD, AlignedText, aligned_text
 from headbook.text.tokens import TokenizedSentence, TokenizedText
@@ -87,9 +88,19 @@ UINT8_STEPS = 255  # steps between 0 and 1 in which attention weights are stored
 # Columns of the tables of single sentences: place of a state, then its numbers.
 STATE_COLUMNS = ("sentence", "position", "token", "stack", "layer", "state")
 TOKEN_COLUMNS = (*STATE_COLUMNS, "metric", "space", "value")
-NEAREST_COLUMNS = (*STATE_COLUMNS, "space", "rank", "neighbour", "cosine")
+NEAREST_COLUMNS = (*STATE_COLUMNS, "space", "rank", "neighbour", "cosine", "mark")
+# Two uses of a word, by the number of a sentence and the position of the word in it.
+USE_COLUMNS = (
+    "word", "sentence", "position", "other_sentence", "other_position", "stack", "layer", "cosine",
+    "different_words",
+)  # fmt: skip
+MAX_USES = 4  # uses of a word that are compared two by two: those in the first sentences
+OWN, SPECIAL = "own", "special"  # marks of nearest tokens: the token itself, special tokens
+NUMBER_COLUMNS = ("sentence", "other_sentence")  # columns with the number of a sentence
 # Columns by which tables of tokens are sorted, as far as a table has them.
-SORT_COLUMNS = ("sentence", "stack", "position", "layer", "state", "metric", "space", "rank")
+SORT_COLUMNS = (
+    "sentence", "stack", "position", "other_sentence", "layer", "state", "metric", "space", "rank",
+)  # fmt: skip
 LOGIT_LENS_SPACE = "logits"  # space of tokens from the logit lens; `cosine` is their probability
 
 
@@ -129,6 +140,7 @@ class StoredText:
         relations: relation of each word to its head; empty without a tree.
         parts: start and end of each sentence of a passage; empty for a single sentence.
         left_out: number of characters behind the cut tokens, which were not tokenized.
+        separators: positions of special tokens that end a sentence, such as ``[SEP]``.
     """
 
     text: str
@@ -143,6 +155,7 @@ class StoredText:
     relations: tuple[str, ...] = ()
     parts: tuple[tuple[int, int], ...] = ()
     left_out: int = 0
+    separators: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, tokens: TokenizedText) -> "StoredText":
@@ -162,7 +175,25 @@ class StoredText:
             relations=tuple(w.relation for w in annotated),
             parts=tokens.parts,
             left_out=tokens.left_out,
+            separators=tuple(np.flatnonzero(tokens.separator).tolist()),
         )
+
+    def role(self, position: int) -> str:
+        """Return the role of a special token, as in `SPECIAL_ROLES`."""
+        start, separator = SPECIAL_ROLES
+        return separator if position in self.separators and position else start
+
+    def whole_words(self, *, causal: bool) -> Iterator[int]:
+        """Yield the positions of tokens that are whole words.
+
+        In causal attention the first token is left out: its state is the same in every sentence.
+        """
+        n_tokens = Counter(self.words)
+        for position in range(int(causal), len(self.pieces)):
+            word = self.words[position]
+            is_whole = word >= 0 and n_tokens[word] == 1 and self.pieces[position].strip()
+            if is_whole and not self.special[position]:
+                yield position
 
     def sink(self, *, causal: bool) -> NDArray[np.bool_]:
         """Return the mask of sink tokens: special ones and, in a causal stack, the first."""
@@ -258,6 +289,7 @@ class SentenceData:
         exemplars: exemplars of all heads.
         tokens: a row for each number of a token; columns `TOKEN_COLUMNS`.
         nearest: a row for each nearest vocabulary token of a state; columns `NEAREST_COLUMNS`.
+        uses: a row for every two uses of a word in listed sentences; columns `USE_COLUMNS`.
         norms: norm of each key's value after the head's part of W_O, for listed sentences, by
             stack and index; empty if not known. *Shape:* ``(layer, head, key)``.
         ends: tokens of a listed passage after which a sentence may end, by stack and index, 0 or 1;
@@ -274,6 +306,7 @@ class SentenceData:
     exemplars: tuple[Exemplar, ...] = ()
     tokens: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*TOKEN_COLUMNS]))
     nearest: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*NEAREST_COLUMNS]))
+    uses: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*USE_COLUMNS]))
     norms: Mapping[tuple[str, int], NDArray[np.float32]] = field(default_factory=dict)
     ends: Mapping[tuple[str, int], NDArray[np.uint8]] = field(default_factory=dict)
     rollouts: Mapping[tuple[str, int, str], NDArray[np.uint8]] = field(default_factory=dict)
@@ -355,7 +388,8 @@ def _sort_field(value: Any) -> Any:
 def _shift_field(value: Any, by: int) -> Any:
     """Return one field with sentence indices increased by ``by``."""
     if isinstance(value, pd.DataFrame):
-        return value.assign(sentence=value["sentence"] + by)
+        columns = [name for name in NUMBER_COLUMNS if name in value.columns]
+        return value.assign(**{name: value[name] + by for name in columns})
     if isinstance(value, tuple):
         return tuple(replace(exemplar, index=exemplar.index + by) for exemplar in value)
     if all(isinstance(key, int) for key in value):  # sentences by index

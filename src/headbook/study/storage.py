@@ -200,7 +200,7 @@ MAX_READ_BYTES = 1 << 26  # bytes that are read before the file is opened again
 OS_ERROR = re.compile(r"os error (\d+)")  # in messages of safetensors
 # Fields of sentence data and of circuits that are tables.
 TABLE_NAMES = (
-    "tokens", "nearest", "numbers", "composition", "promoted", "exemplars", "sentences",
+    "tokens", "nearest", "uses", "numbers", "composition", "promoted", "exemplars", "sentences",
 )  # fmt: skip
 STUDY_FILES = (ARRAYS_FILE, *(f"{name}.parquet" for name in TABLE_NAMES))  # beside the manifest
 READ_ERRORS = (

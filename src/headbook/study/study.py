@@ -45,7 +45,7 @@ PUBLIC = (
     "layers", "controls", "compared", "tests", "pairs", "groups", "minimal_pairs", "top_tokens",
     "class_flows", "importance", "effect_tokens", "head_groups", "pruning", "task_facets",
     "composition", "promoted_tokens", "exemplar_tokens", "words", "types", "tokens", "nearest",
-    "geometry", "save", "load", "manifest",
+    "uses", "geometry", "save", "load", "manifest",
 )  # fmt: skip
 
 
@@ -131,6 +131,7 @@ class Study:
     types = StudyTable(token_tables.TYPES)
     tokens = StudyTable(token_tables.TOKENS)
     nearest = StudyTable(token_tables.NEAREST)
+    uses = StudyTable(token_tables.USES)
     geometry = StudyTable(token_tables.GEOMETRY)
 
     def __repr__(self) -> str:

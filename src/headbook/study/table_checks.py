@@ -15,18 +15,20 @@ from headbook.study.circuits import (
     SENTENCE_COLUMNS,
     TEXT_COLUMNS,
 )
-from headbook.study.sentence_data import NEAREST_COLUMNS, TOKEN_COLUMNS
+from headbook.study.sentence_data import NEAREST_COLUMNS, TOKEN_COLUMNS, USE_COLUMNS
+from headbook.study.sentence_data import NUMBER_COLUMNS as SENTENCE_NUMBERS
 
 # Columns of each table of sentence data and of circuits.
 TABLE_COLUMNS = (
     TOKEN_COLUMNS,
     NEAREST_COLUMNS,
+    USE_COLUMNS,
     NUMBER_COLUMNS,
     SENTENCE_COLUMNS,
     *(tuple(table.columns) for table in (COMPOSITION, PROMOTED_TOKENS, EXEMPLAR_TOKENS)),
 )
-TEXTS = {*TEXT_COLUMNS, "state", "space", "neighbour"}
-PLACES = ("position", "query", "key")  # columns with a token of a text
+TEXTS = {*TEXT_COLUMNS, "state", "space", "neighbour", "mark", "word"}
+PLACES = ("position", "other_position", "query", "key")  # columns with a token of a text
 HEADS = (("layer", "head"), ("lower_layer", "lower_head"))
 Fault = tuple[str, str, str]  # column, what is there, and what is expected
 
@@ -55,7 +57,7 @@ def table_faults(
     if table.empty:
         return
     yield from _type_faults(table)
-    yield from _bound_faults(table, {"sentence": (1, n_sentences)})
+    yield from _bound_faults(table, dict.fromkeys(SENTENCE_NUMBERS, (1, n_sentences)))
     yield from _bound_faults(table, dict.fromkeys(PLACES, (0, n_tokens)))
     if "stack" in table:
         unknown = [str(name) for name in table["stack"].unique() if name not in stacks]

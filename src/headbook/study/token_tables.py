@@ -64,11 +64,31 @@ NEAREST: "TableSpec[Study]" = TableSpec(
     TOKEN_COLUMNS
     | {
         "space": "positional or raw; logits: what the logit lens gives",
-        "rank": "1: nearest, or most probable",
+        "rank": "1: nearest, or most probable; to 11 of the nearest, so that ten are left without "
+        "the token itself",
         "neighbour": "vocabulary token",
         "cosine": "of its embedding to the state; in space logits its probability",
+        "mark": "own: the token itself; special: a special token; empty for others",
     },
     lambda study: study.sentence_data.nearest,
+    csv_limit=MAX_CSV_BYTES,
+)
+USES: "TableSpec[Study]" = TableSpec(
+    "uses",
+    "Every two uses of a word in several of the sentences that have a page, in each layer: uses in "
+    "the first four of them, the first in each sentence.",
+    {
+        "word": "in the text's own spelling",
+        "sentence": TOKEN_COLUMNS["sentence"],
+        "position": TOKEN_COLUMNS["position"],
+        "other_sentence": "that of the other use",
+        "other_position": "that of the other use",
+        **LAYER_COLUMNS,
+        "cosine": "of both states after the layer",
+        "different_words": "mean cosine of the first uses of every two different words",
+    },
+    lambda study: study.sentence_data.uses,
+    optional=True,
     csv_limit=MAX_CSV_BYTES,
 )
 WORDS: "TableSpec[Study]" = TableSpec(
@@ -77,7 +97,8 @@ WORDS: "TableSpec[Study]" = TableSpec(
     "token are left out.",
     {
         "class": "all, content, function, initial or continuation subword tokens, special "
-        "tokens, or a part of speech (UPOS)",
+        "tokens, start (special tokens that begin a text), separator (those that end a sentence), "
+        "or a part of speech (UPOS)",
         **LAYER_COLUMNS,
         **STATE_COLUMN,
         "metric": METRIC_COLUMNS["metric"],

@@ -77,6 +77,14 @@ class PaddedTexts:
         return torch.arange(self.n_tokens, device=self.ids.device).expand_as(self.ids) == 0
 
     @cached_property
+    def starts(self) -> torch.Tensor:
+        """Boolean mask of the special tokens that begin a text, such as ``[CLS]``.
+
+        *Shape:* ``(sentence, token)``.
+        """
+        return self.valid & self.special & (~self.separator | self.first)
+
+    @cached_property
     def lengths(self) -> torch.Tensor:
         """Number of tokens of each text, without padding. *Shape:* ``(sentence,)``."""
         return self.valid.sum(1)

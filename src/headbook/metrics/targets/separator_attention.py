@@ -33,7 +33,7 @@ LABELS = (*KINDS, *(f"{kind}_by_norm" for kind in KINDS))
 def kinds(frame: "BatchMask") -> "torch.Tensor":
     """Return the mask of keys of each kind. *Shape:* ``(sentence, key, kind)``."""
     keys = frame.keys
-    start = keys.special & (~keys.separator | keys.first)
+    start = keys.starts
     separator = keys.separator & ~start & keys.valid
     # As many separators up to each key as in the whole text: the last one, or a key behind it.
     last = separator & (separator.cumsum(1) == separator.sum(1, keepdim=True))

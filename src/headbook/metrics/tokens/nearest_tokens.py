@@ -1,8 +1,9 @@
 """Vocabulary tokens nearest to a token's state.
 
-The ten vocabulary tokens whose embeddings have the highest cosine to the state, layer by layer.
-The number in the token tables is the cosine to the nearest one; the tokens themselves are in
-`nearest.csv`.
+The vocabulary tokens whose embeddings have the highest cosine to the state, layer by layer: ten,
+and the token itself if it is among them. The number in the token tables is the cosine to the
+nearest one; the tokens themselves are in `nearest.csv`, where the token itself and special tokens
+are marked.
 """
 
 from typing import TYPE_CHECKING

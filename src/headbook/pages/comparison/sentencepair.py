@@ -37,6 +37,7 @@ from headbook.study.sentence_data import (
 )
 
 Rows = tuple[pd.DataFrame, pd.DataFrame]  # of one sentence in both studies
+COMPARED = 10  # vocabulary tokens nearest to a state that two models may have in common
 NEAREST = 3  # vocabulary tokens of each model that the table names
 
 
@@ -163,7 +164,8 @@ def _space(space: str) -> str:
 
 def _last(near: pd.DataFrame, space: str) -> dict[int, list[tuple[str, str]]]:
     """Return the vocabulary tokens nearest to each token after the last layer."""
-    last = near[(near["layer"] == near["layer"].max()) & (near["space"] == space)]
+    is_last = (near["layer"] == near["layer"].max()) & (near["rank"] <= COMPARED)
+    last = near[is_last & (near["space"] == space)]
     written = percent if space == LOGIT_LENS_SPACE else number
     found: dict[int, list[tuple[str, str]]] = {}
     names = ("position", "neighbour", "cosine")

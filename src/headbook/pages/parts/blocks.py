@@ -185,11 +185,15 @@ class Details(Block):
         title: what stands there before.
         blocks: the blocks.
         file: name of the table with the numbers, if a script loads the blocks on demand.
+        id: fragment of the address of the blocks.
+        open: whether they are unfolded from the start.
     """
 
     title: Words
     blocks: tuple[Block, ...]
     file: str = ""
+    id: str = ""
+    open: bool = False
 
 
 @dataclass(frozen=True)

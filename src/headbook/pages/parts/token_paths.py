@@ -65,7 +65,8 @@ def paths_data(
         ``kinds`` of the tokens (see `token_kind`), their ``names``, and ``metrics``: each with
         ``title``, ``axis``, ``start`` (value at which all paths begin, or None), ``ranks``, and
         ``views``: name, ``layers``, ``values`` (a list for each token, by layer), ``classes``
-        (means over all sentences by word class) and ``beside`` (means of other metrics).
+        (means over all sentences by word class, of ranks geometric ones) and ``beside`` (means
+        of other metrics).
     """
     rows = rows[rows["value"].notna() & (rows["position"] < MOST_TOKENS)]
     metrics = drawn_metrics(rows)
@@ -145,6 +146,8 @@ def _classes(
     for label in CLASSES:
         by_layer = means.get((metric, "/".join(part for part in (state, space, label) if part)), {})
         values = np.array([by_layer.get(layer, np.nan) for layer in layers], float)
+        if metric in RANKS:  # averages are of log10(1 + rank)
+            values = 10**values - 1
         if not np.isnan(values).all():
             by_class[TOKEN_CLASSES[label]] = _numbers(values)
     return by_class

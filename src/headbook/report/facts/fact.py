@@ -33,8 +33,8 @@ class Tested:
         value: the number.
         baseline, baseline_value: what it is compared with.
         difference: value minus baseline; by default without an interval.
-        subtracted: whether value minus baseline is a number of the table; it is none of ratios.
         p: NaN if it was not tested.
+        subtracted: whether value minus baseline is a number of the table; it is none of ratios.
     """
 
     claim: str
@@ -49,8 +49,8 @@ class Tested:
     baseline: str = ""
     baseline_value: float = math.nan
     difference: Estimate = NO_ESTIMATE
-    subtracted: bool = True
     p: float = math.nan
+    subtracted: bool = True
 
     @property
     def columns(self) -> Mapping[str, Any]:

@@ -22,6 +22,9 @@ from headbook.report.facts.depth import (
 from headbook.report.facts.fact import Fact, Tested
 from headbook.report.facts.function_tests import function_tests
 from headbook.report.facts.language.alignment import aligned_heads
+from headbook.report.facts.states.geometry import hub_tokens, most_replaced, own_nearest
+from headbook.report.facts.states.tokens import shared_tokens
+from headbook.report.facts.states.travel import function_shift, published_observations, walk_back
 from headbook.report.facts.tested.ablation import ablation_tests, tasks_of_model, whole_model
 from headbook.report.facts.tested.extremes import (
     extreme_heads,
@@ -31,11 +34,6 @@ from headbook.report.facts.tested.extremes import (
     trees_of_layers,
 )
 from headbook.report.facts.tested.relations import relation_rows
-from headbook.report.facts.tested.tokens import (
-    observation_rows,
-    own_token_rows,
-    shared_neighbour_rows,
-)
 from headbook.report.facts.words import given_by_words
 from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
@@ -49,6 +47,13 @@ FACTS: tuple[Callable[[StackResults], Fact], ...] = (
     given_by_depth,
     correlations,
     aligned_heads,
+    own_nearest,
+    most_replaced,
+    hub_tokens,
+    published_observations,
+    walk_back,
+    function_shift,
+    shared_tokens,
 )
 OF_STACK: tuple[Callable[[StackResults], Iterator[Tested]], ...] = (
     relation_rows,
@@ -58,10 +63,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Tested]], ...] = (
     extreme_heads,
     median_rows,
     quantiles,
-    own_token_rows,
-    observation_rows,
     overview_tests,
-    shared_neighbour_rows,
 )
 OF_STUDY: tuple[Callable[[Study], Iterator[Tested]], ...] = (
     whole_model,
