@@ -25,7 +25,7 @@ def plain_change(n: Floats, d: Floats, draw: Ints) -> float:
     """Mean of the last third of the layers minus that of the first, in a draw of clusters."""
     third, layers = max(1, n.shape[1] // 3), n.shape[1]
     values: list[float] = (n[draw].sum(0) / d[draw].sum(0)).tolist()
-    return math.fsum(values[layers - third :]) / third - math.fsum(values[:third]) / third
+    return float((math.fsum(values[layers - third :]) - math.fsum(values[:third])) / third)
 
 
 def plain_draws() -> list[Ints]:

@@ -244,11 +244,11 @@ def test_an_interval_that_few_long_sentences_widen_is_clipped() -> None:
     n, d = np.ones((12, 1)), np.ones((12, 1))
     n[0] = 66.0
     wide = Estimates.of(RatioSums.of(n, d, d, np.arange(12) % 2), (0, np.inf))
-    assert wide.high > 66
+    assert wide.at(0).high > 66
     limits = limits_in_texts("attention_distance", 67)
     assert limits == (0, 66)
-    clipped = wide.within(limits)
-    assert (clipped.value, clipped.low, clipped.high) == (wide.value, wide.low, 66)
+    clipped = wide.within(limits).at(0)
+    assert clipped[:3] == (*wide.at(0)[:2], 66)
     assert limits_in_texts("attention_distance", np.inf) == (0, np.inf)
     assert limits_in_texts("dependency_alignment", 67) == (0, 1)
 

@@ -419,9 +419,9 @@ def scatter_plot(
     foot = SCATTER_HEIGHT - SCATTER_BOTTOM
     behind = list(grid(scale, [value for value, _ in up.ticks]))
     for value, words in across.ticks:
-        x = percent(_across(across, value))
-        line = f'<line class="gl" x1="{x}" x2="{x}" y1="{SCATTER_TOP}" y2="{foot}"/>'
-        behind += [line, text(words, x, foot + 18, "mid s")]
+        at = percent(_across(across, value))
+        line = f'<line class="gl" x1="{at}" x2="{at}" y1="{SCATTER_TOP}" y2="{foot}"/>'
+        behind += [line, text(words, at, foot + 18, "mid s")]
     behind.append(text(across.title, "100%", foot + 38, "end s"))
     linked = len(heads) <= MAX_LINKED_MARKS
     marks: list[str | PlotMark] = []

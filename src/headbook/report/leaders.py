@@ -141,7 +141,8 @@ def leaders_among(
     if sums is None or len(places) < 2:
         first = min(places, key=lambda place: float(values[place]) * (1 if lowest else -1))
         return Leaders((first,), len(places), is_tested=False)
-    order, ranks = leaders_of(*_of_places(places, values, sums), sentences, lowest=lowest)
+    n, d = _of_places(places, values, sums)
+    order, ranks = leaders_of(n, d, sentences, lowest=lowest)
     leading = tuple(places[place] for place in order)
     others = np.flatnonzero(ranks.apart)
     if not len(others):
@@ -150,12 +151,14 @@ def leaders_among(
     return Leaders(leading, len(places), True, places[second], float(ranks.p[second]))
 
 
-def _of_places(places: Sequence[tuple[int, ...]], values: Floats, sums: ClusterSums) -> ClusterSums:
+def _of_places(
+    places: Sequence[tuple[int, ...]], values: Floats, sums: ClusterSums
+) -> tuple[Floats, Floats]:
     """Return the numerators and denominators of places. *Shape:* ``(cluster, place)`` each."""
     columns = tuple(np.array(axis) for axis in zip(*places, strict=True))
     cells = np.ravel_multi_index(columns, values.shape)
-    n, d = (part.reshape(len(part), -1)[:, cells] for part in sums)
-    return ClusterSums(n, d)
+    n, d = (part.reshape(len(part), -1)[:, cells].astype(np.float64) for part in sums)
+    return n, d
 
 
 class RankRange(NamedTuple):

@@ -286,8 +286,9 @@ class StackResults(CachedByFunction):
             self._sampled.clear()  # metrics are asked for in turn, and these sums are large
             ratios = sampled_ratios(sampled, metric, key.view)
             if ratios is not None and len(ratios.n) > MAX_BUCKETS:
-                buckets = bucket_of(sampled.stats.content_hash, MAX_BUCKETS)
-                ratios = ClusterSums(*add_by_bucket(buckets, *ratios)[1:])
+                places = bucket_of(sampled.stats.content_hash, MAX_BUCKETS)
+                n, d = (np.asarray(part, np.float64) for part in ratios)
+                ratios = ClusterSums(*add_by_bucket(places, n, d)[1:])
             self._sampled[key.metric, key.view] = ratios
         ratios = self._sampled[key.metric, key.view]
         label = metric.listed.index(key.label)
@@ -311,7 +312,7 @@ class StackResults(CachedByFunction):
         sums = self.cluster_sums(key)
         if sums is None:
             return FewArrays(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
-        n, d = (part.sum(2) if of_layers else part for part in sums)
+        n, d = (np.asarray(part.sum(2) if of_layers else part, np.float64) for part in sums)
         few = few_clusters(n, self.sentences_of_clusters(key))
         n, d = (np.where(few.mask, 0, part).sum(0) for part in (n, d))
         return FewArrays(few.sentences, few.share, divide(n, d))
