@@ -239,8 +239,9 @@ def _of_stack(results: StackResults) -> Iterator[Block]:
     """Yield what a further stack of the model shows."""
     yield Group(blocks(_side_by_side(results)), id=f"depth-{results.stack.name}")
     for key in facts.quantities(results):
-        yield Text(facts.by_depth(results, key).text)
-        yield from _lead(results, key)
+        if key in NAMES:
+            yield Text(facts.by_depth(results, key).text)
+            yield from _lead(results, key)
 
 
 def _measured() -> tuple[Block, ...]:

@@ -153,13 +153,14 @@ def by_depth(results: StackResults, key: HeadKey) -> Fact:
     change = change_of(results, key)
     if change is None:
         return Fact("by_depth", holds=False)
-    metric, verb = results.by_id[key.metric], "does not clearly change"
+    metric, start = results.by_id[key.metric], ": no clear change with depth,"
     if change.holds:
-        verb = "rises" if change.decisive.difference.value > 0 else "falls"
+        rises = change.decisive.difference.value > 0
+        start = f" {'rises' if rises else 'falls'} with depth:"
     label = f" ({label_name(key.label)})" if key.label else ""
     text = say(
-        "{name} {verb} with depth: last third of layers minus first {n:interval}{few}.",
-        name=f"{metric.title}{label}", verb=verb, n=number_of_change(results, change.all),
+        "{name}{start} last minus first third of layers {n:interval}{few}.",
+        name=f"{metric.title}{label}", start=start, n=number_of_change(results, change.all),
         few=_without_few(results, change),
     )  # fmt: skip
     return Fact("by_depth", text, change.evidence, holds=change.holds)
@@ -171,7 +172,7 @@ def _without_few(results: StackResults, change: DepthChange) -> Sentence:
         return NOTHING
     n, noun = change.few.value.sentences, results.study.manifest.text_noun
     return say(
-        "; without {sentences} that hold {share:whole} of it {n:interval}",
+        "; without {sentences} that hold {share:whole} {n:interval}",
         sentences=f"{n} {noun}{'s' * (n != 1)}", share=change.few.number(SHARE),
         n=number_of_change(results, change.without),
     )  # fmt: skip
