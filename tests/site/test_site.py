@@ -12,7 +12,8 @@ import pytest
 
 import headbook
 from headbook import resources
-from headbook.report.facts.depth import CHANGE, QUANTITIES
+from headbook.pages.metrics.depth import NAMES
+from headbook.report.facts.depth import CHANGE
 from headbook.results.formats import metric_page
 from headbook.site.assets import bare, compact
 from headbook.study.circuits import OutputSpace
@@ -71,7 +72,7 @@ def expected_pages(site: Site) -> set[str]:
     pages |= {"outputs.html"} if "context_similarity" in metrics else set()
     changes = study.tests[study.tests["claim"] == CHANGE]
     seen = {*zip(changes["metric"], changes["view"], strict=True)}
-    pages |= {"depth.html"} if seen & {(key.metric, str(key.view)) for key in QUANTITIES} else set()
+    pages |= {"depth.html"} if seen & {(key.metric, str(key.view)) for key in NAMES} else set()
     metrics |= {"anchor_token"} if study.corpus_sums.anchors else set()
     pages |= {metric_page(metric).partition("#")[0] for metric in metrics}
     is_language_model = study.circuits.space is OutputSpace.UNEMBEDDING

@@ -51,14 +51,19 @@ Results = Mapping[str, StackResults]
 
 def has_depth(results: Results) -> bool:
     """Return whether any stack has a number that can be compared between layers."""
-    return any(facts.quantities(r) for r in results.values())
+    return any(_drawn(r) for r in results.values())
+
+
+def _drawn(results: StackResults) -> list[HeadKey]:
+    """Return the numbers that have a question and a curve."""
+    return [key for key in facts.quantities(results) if key in NAMES]
 
 
 def depth_page(results: Results) -> Page:
     """Return the page of depth; the first stack that has numbers answers."""
-    stacks = [r for r in results.values() if facts.quantities(r)]
+    stacks = [r for r in results.values() if _drawn(r)]
     first = stacks[0]
-    key = facts.quantities(first)[0]
+    key, *_ = _drawn(first)
     return Page(
         path="depth.html",
         topic="Depth",
@@ -148,8 +153,8 @@ def _end(results: StackResults, key: HeadKey, *, lowest: bool) -> Sentence | Non
 
 def _questions(results: StackResults, first: HeadKey) -> Iterator[Question]:
     """Yield a question for each further number, for parts of speech, and for heads."""
-    for key in facts.quantities(results):
-        if key != first and key in NAMES:
+    for key in _drawn(results):
+        if key != first:
             name, title = NAMES[key]
             answer, content = facts.by_depth(results, key).text, blocks(_lead(results, key))
             yield Question(name, title, answer, content, "by layer deeper layers")
@@ -238,10 +243,9 @@ def _axis(results: StackResults, key: HeadKey, heads: Sequence[HeadName]) -> Sca
 def _of_stack(results: StackResults) -> Iterator[Block]:
     """Yield what a further stack of the model shows."""
     yield Group(blocks(_side_by_side(results)), id=f"depth-{results.stack.name}")
-    for key in facts.quantities(results):
-        if key in NAMES:
-            yield Text(facts.by_depth(results, key).text)
-            yield from _lead(results, key)
+    for key in _drawn(results):
+        yield Text(facts.by_depth(results, key).text)
+        yield from _lead(results, key)
 
 
 def _measured() -> tuple[Block, ...]:
