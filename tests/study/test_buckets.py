@@ -246,11 +246,11 @@ def test_an_interval_that_few_long_sentences_widen_is_clipped() -> None:
     wide = Estimates.of(RatioSums.of(n, d, d, np.arange(12) % 2), (0, np.inf))
     assert wide.at(0).high > 66
     limits = limits_in_texts("attention_distance", 67)
-    assert limits == (0, 66)
+    assert limits == (0.0, 66.0)
     clipped = wide.within(limits).at(0)
     assert clipped[:3] == (*wide.at(0)[:2], 66)
-    assert limits_in_texts("attention_distance", np.inf) == (0, np.inf)
-    assert limits_in_texts("dependency_alignment", 67) == (0, 1)
+    assert limits_in_texts("attention_distance", np.inf) == (0.0, np.inf)
+    assert limits_in_texts("dependency_alignment", 67) == (0.0, 1.0)
 
 
 def test_maps_of_a_few_sentences_are_kept(whole: Study) -> None:
