@@ -37,6 +37,7 @@ from headbook.pages.parts.blocks import (
     row,
 )
 from headbook.pages.parts.table import domain
+from headbook.report.facts.depth import by_depth
 from headbook.report.facts.metrics import label_phrase, range_over_heads
 from headbook.report.head_numbers import HeadMetricNumbers, drawn_numbers
 from headbook.report.leaders import Chosen, chosen_head
@@ -97,8 +98,10 @@ def head_closer(
         yield _by_view(numbers)
     if numbers.metric.has_layer_value:
         label = label_name(numbers.label) if numbers.label else ""
+        change = by_depth(numbers.results, numbers.key).text
+        curve = Columns((Lead(curve_plot(numbers)), _layers(numbers, beside)))
         yield Group(
-            (Columns((Lead(curve_plot(numbers)), _layers(numbers, beside))),),
+            blocks(Text(change, "evidence") if change else None, curve),
             "Layers: curve, and numbers with intervals", label, folded=not has_choice(numbers),
         )  # fmt: skip
     for variant in beside:
