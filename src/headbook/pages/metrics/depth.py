@@ -238,7 +238,7 @@ def _axis(results: StackResults, key: HeadKey, heads: Sequence[HeadName]) -> Sca
 def _of_stack(results: StackResults) -> Iterator[Block]:
     """Yield what a further stack of the model shows."""
     yield Group(blocks(_side_by_side(results)), id=f"depth-{results.stack.name}")
-    for key in facts.quantities(results):
+    for key in filter(NAMES.__contains__, facts.quantities(results)):
         yield Text(facts.by_depth(results, key).text)
         yield from _lead(results, key)
 
