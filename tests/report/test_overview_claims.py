@@ -32,7 +32,6 @@ from headbook.report.facts.functions import families_of, functions_of
 from headbook.report.facts.tested.ablation import layer_ratio_rows
 from headbook.report.linked_rows import LinkedNumber, Parts
 from headbook.report.results import StackResults, stack_results
-from headbook.report.tables.tests_table import tests_table
 from headbook.results.formats import number, whole_percent
 from headbook.results.number import Printed, RowAddress
 from headbook.results.sentence import Sentence
@@ -414,8 +413,7 @@ def every_claim(results: Mapping[str, StackResults]) -> list[OverviewClaim]:
 
 
 def tables_of(study: Study) -> dict[str, pd.DataFrame]:
-    tests = tests_table(study)
-    return {"tests": tests, "heads": study.heads, "head_groups": study.head_groups}
+    return {"tests": study.tests, "heads": study.heads, "head_groups": study.head_groups}
 
 
 def rows_behind(tables: Mapping[str, pd.DataFrame], address: RowAddress) -> int:
