@@ -246,10 +246,11 @@ def _plot(numbers: HeadMetricNumbers) -> Plot:
         parts.append("Dashed: uniform attention.")
     if any(number.is_thin for of_layer in of_layers.values() for number in of_layer):
         parts.append("Hollow: too few sentences.")
+    is_log = numbers.notable is Notable.LOW and metric.limits[0] > 0  # ranks
+    parts += ["Logarithmic scale."] * is_log
     return heads_plot(
         figure_name(numbers, "-heads"), " ".join(parts), of_layers, means=means, uniform=uniform,
-        least=0.0 if metric.limits[0] == 0 else np.nan,
-        log=numbers.notable is Notable.LOW and metric.limits[0] > 0,
+        least=0.0 if metric.limits[0] == 0 else np.nan, log=is_log,
     )  # fmt: skip
 
 
