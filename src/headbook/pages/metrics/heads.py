@@ -342,8 +342,8 @@ def _variant_cell(numbers: HeadMetricNumbers, variant: HeadMetric, place: Place)
     results, label = numbers.results, numbers.label
     if label not in results.labels(variant.id):
         return MISSING
-    number = HeadMetricNumbers(results, variant, results.view(variant, label), label).number(place)
-    if not number.known:
+    of_variant = HeadMetricNumbers(results, variant, results.view(variant, label), label)
+    if not of_variant.known or not (number := of_variant.number(place)).known:
         return MISSING
     return Heat(number, ratio_class(number.value)) if _is_ratio(variant) else number.printed("")
 
