@@ -193,6 +193,22 @@ def test_variants_are_columns_and_maps_of_their_metric(encoder_site: Site) -> No
     assert len([line for line in lines if "token" not in line or "another" in line]) >= 2
 
 
+def test_a_label_that_a_variant_has_no_number_of_has_a_dash() -> None:
+    """In causal attention no query sees the dependents that follow it."""
+    metric, far = (head_metric(x) for x in (ids.RELATION_ACCURACY, ids.RELATION_ACCURACY_FAR))
+    numbers = {HeadKey(metric.id, NOSINK, label): Fake([[0.9, 0.1]])
+               for label in ("obj:to_head", "amod:to_dependent")}  # fmt: skip
+    numbers[HeadKey(far.id, NOSINK, "obj:to_head")] = Fake([[0.7, 0.2]])
+    numbers[HeadKey(far.id, NOSINK, "amod:to_dependent")] = Fake([[np.nan, np.nan]])
+    drawn = HeadMetricNumbers(fake_results(numbers), metric, NOSINK, "obj:to_head")
+    (best,) = (t for t in every(Table, tuple(head_closer(drawn, [far], is_first=True)))
+               if t.label == "Best head for each label")  # fmt: skip
+    assert {str(line[0]): line[-1] == "–" for line in best.rows} == {
+        "From a direct object to its verb (obj)": False,
+        "From a noun to its adjective (amod)": True,
+    }
+
+
 def test_with_many_heads_cells_and_marks_are_no_links(
     encoder_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,6 @@ from sites import Site
 FURTHER = {
     "about": {"404.html", "section.html"},
     "comparison/sentencepair": {"comparison/sentencepairs.html"},
-    "metric": {"metrics.html"},
 }
 
 

@@ -253,7 +253,6 @@ def metrics_page(metrics: Sequence[Metric], results: Results) -> Page:
         topic="All metrics",
         answer=f"There are {count_text(amount, 'metric')} in "
         f"{count_text(len(sections), 'group')}: numbers of heads, of tokens, or of layers.",
-        scope=(("Lists", "show all heads with values."),),
         blocks=blocks(
             Finder("metrics", "Find a metric", "entropy, distance, subject …", of_sections),
             without if missing else None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.metrics.base import ChartKind, CircuitMetric, Section
+from headbook.metrics.base import ChartKind, CircuitMetric, Notable, Section
 
 if TYPE_CHECKING:
     from headbook.analysis.arrays import Floats
@@ -33,5 +33,6 @@ METRIC = CircuitMetric(
     bounds=lambda _: (1, math.inf),
     section=Section.CIRCUITS,
     chart=ChartKind.HEATMAP,
+    notable=Notable.LOW,  # a low rank says that the head moves the vector to any word
     measure=measure,
 )

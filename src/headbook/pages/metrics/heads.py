@@ -249,10 +249,11 @@ def _plot(numbers: HeadMetricNumbers) -> Plot:
         parts.append("Dashed: uniform attention.")
     if any(number.is_thin for of_layer in of_layers.values() for number in of_layer):
         parts.append("Hollow: too few sentences.")
+    is_log = numbers.notable is Notable.LOW and metric.limits[0] > 0  # ranks
+    parts += ["Logarithmic scale."] * is_log
     return heads_plot(
         figure_name(numbers, "-heads"), " ".join(parts), of_layers, means=means, uniform=uniform,
-        least=0.0 if metric.limits[0] == 0 else np.nan,
-        log=numbers.notable is Notable.LOW and metric.limits[0] > 0,
+        least=0.0 if metric.limits[0] == 0 else np.nan, log=is_log,
     )  # fmt: skip
 
 
@@ -344,8 +345,8 @@ def _variant_cell(numbers: HeadMetricNumbers, variant: HeadMetric, place: Place)
     results, label = numbers.results, numbers.label
     if label not in results.labels(variant.id):
         return MISSING
-    number = HeadMetricNumbers(results, variant, results.view(variant, label), label).number(place)
-    if not number.known:
+    of_variant = HeadMetricNumbers(results, variant, results.view(variant, label), label)
+    if not of_variant.known or not (number := of_variant.number(place)).known:
         return MISSING
     return Heat(number, ratio_class(number.value)) if _is_ratio(variant) else number.printed("")
 

@@ -34,8 +34,8 @@ def token_blocks(
         key, lines = series[0][0], [*_lines(results, metric, series, variants)]
         plots.append(Lead(_plot(results, metric, key, lines, is_first=not plots)))
         tables.append(_table(key, lines))
-    others = (part for pair in zip(plots[1:], tables[1:], strict=True) for part in pair)
-    return plots[0], (Group((tables[0], *others)),)
+    others = (Group(pair) for pair in zip(plots[1:], tables[1:], strict=True))
+    return plots[0], (Group((tables[0],)), *others)
 
 
 def _lines(

@@ -133,6 +133,8 @@ def _over_heads(numbers: HeadMetricNumbers) -> Fact:
 def range_over_heads(numbers: HeadMetricNumbers) -> Sentence:
     """Return the lowest and the highest number of heads: ``2.1 to 11.1 tokens``."""
     low, high = map(numbers.number, numbers.ends())
+    if low.row == high.row:
+        return say("{high}", high=high)
     if low.as_text() == high.as_text():
         return say("{high} in each", high=high)
     return say("{low:bare} to {high}", low=low, high=high)
@@ -176,10 +178,9 @@ def _turning_points(numbers: Sequence[Number]) -> list[Number]:
     """Return the first and the last number, and those of values beyond both, in order."""
     first, last = numbers[0], numbers[-1]
     lowest, highest = min(numbers, key=_value), max(numbers, key=_value)
-    points = [first, last]
-    points += [lowest] if lowest.value < min(first.value, last.value) else []
-    points += [highest] if highest.value > max(first.value, last.value) else []
-    by_layer = {number.place("layer"): number for number in points}
+    printed = {first.as_text(), last.as_text()}
+    beyond = [number for number in (lowest, highest) if number.as_text() not in printed]
+    by_layer = {number.place("layer"): number for number in (first, last, *beyond)}
     return [by_layer[layer] for layer in sorted(by_layer)]
 
 
