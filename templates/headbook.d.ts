@@ -196,6 +196,7 @@ interface WorkspaceLike {
   /** Null where the page has no outputs of heads. */
   matrices: MatricesLike | null;
   crosses: boolean;
+  written: boolean;
   at: string;
   name: string;
   units: Units;

@@ -60,6 +60,8 @@
     get chosen() { return this.kept.q ?? this.kept.k ?? -1; }
 
     get crosses() { return new Set(this.data[this.at].texts).size > 1; }
+    /* Whether rows belong to the word that a decoder is about to write. */
+    get written() { return Boolean(this.views[0]?.map.written); }
     get name() { return this.page.dataset.name ?? ""; }
 
     /* A map whose rows belong to the word that is read or, in cross-attention, is written. */

@@ -91,7 +91,8 @@
       this.similar = matrices?.similar() ?? null;
       this.maps = [];
       const drawn = views.map((view, i) => ({ ...view, ...this.similar?.[i] }));
-      const title = (this.similar && matrices?.title) ?? "Rows are queries, columns keys";
+      const rows = this.work.written ? "Rows: the word about to be written" : "Rows are queries";
+      const title = (this.similar && matrices?.title) ?? `${rows}, columns keys`;
       const maps = drawn.map((view, i) =>
         this.map(
           view,
@@ -392,7 +393,9 @@
       const lists = views.map((view) => (fromQuery ? view.row(place) : view.column(place)));
       const chosen = make("bdi", {}, name ?? "");
       const title = fromQuery
-        ? ["Where “", chosen, "” attends"]
+        ? this.work.written
+          ? ["Where the decoder attends before it writes “", chosen, "”"]
+          : ["Where “", chosen, "” attends"]
         : ["What attends to “", chosen, "”"];
       const box = this.pane(name === undefined ? "Ranked weights" : title, "ranked"),
         list = make("ol", { tabindex: "0" });

@@ -42,6 +42,7 @@ from headbook.report.facts.language.alignment import (
     aligned_heads,
     alignment_number,
     better_row,
+    row_leaders,
 )
 from headbook.report.results import StackResults
 from headbook.report.wording import VIEWS, capital, count_text, sentence_page, visible
@@ -100,7 +101,7 @@ def alignment_page(results: Results) -> Page:
         blocks=(Lead(blocks=(_table(crossing, order),), caption=CAPTION, data=DATA, id="heads"),),
         closer=blocks(
             Group((everything,), id="numbers", link="all numbers"),
-            [_sentence(crossing, sentence, order) for sentence in drawn],
+            [_sentence(crossing, sentence) for sentence in drawn],
         ),
         measured=_measured(by_row),
     )  # fmt: skip
@@ -121,17 +122,18 @@ def _scope(by_row: ByRow) -> tuple[tuple[str, str], ...]:
 def _order(results: StackResults) -> list[HeadName]:
     """Sort heads by the better row: fewest errors first, else most equal forms; unknown ones last.
 
-    Heads of one value stay in their order.
+    Where the half that chooses has no sentence, the better number counts.
     """
     by_row = results.cached(alignments)
     judged = by_row[AlignmentRow.READ].judged
 
     def rank(head: HeadName) -> float:
         better = better_row(results, head, judged)
-        if better is None:
-            return np.inf
-        value = float(by_row[better].estimates[judged].value[head.layer, head.head])
-        return np.inf if np.isnan(value) else value if judged == AER else -value
+        rows = [better] if better else [*AlignmentRow]
+        values = [float(by_row[line].estimates[judged].value[head.layer, head.head])
+                  for line in rows]  # fmt: skip
+        ranks = [value if judged == AER else -value for value in values if not np.isnan(value)]
+        return min(ranks, default=np.inf)
 
     return sorted(heads_of(results.stack), key=rank)
 
@@ -220,15 +222,13 @@ def _even(by_row: ByRow, head: HeadName, line: AlignmentRow, measure: str) -> Nu
     return Number.of(even, SHARE, address(head, line, measure)) if even else None
 
 
-def _sentence(results: StackResults, sentence: StoredSentence, order: Sequence[HeadName]) -> Group:
-    """Return the links of a sentence by the first head of each row."""
-    judged = results.cached(alignments)[AlignmentRow.READ].judged
-    by_row: dict[AlignmentRow, HeadName] = {}
-    for head in order:
-        better = better_row(results, head, judged)
-        if better is not None:
-            by_row.setdefault(better, head)
-    chosen = [(by_row[line], line) for line in SHORT if line in by_row]
+def _sentence(results: StackResults, sentence: StoredSentence) -> Group:
+    """Return the links of a sentence by the head that leads each row."""
+    led = {line: row_leaders(results, line) for line in SHORT}
+    chosen = [
+        (HeadName(results.stack.name, *leaders.first), line)
+        for line, leaders in led.items() if leaders
+    ]  # fmt: skip
     pictures = tuple(Picture(_drawing(results, sentence, *each)) for each in chosen)
     words = max(len(sentence.aligned(side).names) for side in sentence.texts)
     cut = f"; the first {MOST_WORDS} words" if words > MOST_WORDS else ""
@@ -236,7 +236,7 @@ def _sentence(results: StackResults, sentence: StoredSentence, order: Sequence[H
     title = say("{name}", name=Link(capital(name), sentence_page(sentence.number)))
     links = Details(f"The links of {name} as a table", (_links(results, sentence, chosen),))
     return Group(
-        (Columns(pictures), links), title, f"the first head of each row{cut}",
+        (Columns(pictures), links), title, f"the head of the answer for each row{cut}",
         id=f"sentence-{sentence.number}",
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ sentences chooses; its number is that of all sentences.
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from headbook.report.alignment import (
     alignments,
 )
 from headbook.report.facts.fact import Fact, Tested
+from headbook.report.facts.function_numbers import counts
 from headbook.report.facts.thresholds import HALF
 from headbook.report.leaders import Leaders, alike_note, leaders_among
 from headbook.report.results import StackResults
@@ -99,10 +100,28 @@ def row_leaders(results: StackResults, row: AlignmentRow) -> Leaders | None:
     return leaders_among(places, values, ClusterSums(n, d), each, lowest=numbers.judged == AER)
 
 
+TOO_FEW = (
+    "Too few sentences to say which heads align: {measure} {written_number} of {written} for the "
+    "word about to be written, {read_number} of {read} for the word that is read."
+)
+ANSWERS = {  # by the rows whose leading head is right for half of the words, at the lower end
+    (True, True): "{written} aligns the word about to be written ({measure} {written_number}), "
+    "{read} the word that is read ({read_number}).",
+    (True, False): "{written} aligns the word about to be written ({measure} {written_number}); no "
+    "head clearly aligns the word that is read (at best {read}: {read_number}).",
+    (False, True): "{read} aligns the word that is read ({measure} {read_number}); no head clearly "
+    "aligns the word about to be written (at best {written}: {written_number}).",
+    (False, False): "No head clearly aligns source and target: {measure} {written_number} of "
+    "{written} for the word about to be written, {read_number} of {read} for the word that is "
+    "read.",
+}
+
+
 def aligned_heads(results: StackResults) -> Fact:
     """Return the heads that align the word that is written, and the word that is read.
 
-    It holds if one of them is right for half of the words at the lower end of its interval.
+    It holds if one of them is right for half of the words at the lower end of its interval, on as
+    many sentences and words as functions of heads need.
     """
     by_row = results.cached(alignments)
     led = {row: leaders for row in by_row if (leaders := row_leaders(results, row))}
@@ -110,24 +129,25 @@ def aligned_heads(results: StackResults) -> Fact:
         return Fact("aligned_heads", say("Not known: no target word has a source."), holds=False)
     heads = {row: HeadName(results.stack.name, *led[row].first) for row in led}
     judged = by_row[AlignmentRow.READ].judged
-    named: dict[str, Any] = {}
-    ends = []
-    for row, head in heads.items():
-        number = alignment_number(by_row[row], head, row, judged)
-        named[row] = say("{head}{note}", head=head, note=alike_note(results, led[row]))
-        named[f"{row}_number"] = number
-        ends.append(1 - number.high if judged == AER else number.low)
-    clear = max(ends) >= HALF.value
-    text = (
-        "{written} aligns the word about to be written ({measure} {written_number}), {read} the "
-        "word that is read ({read_number})."
-        if clear
-        else "No head clearly aligns source and target; {written} the word about to be written by "
-        "{measure} {written_number}, {read} the word that is read by {read_number}."
+    numbers = {row: alignment_number(by_row[row], heads[row], row, judged) for row in led}
+    clear = {
+        row: (1 - number.high if judged == AER else number.low) >= HALF.value
+        for row, number in numbers.items()
+    }
+    enough = all(counts(number) for number in numbers.values())
+    text = ANSWERS[clear[AlignmentRow.WRITTEN], clear[AlignmentRow.READ]] if enough else TOO_FEW
+    named = {
+        str(row): say("{head}{note}", head=head, note=alike_note(results, led[row]))
+        for row, head in heads.items()
+    }
+    values = {f"{row}_number": number for row, number in numbers.items()}
+    return Fact(
+        "aligned_heads",
+        say(text, measure=MEASURES[judged], **named, **values),
+        tuple(_tested(results, row, led[row]) for row in led),
+        tuple(heads.values()),
+        holds=enough and any(clear.values()),
     )
-    evidence = tuple(_tested(results, row, led[row]) for row in led)
-    sentence = say(text, measure=MEASURES[judged], **named)
-    return Fact("aligned_heads", sentence, evidence, tuple(heads.values()), clear)
 
 
 def _tested(results: StackResults, row: AlignmentRow, leaders: Leaders) -> Tested:
