@@ -57,7 +57,7 @@ PARTS = {
     ("circuit", "circuits.html"): (
         ".feeds .plot svg",
         "svg.walk",
-        "table.copymap",
+        "table.all-heads",
         "table.wrote",
         "figure.lead svg.pl",
     ),

@@ -27,7 +27,7 @@ from headbook.pages.parts.page import (
     gap_texts,
 )
 from headbook.pages.parts.table import NumberCell, PageTable
-from headbook.report.answers.head_outputs import outputs_of
+from headbook.report.facts.circuits.head_outputs import outputs_of
 from headbook.report.class_flows import flows_of_stack
 from headbook.report.facts.function_numbers import number_of
 from headbook.report.facts.function_tests import evidence_of

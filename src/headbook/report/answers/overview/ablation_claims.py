@@ -11,7 +11,7 @@ from headbook.report.answers.ablation.tasks import (
     rests_sentence,
     surely_on_more,
 )
-from headbook.report.answers.circuit_rules import writes_into_vector
+from headbook.report.facts.circuits.rules import writes_into_vector
 from headbook.report.answers.overview.claim_parts import (
     OF_STACK,
     OverviewClaim,

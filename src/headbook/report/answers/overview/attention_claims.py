@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from headbook.metrics import ids
-from headbook.report.answers.circuit_rules import used_feeds
+from headbook.report.facts.circuits.rules import used_feeds
 from headbook.report.answers.overview.claim_parts import (
     OF_HEADS,
     OF_STACK,
