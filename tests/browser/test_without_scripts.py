@@ -51,7 +51,7 @@ PARTS = {
     ("encoder", "geometry.html"): ("figure.lead .plot svg", "#mixing svg", "#observations table"),
     ("encoder", "tokens.html"): ("figure.lead .plot svg", "table.heat"),
     ("encoder", "methods.html"): ("#rules", "section summary"),
-    ("encoder", "data.html"): (".origin-row", "tr .number", "main details"),
+    ("encoder", "data.html"): (".lead table", ".lead td", "main details"),
     ("encoder", "about.html"): ("pre",),
     ("encoder", "404.html"): ("main a",),
     ("circuit", "circuits.html"): (
