@@ -398,7 +398,7 @@ class ScatterAxis(NamedTuple):
     @property
     def ends(self) -> tuple[float, float]:
         """Ends of the axis."""
-        return _ends([np.append(self.values, self.drawn_uniform)], 0.0)
+        return _ends(np.append(self.values, self.drawn_uniform), 0.0)
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
