@@ -327,6 +327,15 @@
     }
   };
 
+  /* Marks of charts show their label when a pointer rests on them. */
+  document.addEventListener("pointerover", ({ target }) => {
+    const mark = target instanceof Element ? target.closest("svg a[aria-label]") : null;
+    if (mark === null || mark.querySelector("title") !== null) return;
+    const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
+    title.textContent = mark.getAttribute("aria-label");
+    mark.prepend(title);
+  });
+
   document.addEventListener("DOMContentLoaded", () => {
     all(".text").forEach(startText);
     all("[data-later]").forEach(startLater);

@@ -8,16 +8,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from block_parts import Rows, every
 from chosen_results import Fake, fake_results
 from circuits import circuit_results, head_rows, pair_rows, small_study, towards_results
-from headbook.pages.circuits import CircuitsPage, circuits_page
+from headbook.charts import Drawing
+from headbook.charts.circuits import COLUMN_WIDTH, FeedingPlot
+from headbook.charts.plots import PlotMark
+from headbook.pages.circuits import circuits_page
 from headbook.pages.head_parts.writes import missing_text, writes_section
-from headbook.pages.parts.page import plain_text
-from headbook.report.answers.circuit_rules import feeds, has_circuits
-from headbook.report.answers.circuits import random_walk
-from headbook.report.linked_rows import LinkedNumber
+from headbook.pages.parts.blocks import Bullets, Page, Table, Text
+from headbook.report.facts.circuits import facts
+from headbook.report.facts.circuits.facts import random_walk
+from headbook.report.facts.circuits.rules import feeds, has_circuits
 from headbook.report.results import StackResults, stack_results
+from headbook.report.tables import STUDY_TABLES
+from headbook.results.number import Number
+from headbook.results.sentence import Link
 from headbook.schema import HeadKey, HeadName, SinkView
+from headbook.site.rows import SiteRows
 from headbook.site.sites import StudySite
 from headbook.site.writer import page_writer
 from headbook.study.circuits import CircuitResults
@@ -31,23 +39,53 @@ def html(circuit_site: Site) -> str:
     return html_of(circuit_site.folder / "circuits.html")
 
 
+def spaced(text: str) -> str:
+    """Return a text with plain spaces."""
+    return text.replace("\u202f", " ").replace("\xa0", " ")
+
+
 def with_circuits(study: Study, circuits: CircuitResults) -> dict[str, StackResults]:
     return stack_results(replace(study, circuits=circuits))
 
 
-def test_the_page_shows_the_circuit_copying_and_writing(html: str) -> None:
-    text = text_of(html).replace("\u202f", " ")
-    for words in (
-        "An induction circuit: L0·H0 attends to the previous token, and L1·H1 uses what it writes",
-        "Without L0·H0 in its keys, the induction score of L1·H1",
-        "One of 8 heads copies the token that it reads; one lowers the logit",
-        "One of 8 heads promotes the token that it attends to; one suppresses it.",
-        "Do weights tell what an intervention finds?",
-        "Rotary positions: composition is taken at relative offset 0.",
-    ):
-        assert words in text
+def test_the_page_prints_its_facts(html: str, circuit_site: Site) -> None:
+    text, results = spaced(text_of(html)), circuit_site.results
+    (first,) = results.values()
+    for fact in (
+        facts.circuits(results), facts.intervention(results), facts.copying(results),
+        facts.writers(results), facts.agreement(first),
+    ):  # fmt: skip
+        assert fact.text
+        assert spaced(fact.text.text) in text
+    assert "Rotary positions: composition is taken at relative offset 0." in text
     assert "style=" not in html
     assert "nan" not in text.lower().split()
+
+
+def test_every_number_is_that_of_its_row(circuit_site: Site) -> None:
+    rows = Rows(SiteRows(dict(STUDY_TABLES), circuit_site.study))
+    columns = {"composition": ("value", "random", "intervention", "before"),
+               "exemplar_tokens": ("weight", "key_rank", "true_probability", "true_contribution"),
+               "promoted_tokens": ("value",), "heads": ("value",)}  # fmt: skip
+    page = circuits_page(circuit_site.results)
+    sections = [
+        writes_section(results, HeadName("self", *place))
+        for results in circuit_site.results.values()
+        for place in np.ndindex(2, 4)
+    ]
+    numbers = every(Number, (page.answer, page.blocks, *sections))
+    assert {number.row.table for number in numbers} == {*columns}
+    for number in numbers:
+        row = rows.behind(number)
+        assert number.value in [row[name] for name in columns[number.row.table]]
+
+
+def test_first_screen_links_to_every_question(html: str, circuit_site: Site) -> None:
+    page = circuits_page(circuit_site.results)
+    (below,) = [block for block in page.blocks if isinstance(block, Text) and block.style == "asks"]
+    addresses = [link.href for link in every(Link, below)]
+    assert [f"circuits.html#{question.id}" for question in page.questions] == addresses[:4]
+    assert {"text", "copying", "writes", "weights"} == {q.id for q in page.questions}
 
 
 def test_numbers_lead_to_their_rows(html: str, circuit_site: Site) -> None:
@@ -81,17 +119,7 @@ def test_menu_search_and_overview_lead_to_the_page(circuit_site: Site) -> None:
     assert "circuits.html" in found
 
 
-def test_the_map_runs_right_if_there_are_many_layers(decoder_site: Site) -> None:
-    study = decoder_site.study
-    few = circuits_page(stack_results(small_study(study)))
-    assert few.maps[0].table.columns[1:] == ("H0", "H1", "H2", "H3")
-    assert [row.head for row in few.maps[0].table.rows] == ["layer 0", "layer 1"]
-    many = tall_page(study, n_layers=9, n_heads=4)
-    assert many.maps[0].table.columns[1:] == tuple(map(str, range(9)))
-    assert [row.head for row in many.maps[0].table.rows] == [f"head {n}" for n in range(4)]
-
-
-def tall_page(study: Study, n_layers: int, n_heads: int) -> CircuitsPage:
+def tall_page(study: Study, n_layers: int, n_heads: int) -> Page:
     """Return the page of a model of another shape, in which every layer feeds the next one."""
     stack = replace(
         study.manifest.stacks[0],
@@ -124,49 +152,67 @@ def tall_page(study: Study, n_layers: int, n_heads: int) -> CircuitsPage:
 @pytest.mark.parametrize(("n_layers", "n_heads"), [(32, 32), (12, 12), (30, 9)])
 def test_large_models_have_a_page(decoder_site: Site, n_layers: int, n_heads: int) -> None:
     page = tall_page(decoder_site.study, n_layers, n_heads)
-    assert page.feeding is not None
-    assert page.pairs is not None
-    assert len(page.pairs.rows) <= 24
-    cells = [cell for row in page.maps[0].table.rows for cell in row.cells]
-    assert len(cells) == n_layers * n_heads
-    height, _ = page.feeding.drawn(400)
-    assert 0 < height < page.feeding.height
+    (feeding,) = every(FeedingPlot, page)
+    (copying,) = [table for table in every(Table, page) if "all-heads" in table.style]
+    (pairs,) = [table for table in every(Table, page) if "Composition" in table.columns]
+    assert len(pairs.rows) <= 24
+    assert [len(row) for row in copying.rows] == [n_heads + 1] * n_layers
+    height, _ = feeding.drawn(400)
+    assert 0 < height < feeding.height
+
+
+def test_both_rows_of_heads_begin_at_the_left(decoder_site: Site) -> None:
+    """So that a narrow window shows an induction head without a scroll."""
+    page = tall_page(decoder_site.study, 30, 9)
+    (feeding,) = every(FeedingPlot, page)
+    marks = [mark for mark in feeding.marks if isinstance(mark, PlotMark)]
+    assert {mark.label.split(":")[1].split()[0] for mark in marks} == {
+        "previous-token",
+        "induction",
+    }
+    for kind in ("previous-token", "induction"):
+        first = min((m for m in marks if kind in m.label), key=lambda mark: mark.x)
+        assert first.x * COLUMN_WIDTH * feeding.n_columns / 100 < 390
 
 
 def test_a_text_with_the_circuit_is_drawn_or_random_tokens_said(decoder_site: Site) -> None:
     study = small_study(decoder_site.study)
     circuits = study.circuits
-    drawn = circuits_page(stack_results(study))
-    assert drawn.walk is not None
-    assert "repeated random tokens" in drawn.walk.caption
-    assert "from B to A" in plain_text(drawn.steps[0])
+    drawing, steps = walk_of(circuits_page(stack_results(study)))
+    assert "repeated random tokens" in drawing.caption
+    assert "from B to A" in steps[0]
     row = circuits.exemplars.query("layer == 1 and head == 1").iloc[0].to_dict()
     row |= {"sentence": 99, "query": 3, "key": 1, "weight": 0.97, "true_token": "b"}
     sentences = pd.DataFrame([(99, "a b c a b", [0, 2, 4, 6, 8], [1, 3, 5, 7, 9])],
                              columns=[*circuits.sentences.columns])  # fmt: skip
     texts = pd.concat([circuits.sentences, sentences], ignore_index=True)
-    exemplars = pd.DataFrame([row])
-    on_text = replace(circuits, exemplars=exemplars, sentences=texts)
-    page = circuits_page(with_circuits(study, on_text))
-    assert page.walk is not None
-    assert "on one text" in page.walk.caption
-    assert plain_text(page.steps[1]).startswith(
+    on_text = replace(circuits, exemplars=pd.DataFrame([row]), sentences=texts)
+    drawing, steps = walk_of(circuits_page(with_circuits(study, on_text)))
+    assert "on one text" in drawing.caption
+    assert steps[1].startswith(
         "At the second “a”, L1·H1 attends to “b”, which followed the first (weight 0.97)."
     )
+
+
+def walk_of(page: Page) -> tuple[Drawing, list[str]]:
+    """Return the picture of the circuit on a text, and its steps."""
+    (drawing,) = every(Drawing, page)
+    (steps,) = [bullets for bullets in every(Bullets, page) if bullets.numbered]
+    return drawing, [item if isinstance(item, str) else item.text for item in steps.items]
 
 
 def test_scores_of_a_walk_are_those_of_both_heads(decoder_site: Site) -> None:
     results = stack_results(small_study(decoder_site.study))["self"]
     lower, upper = HeadName("self", 0, 1), HeadName("self", 1, 2)
-    feed = feeds(results)[0]._replace(lower=lower, upper=upper, before=0.25)
+    feed = feeds(results)[0]._replace(lower=lower, upper=upper)
     first, second = random_walk(results, feed)
     heads = results.study.heads.set_index(["metric", "view", "layer", "head"])["value"]
-    linked = [part for part in (*first, *second) if isinstance(part, LinkedNumber)]
-    previous, induction, *_ = linked
-    places = [{**dict(number.row)} for number in (previous, induction)]
-    assert [(place["layer"], place["head"]) for place in places] == [(0, 1), (1, 2)]
-    assert float(previous.text) == pytest.approx(heads["previous_score", "raw", 0, 1], abs=0.005)
-    assert induction.text == "0.25"
+    previous, induction, change = every(Number, (first, second))
+    places = [(number.place("layer"), number.place("head")) for number in (previous, induction)]
+    assert places == [(0, 1), (1, 2)]
+    assert previous.value == heads["previous_score", "raw", 0, 1]
+    assert induction.value == heads["induction_score", "raw", 1, 2]
+    assert change == feed.change
 
 
 def test_a_head_page_shows_what_the_head_writes(circuit_site: Site) -> None:
@@ -193,6 +239,20 @@ def test_tokens_over_all_queries_are_closed_if_none_is_clear(decoder_site: Site)
     unclear = writes_section(results, head)
     assert unclear is not None
     assert unclear.unclear.endswith("no token is clearly promoted or suppressed")
+
+
+def test_tokens_of_the_opposite_sign_are_not_listed(decoder_site: Site) -> None:
+    study, head = small_study(decoder_site.study), HeadName("self", 1, 1)
+    table = study.circuits.promoted
+    of_head = table[["layer", "head"]].eq([1, 1]).all(axis=1) & table["kind"].eq("promoted")
+    wrong = of_head & table["rank"].eq(1)
+    turned = table.assign(value=table["value"].where(~wrong, -0.05))
+    (results,) = with_circuits(study, replace(study.circuits, promoted=turned)).values()
+    section = writes_section(results, head)
+    assert section is not None
+    listed = [(dict(n.row.key)["kind"], n.value) for n in every(Number, section.listed)]
+    assert sum(kind == "promoted" for kind, _ in listed) == of_head.sum() - 1
+    assert all((value > 0) is (kind == "promoted") for kind, value in listed)
 
 
 def test_an_encoder_shows_words_only_where_the_test_holds(

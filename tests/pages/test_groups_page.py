@@ -18,18 +18,24 @@ import grouped_studies
 import headbook
 import tiny
 import treebank
+from block_parts import Rows, every
 from browser import Open, Record, cramped, sideways, violations
 from headbook.analysis.accumulators import Estimate
-from headbook.pages.groups import FEW_SENTENCES, MOST_ROWS, GroupsPage, groups_page
+from headbook.charts import Figure
+from headbook.pages.groups import MOST_ROWS, groups_page
 from headbook.pages.head import head_pages
-from headbook.pages.parts.groups import difference_cell
-from headbook.pages.parts.table import NumberCell, PageTable, Row
+from headbook.pages.parts.blocks import Page, Question, Table, Text, Title
+from headbook.pages.parts.groups import difference_cell, group_table, pair_table
+from headbook.report.facts.columns import contrasts as facts
 from headbook.report.results import StackResults, stack_results
 from headbook.report.tables import STUDY_TABLES
+from headbook.results.number import Number
+from headbook.schema import HeadName
 from headbook.site.archive import anonymise
+from headbook.site.rows import SiteRows
 from headbook.study import tables
 from headbook.study.study import Study
-from html_pages import broken_links, html_of, lines, text, text_of
+from html_pages import broken_links, html_of, text_of
 from sites import Once, make_study
 
 pytest_plugins = ["browser_windows"]
@@ -74,10 +80,8 @@ def stack(study: Study) -> StackResults:
 
 
 @pytest.fixture(scope="module")
-def page(stack: StackResults) -> GroupsPage:
-    found = groups_page({"self": stack})
-    assert found is not None
-    return found
+def page(stack: StackResults) -> Page:
+    return groups_page({"self": stack})
 
 
 def read(text: str) -> float:
@@ -87,17 +91,29 @@ def read(text: str) -> float:
     return size / 100 if basic.endswith(("%", " points")) else size
 
 
-def chosen(table: pd.DataFrame, **values: Any) -> pd.DataFrame:
-    """Rows with some values."""
-    for name, value in values.items():
-        table = table[table[name] == value]
-    return table
+def table_of(question: Question, caption: str = "") -> Table:
+    """Return the table of a question with a caption."""
+    return next(table for table in every(Table, question) if table.caption == caption)
 
 
-def test_the_page_counts_the_sentences_of_every_group(page: GroupsPage) -> None:
-    (section,) = page.sections
+def columns_of(page: Page) -> dict[str, Question]:
+    """Return the questions on metadata columns."""
+    return {
+        question.title.removeprefix("By "): question
+        for question in page.questions
+        if not question.id.endswith("pairs")
+    }
+
+
+def words(cell: Any) -> str:
+    """Return a cell without links and marks."""
+    return cell if isinstance(cell, str) else str(cell.text)
+
+
+def test_the_page_counts_the_sentences_of_every_group(page: Page) -> None:
     counts = {
-        c.title: {r.name: int(text(r.cells[0])) for r in c.table.rows} for c in section.columns
+        column: {words(row[0]): row[1] for row in table_of(question).rows}
+        for column, question in columns_of(page).items()
     }
     assert counts == {
         "label": {"good": 18, "bad": 18},
@@ -105,123 +121,93 @@ def test_the_page_counts_the_sentences_of_every_group(page: GroupsPage) -> None:
     }
 
 
-def test_heads_that_differ_have_the_numbers_of_the_table(
-    page: GroupsPage, study: Study, stack: StackResults
-) -> None:
-    """Values of both groups, their difference, and a p that grows with its family."""
-    for column in page.sections[0].columns:
-        contrasts = column.contrasts
-        assert len(contrasts.table.rows) == MOST_ROWS
-        assert contrasts.family <= column.heads * column.numbers * column.pairs
-        for row in contrasts.table.rows:
-            numbers = []
-            for group, cell in compared(contrasts.table, row):
-                at = chosen(
-                    study.groups, facet=column.title, group=group, **column_of(stack, row.cells[0])
-                )
-                at = at[[head_name_of(each) == row.name for each in at.itertuples()]]
-                numbers.append(float(at["value"].item()))
-                assert read(text(cell)) == pytest.approx(numbers[-1], abs=0.0051)
-            difference = row.cells[-3]
-            assert isinstance(difference, NumberCell)
-            assert read(difference.text) == pytest.approx(numbers[0] - numbers[1], abs=0.0051)
-            low, high = (read(end) for end in ends(difference))
-            assert low <= read(difference.text) <= high
+def test_every_number_is_that_of_its_row(page: Page, study: Study, stack: StackResults) -> None:
+    rows = Rows(SiteRows(dict(STUDY_TABLES), study))
+    head = HeadName("self", 0, 1)
+    numbers = every(Number, (page.blocks, group_table(stack, head), pair_table(stack, head)))
+    assert {number.row.table for number in numbers} == {"groups", "minimal_pairs"}
+    columns = {"groups": ("value",), "minimal_pairs": ("first", "second", "value", "p")}
+    for number in numbers:
+        row = rows.behind(number)
+        assert number.value in [row[name] for name in columns[number.row.table]]
 
 
-def compared(table: PageTable, row: Row) -> list[tuple[str, Any]]:
-    """The two groups of a row with their numbers; of only two, the titles name them."""
-    if "its value" not in table.columns:
-        return [(text(table.columns[i]), row.cells[i - 1]) for i in (2, 3)]
-    return [(text(row.cells[i]), row.cells[i + 1]) for i in (1, 3)]
-
-
-def column_of(stack: StackResults, link: Any) -> dict[str, Any]:
-    """The column of a study's tables that a row's metric leads to."""
-    (found,) = [h.column for h in stack.cached(headlines) if h.title == text(link)]
-    return dict(found._asdict())
-
-
-def head_name_of(row: Any) -> str:
-    """How pages call the head of a table's row."""
-    return f"L{row.layer}·H{row.head}"
-
-
-def ends(cell: NumberCell) -> tuple[str, str]:
-    """The ends of a difference's interval, each with the unit of the difference."""
-    low, high = cell.interval.strip("[]").split(", ")
-    unit = " points" if cell.text.endswith(" points") else ""
-    return low + unit, high + unit
+def test_differences_are_those_of_both_groups(stack: StackResults) -> None:
+    """First minus second group with its interval, the smallest p first."""
+    for column, groups in facts.groups_by_column(stack).items():
+        compared = facts.comparisons_by_column(stack)[column]
+        pairs = len(groups) * (len(groups) - 1) // 2
+        n_heads = stack.stack.n_layers * stack.stack.n_heads
+        assert 0 < len(compared) <= n_heads * len(facts.compared_metrics(stack)) * pairs
+        assert [each.p for each in compared] == sorted(each.p for each in compared)
+        for each in compared[:MOST_ROWS]:
+            one, other = (number.value for number in each.numbers)
+            change, ends = each.change.split(" [")
+            assert read(change) == pytest.approx(one - other, abs=0.0051)
+            unit = " points" * change.endswith(" points")
+            low, high = (read(end + unit) for end in ends.strip("]").split(", "))
+            assert low <= read(change) <= high
+        below = sum(each.p * len(compared) < 0.05 for each in compared)
+        assert facts.small_p(column, compared).holds is (below > 0)
 
 
 def test_small_groups_are_named_and_not_compared(study: Study) -> None:
     sums = study.corpus_sums.heads["self"]
     groups = tuple(
-        replace(g, sentences=FEW_SENTENCES - 1) if g.value == "two" else g for g in sums.groups
+        replace(g, sentences=facts.MIN_SENTENCES - 1) if g.value == "two" else g
+        for g in sums.groups
     )
     heads = {"self": replace(sums, groups=groups)}
     less = stack_results(replace(study, corpus_sums=replace(study.corpus_sums, heads=heads)))
-    found = groups_page(less)
-    assert found is not None
-    kind = next(c for c in found.sections[0].columns if c.title == "kind")
-    assert kind.small == ("two",)
-    assert kind.pairs == 1
-    assert {*kind.contrasts.table.columns[2:4]} == {"one", HOSTILE}
+    kind = columns_of(groups_page(less))["kind"]
+    (hint,) = [text for text in every(Text, kind) if text.style == "hint"]
+    assert words(hint.words).endswith(": two.")
+    assert {*table_of(kind, "Largest differences").columns[2:4]} == {"one", HOSTILE}
 
 
-def test_pairs_are_listed_by_their_p(page: GroupsPage, study: Study, stack: StackResults) -> None:
-    section, pair_differences = page.sections[0].pairs, study.pair_differences["self"]
-    assert section is not None
-    assert (section.pairs, section.left_out, section.member_column) == ("12 pairs", 6, "label")
-    table = study.minimal_pairs.sort_values("p", kind="stable")
-    assert section.below == (table["p"] < 0.05).sum()
-    assert section.family == pair_differences.family == table["p"].notna().sum()
-    for row, p in zip(section.table.rows, table["p"], strict=False):
-        metric, first, _, difference, of_p = row.cells
-        assert of_p == ("< 0.001" if p < 0.001 else f"{p:.3f}")
-        at = chosen(table, **column_of(stack, metric))
-        at = at[[head_name_of(each) == row.name for each in at.itertuples()]]
-        assert read(text(difference)) == pytest.approx(at["value"].item(), abs=0.0051)
-        assert read(text(first)) == pytest.approx(at["first"].item(), abs=0.0051)
+def test_pairs_are_listed_by_their_p(page: Page, study: Study, stack: StackResults) -> None:
+    differences = study.pair_differences["self"]
+    question = next(each for each in page.questions if each.id == "self-pairs")
+    assert differences.pairs == 12
+    note = words(every(Text, question)[0].words)
+    assert "Column label distinguishes" in note
+    assert "6 identifiers" in note
+    table = study.minimal_pairs
+    below, family = (table["p"] < 0.05).sum(), table["p"].notna().sum()
+    fact = facts.small_p_of_pairs(differences)
+    assert fact.holds is bool(below)
+    assert f"of {family:,} comparisons" in fact.text.text
+    listed = [*facts.pairs_by_p(stack, differences, MOST_ROWS)]
+    assert [each.p.value for each in listed] == sorted(table["p"].dropna())[: len(listed)]
+    assert len(table_of(question, "Largest differences within pairs").rows) == len(listed)
 
 
-def test_head_pages_say_their_own_numbers(stack: StackResults, study: Study, place: Path) -> None:
+def test_head_pages_print_their_own_numbers(stack: StackResults, place: Path) -> None:
     head = next(iter(head_pages(stack, slice(5, 6))))
     assert head.by_group is not None
     assert len(head.by_group.rows) == 5
-    for row in head.by_group.rows:
-        column, _, group = row.name.partition(": ")
-        for title, cell in zip(head.by_group.columns[2:], row.cells[1:], strict=True):
-            at = chosen(study.groups, facet=column, group=group, **column_of(stack, title))
-            at = at[[head_name_of(each) == head.name for each in at.itertuples()]]
-            assert read(text(cell)) == pytest.approx(at["value"].item(), abs=0.0051)
     assert head.in_pairs is not None
-    metrics = {column_of(stack, row.head)["metric"] for row in head.in_pairs.rows}
-    assert metrics == {*METRICS.split(",")}
+    assert len(head.in_pairs.rows) == len(METRICS.split(","))
     page = text_of(html_of(place / "site" / head.path))
-    for pair in lines(head.in_pairs):
-        assert pair["difference"].text in page
+    for number in every(Number, (head.by_group, head.in_pairs)):
+        assert f"L{number.place('layer')}·H{number.place('head')}" == head.name
+        assert number.as_text() in page
 
 
-def test_figures_have_a_line_for_each_group(page: GroupsPage, stack: StackResults) -> None:
+def test_figures_have_a_line_for_each_group(page: Page, stack: StackResults) -> None:
     sums = stack.study.corpus_sums.heads["self"]
-    label, kind = page.sections[0].columns[1], page.sections[0].columns[0]
-    assert {c.title for c in (label, kind)} == {"label", "kind"}
-    for figure in label.figures:
+    questions = columns_of(page)
+    assert {*questions} == {"label", "kind"}
+    figures = every(Figure, questions["label"])
+    assert figures
+    for figure in figures:
         assert figure.rows is not None
         groups = {g.value: g for g in sums.groups if g.column == "label"}
         metric = figure.name.rpartition("-")[2]
-        place = next(h.place for h in stack.cached(headlines) if h.metric.id == metric)
+        place = next(m.place for m in facts.compared_metrics(stack) if m.metric.id == metric)
         for name, drawn in figure.rows.groupby("series"):
             expected = groups[str(name)].layers[..., place].value
             np.testing.assert_array_equal(drawn["value"], expected)
-
-
-def headlines(stack: StackResults) -> Any:
-    """The numbers that groups are compared by."""
-    from headbook.pages.parts.groups import stack_headlines
-
-    return stack_headlines(stack)
 
 
 def test_texts_of_columns_stay_texts(place: Path) -> None:
@@ -286,8 +272,8 @@ def test_the_overview_leads_to_the_groups(place: Path, open_page: Open) -> None:
     menu = page.get_by_role("navigation", name="Site")
     menu.locator("summary").click()
     menu.get_by_role("link", name="Groups").click()
-    expect(page.locator("h1")).to_have_text("Groups of sentences")
-    first = page.locator("section table.numbers tbody tr").nth(3)
+    expect(page.locator("h1")).to_have_text("Which heads differ between groups of sentences?")
+    first = page.locator("section.q table.numbers tbody tr").nth(3)
     name = first.locator("th").inner_text()
     first.locator("th a").click()
     expect(page.locator("h1")).to_contain_text(name)
@@ -311,10 +297,15 @@ def test_every_stack_of_a_translator_has_its_groups(
     )  # fmt: skip
     headbook.render(study, tmp_path / "site")
     page = groups_page(stack_results(study))
-    assert page is not None
-    assert [section.stack for section in page.sections] == ["encoder", "decoder", "cross"]
-    assert [section.columns[0].numbers for section in page.sections] == [4, 4, 2]
-    assert {section.pairs.pairs for section in page.sections if section.pairs} == {"20 pairs"}
+    titles = [title.words for title in every(Title, page) if title.level == 2]
+    assert titles == ["Encoder", "Decoder", "Cross-attention"]
+    assert {question.id for question in page.questions} == {
+        f"{stack}-{part}" for stack in ("encoder", "decoder", "cross") for part in ("1", "pairs")
+    }
+    results = stack_results(study)
+    numbers = {name: len(facts.compared_metrics(each)) for name, each in results.items()}
+    assert numbers == {"encoder": 4, "decoder": 4, "cross": 2}
+    assert {differences.pairs for differences in study.pair_differences.values()} == {20}
     assert broken_links(tmp_path / "site", tmp_path / "site/groups.html") == []
 
 

@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from block_parts import every
 from headbook.pages.data import data_page
 from headbook.report.answers.data import first_number, number_example
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import stack_results
 from headbook.report.tables import STUDY_TABLES
+from headbook.results.number import Number
 from headbook.site import export, rows
 from headbook.site.rows import KeptTable, PageRows, SiteRows
 from headbook.study.tables import TableSpec
@@ -216,7 +218,7 @@ def test_the_example_is_the_largest_share_of_the_sink(encoder_site: Site) -> Non
     study = encoder_site.study
     example = number_example(stack_results(study))
     assert example
-    (row,) = [dict(example.number.row)]
+    row = dict(example.number.row.key)
     heads = study.heads
     shares = heads[(heads["metric"] == "sink_share") & (heads["view"] == "raw")]
     largest = shares.iloc[int(shares["value"].argmax())]
@@ -230,8 +232,8 @@ def test_the_example_is_the_largest_share_of_the_sink(encoder_site: Site) -> Non
 def test_without_shares_of_the_sink_another_number_is_the_example(pair_site: Site) -> None:
     example = number_example(pair_site.results)
     assert example
-    assert dict(example.number.row)["metric"] != "sink_share"
-    assert example.number.text in written_html(pair_site.folder / "data.html")
+    assert dict(example.number.row.key)["metric"] != "sink_share"
+    assert example.number.as_text() in written_html(pair_site.folder / "data.html")
 
 
 def test_the_first_number_of_a_table_names_its_row() -> None:
@@ -247,11 +249,11 @@ def test_the_first_number_of_a_table_names_its_row() -> None:
     )
     example = first_number(entry, frame, "difference")
     assert example
-    assert example.number.row == (
+    assert example.number.row.key == (
         ("stack", "self"), ("layer", 1), ("head", 2), ("metric", "sink_share"), ("view", "raw"),
         ("label", ""),
     )  # fmt: skip
-    assert KeptTable(frame).find(example.number.row).number == 1
+    assert KeptTable(frame).find(example.number.row.key).number == 1
     assert first_number(entry, frame.assign(difference=np.nan), "difference") is None
 
 
@@ -260,10 +262,8 @@ def test_without_a_number_the_page_of_files_has_no_example(tmp_path: Path) -> No
     tables = {"small": ENTRY}
     facts = export.table_facts(tables.values(), tmp_path)
     page = data_page(tmp_path, tables, facts, {}, figures=0)
-    assert page.row is None
-    assert "".join(map(str, page.answer)) == (
-        "From one row of one table: click a number and its row opens."
-    )
+    assert page.blocks == ()
+    assert not every(Number, page.answer)
 
 
 def test_the_page_of_files_shows_the_row_of_its_example(any_site: Site) -> None:
@@ -276,11 +276,10 @@ def test_the_page_of_files_shows_the_row_of_its_example(any_site: Site) -> None:
     assert match
     table, line = match[1], int(match[2])
     row = in_line(any_site.folder / "data", table, line)
-    (cells_of,) = figure.every("dl")
-    cells = {next(cell.every("dt")).text(): cell for cell in cells_of.elements}
-    assert set(cells) == {name for name, value in row.items() if value}
-    for name, cell in cells.items():
-        (value,) = (node.text() for node in cell.every("b"))
+    (body,) = figure.every("tbody")
+    values = {name.text(): value.text() for name, value, _ in (r.elements for r in body.elements)}
+    assert set(values) == {name for name, value in row.items() if value}
+    for name, value in values.items():
         written = row[name]
         assert value == written or float(value) == pytest.approx(float(written), rel=1e-5)
     assert f"line {line:,}" in figure.text()

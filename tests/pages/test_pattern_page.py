@@ -15,7 +15,7 @@ from chosen_results import Fake, fake_results
 from headbook.charts.patterns import offset_plot, offset_rows
 from headbook.charts.plots import MAX_LINKED_MARKS, Plot, PlotMark
 from headbook.charts.sinks import sink_plot, sink_rows
-from headbook.pages.parts.blocks import HeadMap, Maps, Page, Table
+from headbook.pages.parts.blocks import HeadMap, Lead, Maps, Page, Table
 from headbook.pages.patterns import has_patterns, patterns_page
 from headbook.report.facts.patterns import SELF
 from headbook.report.facts.sinks import SINK, SINK_OUTPUT, sink_answer, sink_heads
@@ -48,6 +48,26 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
         return make_study(inputs, model, metrics=metrics, sentence_pages="0", **options)
 
     return of
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_captions_have_at_most_40_words(kind: str, request: pytest.FixtureRequest) -> None:
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    page = patterns_page(site.results)
+    captions = [lead.caption or (lead.figure.caption if lead.figure else "")
+                for lead in every(Lead, page)]  # fmt: skip
+    assert captions
+    for caption in map(str, captions):
+        assert len(caption.split()) <= 40, caption
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_every_mark_has_its_row_and_its_numbers(kind: str, request: pytest.FixtureRequest) -> None:
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    plots = every(Plot, patterns_page(site.results))
+    marks = [mark for plot in plots for mark in plot.marks if isinstance(mark, PlotMark)]
+    assert marks
+    assert all(mark.href and re.search(r"\d", mark.label.split(": ")[1]) for mark in marks)
 
 
 def asked(page: Page) -> list[str]:
@@ -130,15 +150,24 @@ def test_heads_are_counted_as_the_chart_draws_them(
     """The answer, the solid marks and the types of heads agree."""
     own = next(iter(stack_results(request.getfixturevalue(f"{kind}_site").study).values()))
     plot = sink_plot(own, "name", "caption")
-    solid = [mark for mark in plot.marks if isinstance(mark, PlotMark) and "model" in mark.style]
+    solid = solid_circles(plot)
     assert len(solid) == len(sink_heads(own)) == plot.rows["sink_head"].sum()
     found = many(6, 12)
     count = len(sink_heads(found))
     assert 0 < count < 72
     assert len(sink_answer(found).heads) == count
-    drawn = sink_plot(found, "name", "caption").marks
-    solid = [mark for mark in drawn if isinstance(mark, PlotMark) and "model" in mark.style]
-    assert len(solid) == count
+    assert len(solid_circles(sink_plot(found, "name", "caption"))) == count
+
+
+def circles(plot: Plot) -> list[PlotMark]:
+    """Return the marks of attention to the sink."""
+    marks = [mark for mark in plot.marks if isinstance(mark, PlotMark)]
+    return [mark for mark in marks if mark.label.endswith("of its attention")]
+
+
+def solid_circles(plot: Plot) -> list[PlotMark]:
+    """Return the marks of sink heads."""
+    return [mark for mark in circles(plot) if "model" in mark.style]
 
 
 # Sizes.
@@ -165,7 +194,7 @@ def test_charts_of_any_number_of_heads_are_small(n_layers: int, n_heads: int) ->
     assert sum(map(len, drawings)) < 125_000
     assert sum(plot.svg.count("<") for plot in drawn) < 2 * 3000
     assert len(sink_rows(found)) == n_layers * n_heads == len(drawn[0].rows)
-    linked = [mark for mark in drawn[0].marks if isinstance(mark, PlotMark)]
+    linked = circles(drawn[0])
     if n_layers * n_heads <= MAX_LINKED_MARKS:
         assert len(linked) == n_layers * n_heads
         assert drawn[0].curves == ()

@@ -4,14 +4,26 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from block_parts import every
 from chosen_results import Fake, fake_results
 from circuits import VOCABULARY, WORDS, circuit_results, head_rows, number_rows, pair_rows
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.pages.overview_parts.answers import words_text
-from headbook.pages.parts.page import plain_text
-from headbook.report.answers.circuit_rules import (
+from headbook.report.answers.overview.attention_claims import induction_claim
+from headbook.report.facts.circuits.facts import (
+    agreement,
+    circuits,
+    copying,
+    intervention,
+    vector_words,
+    writers,
+)
+from headbook.report.facts.circuits.head_outputs import HeadOutput, outputs_of
+from headbook.report.facts.circuits.rules import (
+    change_text,
     copying_heads,
     main_feeder,
     used_feeds,
@@ -20,21 +32,11 @@ from headbook.report.answers.circuit_rules import (
     writes_into_vector,
     written_tokens,
 )
-from headbook.report.answers.circuits import (
-    agreement_answer,
-    change_text,
-    circuits_answer,
-    circuits_evidence,
-    copying_answer,
-    writers_answer,
-)
-from headbook.report.answers.head_outputs import HeadOutput, outputs_of
-from headbook.report.answers.overview.attention_claims import induction_claim
 from headbook.report.facts.functions import functions_of
 from headbook.report.results import StackResults
-from headbook.results.number import Printed
+from headbook.results.number import Number, Printed
 from headbook.schema import HeadKey, HeadName, SinkView
-from headbook.study.circuits import CircuitResults, OutputSpace
+from headbook.study.circuits import EXEMPLAR_TOKENS, CircuitResults, OutputSpace
 
 INDUCTION, PREVIOUS = (HeadKey(f"{n}_score", SinkView.RAW, "") for n in ("induction", "previous"))
 SCORES: dict[HeadKey, Fake] = {
@@ -80,24 +82,26 @@ def claims_on_output(results: StackResults, place: tuple[int, int]) -> tuple[Hea
     return outputs_of(results, functions_of(results)[HeadName("self", *place)])
 
 
-def plain(parts: Any) -> str:
-    return plain_text(parts).replace("\u202f", " ")
-
-
 def test_an_induction_head_uses_what_lowers_its_score() -> None:
     results = studied(PAIRS)
     used = used_feeds(results)
     assert [feed.lower for feed in used] == heads((0, 0), (0, 0), (0, 1))
     assert main_feeder(used) == HeadName("self", 0, 0)
-    assert plain(circuits_answer({"self": results})) == (
-        "An induction circuit: L0·H0 attends to the previous token, and L1·H0 and L1·H1 use what "
-        "it writes to attend to what followed."
-    )
-    assert plain(circuits_evidence({"self": results})) == (
-        "Without L0·H0 in its keys, the induction score of L1·H0, 0.80, changes by −0.70 "
-        "[−0.72, −0.68] (20 sequences of repeated random tokens). K-composition: 0.12, rank 3 "
-        "of all pairs of heads; random matrices: 0.04."
-    )
+    assert circuits({"self": results}).heads == (*heads((0, 0), (1, 0), (1, 1)),)
+    fact = intervention({"self": results})
+    assert fact.holds
+    assert fact.heads == (*heads((0, 0), (1, 0)),)
+    before, change, composition, random = every(Number, fact.text)
+    assert (before.value, composition.value, random.value) == (0.8, 0.12, 0.042)
+    assert (change.value, change.low, change.high) == pytest.approx((-0.7, -0.72, -0.68))
+    assert change.as_text("interval") == "−0.70 [−0.72, −0.68]"
+    row = {"stack": "self", "kind": "k", "layer": 1, "head": 0, "lower_layer": 0, "lower_head": 0,
+           "measure": "induction_score"}  # fmt: skip
+    assert {(number.row.table, number.row.key) for number in every(Number, fact.text)} == {
+        ("composition", tuple(row.items()))
+    }
+    assert "20 sequences" in fact.text.text
+    assert "rank 3 " in fact.text.text
 
 
 @pytest.mark.parametrize(
@@ -113,8 +117,8 @@ def test_an_induction_head_uses_what_lowers_its_score() -> None:
 def test_without_a_loss_or_a_score_nothing_is_used(pair: Any, scores: dict[HeadKey, Fake]) -> None:
     results = studied([pair], scores=scores)
     assert not used_feeds(results)
-    assert "circuit:" not in plain(circuits_answer({"self": results}))
-    assert circuits_evidence({"self": results}) == ()
+    assert not circuits({"self": results}).heads
+    assert not intervention({"self": results}).holds
     assert not claims_on_output(results, (1, 0))
 
 
@@ -153,15 +157,12 @@ def test_copying_takes_score_and_rate(
         copying_score={place: score}, copy_rate={place: rate}, copy_rate_negative={place: negative}
     )
     assert copying_heads(results) == ({place: sign} if sign else {})
-    text = plain(copying_answer({"self": results}))
-    expected = {
-        1: "One of 4 heads copies the token that it reads.",
-        -1: "None of 4 heads copy the token that they read; one lowers the logit of the token it "
-        "reads.",
-        0: "None of 4 heads copies the token that it reads: no copying score lies outside its band "
-        "with a copy rate of 10.0 %.",
-    }
-    assert text == expected[sign]
+    fact = copying({"self": results})
+    assert fact.holds is bool(sign)
+    counted = {1: "One of 4 heads copies", -1: "None of 4 heads copy", 0: "None of 4 heads copies"}
+    assert fact.text.text.startswith(counted[sign])
+    assert ("; one lowers" in fact.text.text) is (sign < 0)
+    assert circuits({"self": results}).heads == ((HeadName("self", *place),) if sign > 0 else ())
 
 
 @pytest.mark.parametrize(
@@ -178,28 +179,23 @@ def test_a_head_promotes_what_is_among_its_ten_highest_tokens(rank: float, verb:
     assert [output.text.text.split()[0].lower() for output in claims_on_output(results, place)] == (
         [verb] if verb else []
     )
-    counted = {
-        "promotes": "One of 4 heads promotes the token that it attends to.",
-        "suppresses": "None of 4 heads promotes the token it attends to; one suppresses it.",
-        "": "None of 4 heads promotes or suppresses the token that it attends to.",
-    }
-    heads_measured = "3" if np.isnan(rank) else "4"
-    expected = counted[verb].replace("of 4", f"of {heads_measured}")
-    assert plain(writers_answer({"self": results})) == expected
+    fact = writers({"self": results})
+    assert fact.holds is bool(verb)
+    heads_measured = 3 if np.isnan(rank) else 4
+    one = "One" if verb == "promotes" else "None"
+    assert fact.text.text.startswith(f"{one} of {heads_measured} heads promotes ")
+    assert ("; one suppresses it." in fact.text.text) is (verb == "suppresses")
 
 
 def test_disagreements_of_weights_and_interventions_come_first() -> None:
-    text = plain(agreement_answer(studied(PAIRS)))
-    assert text.startswith(
-        "Not always: for one of 1 induction head they differ. In L1·H0, taking out L0·H0 costs "
-        "most (−0.70); K-composition is highest with L0·H1 (−0.10). "
-    )
-    agreed = [PAIRS[0], ((1, 0), (0, 1), 0.05, -0.1)]
-    assert plain(agreement_answer(studied(agreed))).startswith(
-        "For one of 1 induction head, the lower head of highest K-composition is also the one "
-        "whose removal costs most "
-    )
-    assert agreement_answer(studied()) == ()
+    fact = agreement(studied(PAIRS))
+    assert not fact.holds
+    assert fact.heads == (*heads((1, 0), (0, 0), (0, 1)),)
+    assert [number.value for number in every(Number, fact.text)] == [-0.7, -0.1]
+    agreed = agreement(studied([PAIRS[0], ((1, 0), (0, 1), 0.05, -0.1)]))
+    assert agreed.holds
+    assert "not tested" in agreed.text.text
+    assert not agreement(studied()).text
 
 
 def test_the_outputs_of_an_induction_head_name_the_head_that_it_uses() -> None:
@@ -249,6 +245,33 @@ def test_writing_into_the_vector_takes_rank_and_control(
     assert not writes_into_vector(found, (0, 0))
     text = " ".join(output.text.text for output in claims_on_output(found, (1, 0)))
     assert ("into the sentence vector" in text) is writes
+
+
+def test_heads_of_a_layer_that_write_words_into_the_vector_are_named() -> None:
+    results = fake_results(TYPED, sentences=400)
+    written = {("towards_rank", ""): (97.0, 19.0, 420.0), ("towards_control", ""): 11_000.0}
+    numbers = number_rows(("self", 1, 0), written)
+    columns = {"stack": "self", "layer": 1, "head": 0, "kind": "to", "key_token": "bat"}
+    words = {1: ("bat", 5.0), 2: ("batted", 2.0)}
+    exemplars = pd.DataFrame(
+        [
+            columns | {"exemplar": n, "rank": rank, "token": f"{word}{rank}", "key_rank": key_rank}
+            for n, (word, key_rank) in words.items()
+            for rank in (2, 1)
+        ],
+        columns=[*EXEMPLAR_TOKENS.columns],
+    )
+    circuits = CircuitResults(
+        OutputSpace.SENTENCE_VECTORS, vocabulary=WORDS, numbers=numbers, exemplars=exemplars
+    )
+    writing = StackResults(replace(results.study, circuits=circuits), results.stack)
+    fact = vector_words(writing, 1)
+    assert fact.holds
+    assert fact.heads == (HeadName("self", 1, 0),)
+    assert "bat → batted1, batted2." in fact.text.text
+    (rank,) = every(Number, fact.text)
+    assert (rank.value, rank.low, rank.high) == (97.0, 19.0, 420.0)
+    assert not vector_words(writing, 0).holds
 
 
 def test_a_study_without_the_page_says_why() -> None:

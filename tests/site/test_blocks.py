@@ -69,6 +69,7 @@ BLOCKS = [
     (b.Columns((b.Text("a"), b.Text("b"))), '<div class="grid2"><div><p>a</p></div><div><p>b</p>'),
     (b.Small((b.Text("a"),)), '<div class="grids"><p>a</p></div>'),
     (b.Bullets(("a", "b")), "<ul><li>a</li><li>b</li></ul>"),
+    (b.Bullets(("a",), numbered=True), "<ol><li>a</li></ol>"),
     (b.Symbols(((say("A{i}", i=Marked("ij", "sub")), "weight"),)),
      "<dl><dt>A<sub>ij</sub></dt><dd>weight</dd></dl>"),
     (b.Maps((MAP,)), f'<span class="map s60 m1"><i></i></span>L2·H3</a><small>{LINKED}</small>'),

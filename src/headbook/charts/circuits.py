@@ -1,9 +1,9 @@
 """Pictures of circuits: heads that feed others, a circuit on one text, and a plot of pairs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -22,64 +22,41 @@ from headbook.charts.plots import (
     text,
     value_axis,
 )
+from headbook.report.facts.circuits.rules import Feed, main_feeder
 from headbook.report.wording import visible
 from headbook.results.formats import number
+from headbook.results.number import Number, RowAddress
+from headbook.schema import HeadName, Place
 
 # Pixels of the picture of heads that feed others.
 BOX_WIDTH, BOX_HEIGHT, BOX_DISTANCE = 106.0, 24.0, 29.0
-EDGE_HEIGHT, TOP, BOTTOM = 104.0, 4.0, 28.0
-LAYER_WIDTH = 132.0  # least width of a layer; the style sheet has it, too
+EDGE_HEIGHT, TITLE_HEIGHT = 104.0, 22.0
+COLUMN_WIDTH = 116.0  # least width of a layer; the style sheet has it, too
 MAX_EDGE = 12  # widest line, in pixels; its class is ``e12``
 EDGE_POINTS = 20
-SIDE = 6.0  # per cent of the width at either end
-
-
-class FedHead(NamedTuple):
-    """A head of the picture.
-
-    Attributes:
-        name, layer: the head.
-        is_upper: whether it is an induction head, which stands in the lower row.
-        score: its score, between 0 and 1, and ``text`` as text.
-        href: row of the score.
-    """
-
-    name: str
-    layer: int
-    is_upper: bool
-    score: float
-    text: str
-    href: str
-
-
-class FeedLine(NamedTuple):
-    """A line from a lower to an upper head.
-
-    Attributes:
-        lower, upper: names of both heads.
-        loss: loss without the lower head, between 0 and 1.
-        main: whether it leads from the head that costs most.
-    """
-
-    lower: str
-    upper: str
-    loss: float
-    main: bool
 
 
 @dataclass(frozen=True, eq=False)
 class FeedingPlot(Plot):
-    """A plot whose boxes need a least width; narrower ones in papers are drawn smaller.
+    """A plot whose boxes need a least width: it scrolls on pages, and is smaller in papers.
 
     Attributes:
-        least_width: pixels.
+        n_columns: number of boxes side by side.
     """
 
-    least_width: float = 0.0
+    n_columns: int = 1
+
+    def html(self, address: Callable[[str | RowAddress], str]) -> str:
+        """Return the chart as an element of a page, which scrolls sideways in a narrow window."""
+        return (
+            '<div class="scroll" tabindex="0" role="group" aria-label="Chart, scrolls sideways '
+            f'where it is wide"><div class="feeds n{self.n_columns}">{super().html(address)}</div>'
+            "</div>"
+        )
 
     def drawn(self, width: float) -> tuple[float, str]:
         """Return height and elements of the chart at a width in pixels, without links."""
-        scale = min(1.0, width / self.least_width)
+        scale = min(1.0, width / (COLUMN_WIDTH * self.n_columns))
         height, elements = super().drawn(width / scale)
         return height * scale, f'<g transform="scale({scale:.4f})">{elements}</g>'
 
@@ -87,73 +64,91 @@ class FeedingPlot(Plot):
 def feeding_plot(
     name: str,
     caption: str,
-    heads: Sequence[FedHead],
-    lines: Sequence[FeedLine],
-    rows: pd.DataFrame,
+    previous: Sequence[Number],
+    induction: Sequence[Number],
+    used: Sequence[Feed],
 ) -> FeedingPlot:
     """Draw previous-token heads above, induction heads below, and lines between them.
 
-    Layers run to the right at even distances; three dots mark layers that are left out. A box is
-    filled up to the score of its head, and a line is as wide as the loss.
+    In both rows layers run to the right, and heads of a layer stand one above the other, the
+    highest score at the lines. A box is filled up to the score of its head, and a line is as wide
+    as the loss.
+
+    Args:
+        previous, induction: scores of the heads of both rows.
+        used: pairs of a previous-token head and an induction head that uses it.
     """
-    layers = sorted({head.layer for head in heads})
-    step = (100 - 2 * SIDE) / max(1, len(layers) - 1)
-    x_of = {layer: SIDE + step * n if len(layers) > 1 else 50.0 for n, layer in enumerate(layers)}
-    y_of, second, height = _box_heights(heads, layers)
-    behind = [text(f"layer {layer}", percent(x), height - 6, "mid s") for layer, x in x_of.items()]
-    for left, right in pairwise(layers):
-        if right - left > 1:
-            middle = (x_of[left] + x_of[right]) / 2
-            behind.append(text("⋯", percent(middle), height - 6, "mid s"))
-    places = {key: (x_of[head.layer], y_of[key]) for key, head in _by_row(heads).items()}
+    main = main_feeder(used)
+    n_columns, tallest = zip(*map(_extent, (previous, induction)), strict=True)
+    middle = TITLE_HEIGHT + tallest[0] * BOX_DISTANCE
+    height = middle + EDGE_HEIGHT + tallest[1] * BOX_DISTANCE + TITLE_HEIGHT
+    upper = _places(previous, middle - BOX_DISTANCE + BOX_HEIGHT / 2, -BOX_DISTANCE)
+    lower = _places(induction, middle + EDGE_HEIGHT + BOX_HEIGHT / 2, BOX_DISTANCE)
     return FeedingPlot(
-        name=name, caption=caption, height=height, behind=tuple(behind),
-        least_width=140 + LAYER_WIDTH * len(layers),
+        name=name, caption=caption, height=height, n_columns=max(n_columns),
+        behind=(text("Previous-token heads", "0", 12, "b s"),
+                text("Induction heads", "0", height - 5, "b s")),
         curves=tuple(
-            _edge(places[line.lower, False], places[line.upper, True], line)
-            for line in sorted(lines, key=lambda line: (line.main, line.loss))
+            _edge(upper[feed.lower[1:]], lower[feed.upper[1:]], feed, is_main=feed.lower == main)
+            for feed in sorted(used, key=lambda feed: (feed.lower == main, -feed.change.value))
         ),
-        marks=tuple(_box(head, *places[key]) for key, head in _by_row(heads).items()),
-        axis=text("Previous-token", "0", second - EDGE_HEIGHT - 13, "b s")
-        + text("Induction", "0", second + 16, "b s"),
-        axis_width=120, label_width=20, rows=rows,
+        marks=(*(_box(score, upper, "previous-token", "f-position") for score in previous),
+               *(_box(score, lower, "induction", "f-repeats") for score in induction)),
+        axis_width=0, label_width=0, rows=_changes(used),
     )  # fmt: skip
 
 
-BoxKey = tuple[str, bool]  # name of a head, and whether its box stands in the row of upper heads
+def _changes(feeds: Sequence[Feed]) -> pd.DataFrame:
+    """Return pairs of heads with composition and change, for the file of a chart."""
+    return pd.DataFrame(
+        {
+            "lower": [_short(feed.lower[1:]) for feed in feeds],
+            "upper": [_short(feed.upper[1:]) for feed in feeds],
+            "composition": [feed.value.value for feed in feeds],
+            **{end: [getattr(feed.change, end) for feed in feeds] for end in CHANGE_COLUMNS},
+        }
+    ).rename(columns=CHANGE_COLUMNS)
 
 
-def _by_row(heads: Sequence[FedHead]) -> dict[BoxKey, FedHead]:
-    return {(head.name, head.is_upper): head for head in heads}
+CHANGE_COLUMNS = {"value": "change", "low": "low", "high": "high"}  # by part of a `Number`
 
 
-def _box_heights(
-    heads: Sequence[FedHead], layers: Sequence[int]
-) -> tuple[dict[BoxKey, float], float, float]:
-    """Return the centre of each box, the top of the lower row, and the height of the picture.
+def _short(place: Place) -> str:
+    layer, head = place
+    return f"L{layer}·H{head}"
 
-    Boxes of a layer stand one above the other: the highest score at the lines.
+
+def _place(score: Number) -> Place:
+    return score.place("layer"), score.place("head")
+
+
+def _extent(scores: Sequence[Number]) -> tuple[int, int]:
+    """Return the number of layers of a row, and the most heads of a layer."""
+    heads = Counter(score.place("layer") for score in scores)
+    return len(heads), max(heads.values())
+
+
+def _places(
+    scores: Sequence[Number], first: float, step: float
+) -> dict[Place, tuple[float, float]]:
+    """Return the centre of each box of a row: x in per cent, y in pixels.
+
+    Args:
+        first: y of the highest score of a layer; ``step`` leads to the next one.
     """
-    columns = {
-        (layer, is_upper): sorted(
-            (h for h in heads if h.layer == layer and h.is_upper is is_upper),
-            key=lambda head: -head.score,
-        )
-        for layer in layers
-        for is_upper in (False, True)
-    }
-    tallest = [max(len(columns[layer, upper]) for layer in layers) for upper in (False, True)]
-    second = TOP + tallest[0] * BOX_DISTANCE + EDGE_HEIGHT
-    y_of = {}
-    for (_, is_upper), of_layer in columns.items():
-        for n, head in enumerate(of_layer):
-            line = n if is_upper else tallest[0] - 1 - n
-            top = second if is_upper else TOP
-            y_of[head.name, is_upper] = top + line * BOX_DISTANCE + BOX_HEIGHT / 2
-    return y_of, second, second + tallest[1] * BOX_DISTANCE + BOTTOM
+    layers = sorted({score.place("layer") for score in scores})
+    places, taken = dict[Place, tuple[float, float]](), Counter[int]()
+    for score in sorted(scores, key=lambda score: -score.value):
+        layer = score.place("layer")
+        x = 100 * (layers.index(layer) + 0.5) / len(layers)
+        places[_place(score)] = x, first + taken[layer] * step
+        taken[layer] += 1
+    return places
 
 
-def _edge(start: tuple[float, float], end: tuple[float, float], line: FeedLine) -> PlotCurve:
+def _edge(
+    start: tuple[float, float], end: tuple[float, float], feed: Feed, *, is_main: bool
+) -> PlotCurve:
     """Return the line between two boxes: a cubic curve that leaves and arrives upright."""
     (x1, y1), (x2, y2) = (start[0], start[1] + BOX_HEIGHT / 2), (end[0], end[1] - BOX_HEIGHT / 2)
     bend = max(34.0, (y2 - y1) / 2)
@@ -163,62 +158,48 @@ def _edge(start: tuple[float, float], end: tuple[float, float], line: FeedLine) 
         np.array([x1, x1, x2, x2]) @ weights,
         np.array([y1, y1 + bend, y2 - bend, y2]) @ weights,
     )
-    width = max(1, round(MAX_EDGE * min(line.loss, 1.0)))
-    colour = "f-repeats" if line.main else "c-control"
+    width = max(1, round(MAX_EDGE * min(-feed.change.value, 1.0)))
+    colour = "f-repeats" if is_main else "c-control"
     points = tuple((float(x), float(y)) for x, y in zip(xs, ys, strict=True))
     return PlotCurve(points, f"ln e{width} {colour}")
 
 
-def _box(head: FedHead, x: float, y: float) -> PlotMark:
+def _box(
+    score: Number, places: Mapping[Place, tuple[float, float]], kind: str, style: str
+) -> PlotMark:
     """Return the box of a head, filled up to its score, with its name and score."""
-    style = "f-repeats" if head.is_upper else "f-position"
+    (x, y), name = places[_place(score)], _short(_place(score))
     left, top = -BOX_WIDTH / 2, -BOX_HEIGHT / 2
     size = f'x="{left:.0f}" y="{top:.0f}" height="{BOX_HEIGHT:.0f}" rx="5"'
     svg = (
         f'<svg x="{percent(x)}" y="{y:.1f}" overflow="visible">'
         f'<rect class="mk o {style}" {size} width="{BOX_WIDTH:.0f}"/>'
-        f'<rect class="bd {style}" {size} width="{BOX_WIDTH * min(head.score, 1):.1f}"/>'
-        f"{text(head.name, f'{left + 8:.0f}', 4.5, 'b s')}"
-        f"{text(head.text, f'{-left - 7:.0f}', 4.5, 's end')}</svg>"
+        f'<rect class="bd {style}" {size} width="{BOX_WIDTH * min(score.value, 1):.1f}"/>'
+        f"{text(name, f'{left + 8:.0f}', 4.5, 'b s')}"
+        f"{text(score.as_text(), f'{-left - 7:.0f}', 4.5, 's end')}</svg>"
     )
-    kind = "induction" if head.is_upper else "previous-token"
-    label = f"{head.name}: {kind} score {head.text}"
-    return PlotMark(svg, style, head.href, label, x, y)
-
-
-class PairPoint(NamedTuple):
-    """A pair of heads by composition and by what an intervention changes.
-
-    Attributes:
-        name: both heads, ``L16·H0 → L17·H3``.
-        style: class of its colour.
-        composition, change: both numbers.
-        href: row of the pair.
-        is_named: whether its name stands beside the point.
-    """
-
-    name: str
-    style: str
-    composition: float
-    change: float
-    href: str
-    is_named: bool
+    label = f"{name}: {kind} score {score.as_text('interval')}"
+    return PlotMark(svg, style, score.row, label, x, y)
 
 
 SCATTER_HEIGHT = 330.0
 
 
-def pairs_plot(name: str, caption: str, points: Sequence[PairPoint], random: float) -> Plot:
+def pairs_plot(name: str, caption: str, feeds: Sequence[Feed], lower: Collection[HeadName]) -> Plot:
     """Draw the change by an intervention against the composition of weights, a point a pair.
 
+    The pairs of largest loss and of highest composition have their names, and a dashed upright
+    line is the composition of random matrices.
+
     Args:
-        random: composition of random matrices, a dashed upright line.
+        lower: lower heads that have the colour of position.
     """
-    values = [*(point.composition for point in points), random]
+    random = feeds[0].random
+    values = [*(feed.value.value for feed in feeds), random.value]
     low, high = min(values), max(values)
     pad = (high - low) / 12 or 0.1
     low, high = low - pad, high + pad
-    changes = [point.change for point in points]
+    changes = [feed.change.value for feed in feeds]
     ends = min(*changes, -0.1), max(*changes, 0.05)
     scale = Scale(*ends, SCATTER_HEIGHT, top=26, bottom=44)
 
@@ -226,7 +207,7 @@ def pairs_plot(name: str, caption: str, points: Sequence[PairPoint], random: flo
         return 2 + 96 * (value - low) / (high - low)
 
     ticks = even_ticks(*ends, lambda value: number(value).replace("-", "−"))
-    floor, at = SCATTER_HEIGHT - 44, percent(place(random))
+    floor, at = SCATTER_HEIGHT - 44, percent(place(random.value))
     behind = [*grid(scale, [value for value, _ in ticks])]
     behind += [
         text(words, percent(place(value)), floor + 18, "mid s")
@@ -237,30 +218,36 @@ def pairs_plot(name: str, caption: str, points: Sequence[PairPoint], random: flo
         f'<line class="bl" x1="{at}" x2="{at}" y1="14" y2="{floor:.0f}"/>',
         text("random", at, floor - 6, "s halo", 6),
     ]
-    columns = ("name", "composition", "change")
     return Plot(
         name=name, caption=caption, height=SCATTER_HEIGHT, behind=tuple(behind),
-        marks=tuple(_pair_marks(points, place, scale)),
+        marks=tuple(_pair_marks(feeds, lower, place, scale)),
         axis=value_axis(scale, ticks, "change of the induction score"),
-        axis_width=60, label_width=20,
-        rows=pd.DataFrame({n: [getattr(point, n) for point in points] for n in columns}),
+        axis_width=60, label_width=20, rows=_changes(feeds),
     )  # fmt: skip
 
 
 def _pair_marks(
-    points: Sequence[PairPoint], place: Callable[[float], float], scale: Scale
+    feeds: Sequence[Feed],
+    lower: Collection[HeadName],
+    place: Callable[[float], float],
+    scale: Scale,
 ) -> Iterator[str | PlotMark]:
     """Yield the marks of all pairs, then the names of some."""
-    for point in points:
-        x, y = place(point.composition), scale(point.change)
-        numbers = f"K-composition {number(point.composition)}, change {number(point.change)}"
-        label = f"{point.name}: {numbers}"
-        yield PlotMark(mark("model", x, y), point.style, point.href, label, x, y)
-    for point in points:
-        if point.is_named:
-            x = place(point.composition)
-            style, shift = ("s halo end", -8) if x > 50 else ("s halo", 8)
-            yield text(point.name, percent(x), scale(point.change) + 4, style, shift)
+    for feed in feeds:
+        x, y = place(feed.value.value), scale(feed.change.value)
+        label = (
+            f"{_short(feed.lower[1:])} → {_short(feed.upper[1:])}: K-composition "
+            f"{feed.value.as_text()}, change {feed.change.as_text('interval')}"
+        )
+        style = "f-position" if feed.lower in lower else "c-other"
+        yield PlotMark(mark("model", x, y), style, feed.change.row, label, x, y)
+    largest = min(feeds, key=lambda feed: feed.change.value)
+    highest = max(feeds, key=lambda feed: feed.value.value)
+    for feed in [largest] if largest is highest else [largest, highest]:
+        x = place(feed.value.value)
+        style, shift = ("s halo end", -8) if x > 50 else ("s halo", 8)
+        names = f"{_short(feed.lower[1:])} → {_short(feed.upper[1:])}"
+        yield text(names, percent(x), scale(feed.change.value) + 4, style, shift)
 
 
 class WalkArc(NamedTuple):

@@ -79,7 +79,8 @@ def sink_rows(results: StackResults) -> pd.DataFrame:
 def sink_plot(results: StackResults, name: str, caption: str) -> Plot:
     """Draw attention to the sink beside its part of the output, for all heads of a stack.
 
-    Each head is a pair of marks, which is a link if there are at most `MAX_LINKED_MARKS` heads.
+    Each head is a pair of marks: two links, or one if there are many heads. Of more than
+    `MAX_LINKED_MARKS` heads, none is a link.
     """
     rows = sink_rows(results)
     layers = results.stack.attention_layers
@@ -95,7 +96,9 @@ def sink_plot(results: StackResults, name: str, caption: str) -> Plot:
         behind += _layer_frame(of_layer, index, layer, width, scale)
         heads += zip(_places(len(of_layer), index, width), of_layer, strict=True)
     if linked:
-        marks += (_pair(results, x, row, scale, step) for x, row in heads)
+        apart = 2 * len(rows) <= MAX_LINKED_MARKS
+        for x, row in heads:
+            marks += _pair(results, x, row, scale, step, apart=apart)
         marks.append(_note(max(heads, key=lambda head: head[1]["attention"]), scale))
     if len(rows) <= MAX_NAMED_HEADS:
         marks += _names(heads, scale)
@@ -139,20 +142,33 @@ def _layer_frame(
             yield f'<line class="{style}" x1="{percent(left)}" x2="{percent(right)}" {y}/>'
 
 
-def _pair(results: StackResults, x: float, row: HeadRow, scale: Scale, step: float) -> PlotMark:
-    """Return the two marks of a head as one link; ``step`` the distance of heads in per cent."""
+def _pair(
+    results: StackResults, x: float, row: HeadRow, scale: Scale, step: float, *, apart: bool
+) -> Iterator[PlotMark]:
+    """Yield the two marks of a head, as two links or as one.
+
+    Args:
+        step: distance of heads in per cent.
+        apart: whether the part of the output is a link of its own.
+    """
     place, y = (row["layer"], row["head"]), scale(row["attention"])
     name = head_name(HeadName(results.stack.name, *place))
-    label = f"{name}: {share_text(row['attention'])} of its attention"
+    style = f"c-{'model' if row['sink_head'] else 'baseline'}"
     radius = round(min(4.4, 0.45 * PAGE_WIDTH * step / 100), 1)
-    svg = mark("model", x, y, hollow=not row["sink_head"], radius=radius)
+    circle = mark("model", x, y, hollow=not row["sink_head"], radius=radius)
     output = row.get("output", math.nan)
+    bar = ""
     if not math.isnan(output):
         ends = f'y1="{y:.1f}" y2="{scale(output):.1f}"'
-        leader = f'<line class="ld" x1="{percent(x)}" x2="{percent(x)}" {ends}/>'
-        svg = f"{leader}{svg}{_bar(x, scale(output), min(0.5, 0.45 * step))}"
-    href = results.number(SINK, *place).row
-    return PlotMark(svg, f"c-{'model' if row['sink_head'] else 'baseline'}", href, label, x, y)
+        circle = f'<line class="ld" x1="{percent(x)}" x2="{percent(x)}" {ends}/>{circle}'
+        bar = _bar(x, scale(output), min(0.5, 0.45 * step))
+    if bar and apart:
+        label = f"{name}: {share_text(output)} of its output"
+        row_of_bar = results.number(SINK_OUTPUT, *place).row
+        yield PlotMark(bar, style, row_of_bar, label, x, scale(output))
+        bar = ""
+    label = f"{name}: {share_text(row['attention'])} of its attention"
+    yield PlotMark(circle + bar, style, results.number(SINK, *place).row, label, x, y)
 
 
 def _bar(x: float, y: float, half: float = 0.5) -> str:
@@ -208,6 +224,7 @@ def _line_labels(row: HeadRow, scale: Scale) -> str:
 
 CHANGE_HEIGHT = 340  # pixels
 MAX_HEADS = 30  # heads that the chart shows, those of the largest changes
+MAX_UPRIGHT_NAMES = 20  # names that run upwards below the chart in a narrow window
 MAX_IN_ONE_ROW = 10  # names that fit into one row below the chart
 MAX_DECADES = 6  # powers of ten that the chart shows at most
 TOGETHER = "all"  # in place of a head, in the rows of all sink heads at once
@@ -286,14 +303,22 @@ def change_plot(results: StackResults, name: str, caption: str) -> Plot:
         marks += _change_marks(results, ablation, row, x, scale)
         down = 12 if len(rows) <= MAX_IN_ONE_ROW or index % 2 else 26
         marks.append(text(row["heads"], percent(x), CHANGE_HEIGHT - down, "mid s at-page"))
-        if index <= together:
-            marks.append(text(row["heads"], percent(x), CHANGE_HEIGHT - down, "mid s at-phone"))
+        if index % math.ceil(len(rows) / MAX_UPRIGHT_NAMES) == 0:
+            marks.append(_upright(row["heads"], x))
     unit = text(f"change, {effect_unit(ablation)}", "0", 16)
     return Plot(
         name=name, caption=caption, height=CHANGE_HEIGHT, behind=tuple(behind), marks=tuple(marks),
         axis=value_axis(scale, ticks) + unit, axis_width=60,
         labels=_change_labels(rows, margin, scale), label_width=160, rows=rows,
     )  # fmt: skip
+
+
+def _upright(words: str, x: float) -> str:
+    """Return a name that runs upwards below the chart, in a window that is too narrow for rows."""
+    return (
+        f'<svg class="at-phone" x="{percent(x)}" y="{CHANGE_HEIGHT - 2}" overflow="visible">'
+        f'<g transform="rotate(-90)">{text(words, "0", 4, "s")}</g></svg>'
+    )
 
 
 def _change_marks(

@@ -1,317 +1,206 @@
 """The page of groups of sentences and minimal pairs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations, groupby
-from typing import ClassVar, NamedTuple
 
-import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import Estimate
 from headbook.charts import Figure, layer_curve
-from headbook.metrics import all_metrics
-from headbook.pages.parts.groups import (
-    GroupMetric,
-    difference_cell,
-    group_row,
-    groups_of,
-    numbers_of,
-    pair_cells,
-    stack_headlines,
-)
-from headbook.pages.parts.page import StackSection, TemplatePage, gap_text
-from headbook.pages.parts.table import (
-    Content,
-    MarkedText,
-    NumberCell,
-    PageTable,
+from headbook.pages.parts.blocks import (
+    Block,
+    Bullets,
+    Caption,
+    Cell,
+    Charts,
+    Page,
+    Question,
     Row,
-    layer_frame,
-    words_cell,
+    Table,
+    Text,
+    blocks,
+    by_stack,
+    links_below,
+    row,
 )
+from headbook.pages.parts.groups import pair_cells
+from headbook.pages.parts.page import gap_text
+from headbook.pages.parts.table import layer_frame
+from headbook.report.facts.columns import contrasts as facts
+from headbook.report.facts.columns.contrasts import GroupContrast, GroupMetric, compared_metrics
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import STACKS, VIEWS, count_text, is_share, label_name, p_text, visible
-from headbook.results.sentence import head_link
-from headbook.schema import HeadName
-from headbook.study.contrasts import PairDifferences, contrast
+from headbook.results.sentence import Link, Marked, listed, say
+from headbook.study.contrasts import PairDifferences
 from headbook.study.groups import GroupSums
-from headbook.study.manifest import Manifest, MissingPart
+from headbook.study.manifest import MissingPart
 
 MOST_ROWS = 15  # rows of a table
-SMALL = 0.05  # p below which a comparison is counted
-
-
-@dataclass(frozen=True)
-class Contrasts:
-    """Heads with the smallest p, the number of comparisons, and how many have a small p."""
-
-    table: PageTable
-    family: int
-    below: int
-
-
-@dataclass(frozen=True)
-class MinimalPairsSection:
-    """Minimal pairs of sentences, and the heads that differ most within pairs.
-
-    Attributes:
-        pairs, left_out: number of pairs, and number of identifiers without two members.
-        member_column: column that distinguishes the members; empty if their order does.
-        members: value of that column for each member, else ``first`` and ``second``.
-        table: heads with the smallest p.
-        family: number of comparisons: heads times numbers.
-        below: number of comparisons with a p below 0.05.
-    """
-
-    pairs: str
-    left_out: int
-    member_column: str
-    members: tuple[str, str]
-    table: PageTable
-    family: int
-    below: int
-
-
-class _Found(NamedTuple):
-    """The p of one comparison, with its head, number and groups."""
-
-    p: float
-    layer: int
-    head: int
-    headline: GroupMetric
-    groups: tuple[GroupSums, GroupSums]
-
-
-def head_contrasts(results: StackResults, groups: Sequence[GroupSums]) -> Contrasts:
-    """Compare every two groups by every head and headline."""
-    comparisons: list[_Found] = []
-    layers = [*results.stack.attention_layers]
-    for pair in combinations(groups, 2):
-        for headline in results.cached(stack_headlines):
-            one, other = (group.heads[..., headline.place] for group in pair)
-            p = contrast(one, other, headline.metric.limits).p[layers]
-            comparisons += [
-                _Found(float(p[place]), layers[place[0]], int(place[1]), headline, pair)
-                for place in zip(*np.nonzero(~np.isnan(p)), strict=True)
-            ]
-    first = sorted(comparisons, key=lambda each: each.p)[:MOST_ROWS]
-    two = tuple(group.value for group in groups) if len(groups) == 2 else ()
-    between = two or ("first", "its value", "second", "its value")
-    rows = tuple(_contrast(results, each, len(comparisons), named=not two) for each in first)
-    return Contrasts(
-        table=PageTable(("Head", "Metric", *between, "difference", "uniform attention", "p"), rows),
-        family=len(comparisons),
-        below=sum(each.p * len(comparisons) < SMALL for each in comparisons),
-    )
-
-
-def _contrast(results: StackResults, comparison: _Found, family: int, *, named: bool) -> Row:
-    """Return the row of a comparison: first group minus second, p times number of comparisons."""
-    headline, (layer, head) = comparison.headline, (comparison.layer, comparison.head)
-    one, other = (group.heads[layer, head, headline.place] for group in comparison.groups)
-    apart, share = contrast(one, other, headline.metric.limits), is_share(headline.metric)
-    value = Estimate(float(apart.value), float(apart.low), float(apart.high), 0, 0.0)
-    even = [group.uniform[layer, headline.place].value for group in comparison.groups]
-    name = HeadName(results.stack.name, layer, head)
-    # Rounded, since most differences under uniform attention are 0 but for floating-point errors.
-    uniform = Estimate(round(float(even[0] - even[1]), 9), np.nan, np.nan, 0, 0.0)
-    values: list[Content] = []
-    for group in comparison.groups:
-        values += [words_cell(MarkedText(group.value, "bdi"))] if named else []
-        cell = NumberCell.of(numbers_of(group, headline).at(layer, head), headline.metric)
-        values.append(cell.with_row("groups", group_row(group, headline, name)))
-    cells = (
-        words_cell(headline.link, style="what"),
-        *values,
-        difference_cell(value, share=share, behind=f"p {p_text(comparison.p)}, uncorrected"),
-        difference_cell(uniform, share=share, behind="").text,
-        p_text(min(1.0, comparison.p * family)),
-    )
-    return Row(head_link(name), cells)
-
-
-def minimal_pairs_section(
-    results: StackResults, differences: PairDifferences
-) -> MinimalPairsSection:
-    """Return the heads and numbers with the smallest p within pairs.
-
-    Of equal p, the largest difference in standard errors comes first.
-    """
-    places = [*zip(*np.nonzero(~np.isnan(differences.p)), strict=True)]
-    places.sort(key=lambda place: (differences.p[place], -_size(differences, place)))
-    return MinimalPairsSection(
-        pairs=count_text(differences.pairs, "pair"),
-        left_out=differences.left_out,
-        member_column=differences.member_column,
-        members=differences.members,
-        table=PageTable(
-            ("Head", "Metric", *differences.members, "difference", "p"),
-            tuple(
-                _pair_row(results, differences, *map(int, place)) for place in places[:MOST_ROWS]
-            ),
-        ),
-        family=differences.family,
-        below=int((differences.p < SMALL).sum()),
-    )
-
-
-def _size(differences: PairDifferences, place: tuple[int, ...]) -> float:
-    """Return a difference in standard errors, without its sign; 0 without variance."""
-    one = differences.difference[place]
-    error = float(np.sqrt(one.variance()))
-    return abs(float(one.value)) / error if error else 0.0
-
-
-def _pair_row(
-    results: StackResults, differences: PairDifferences, layer: int, head: int, column: int
-) -> Row:
-    name = HeadName(results.stack.name, layer, head)
-    headline, cells = pair_cells(differences, name, column)
-    return Row(head_link(name), (headline.link, *cells))
-
-
-FEW_SENTENCES = 10  # sentences below which a group is not compared
 MOST_LINES = 6  # groups of a figure
 MOST_FIGURES = 8  # figures of the page
 LETTERS = 24  # letters of a group's name in a figure
+Results = Mapping[str, StackResults]
 
 
-@dataclass(frozen=True)
-class ColumnSection:
-    """The groups of one metadata column.
-
-    Attributes:
-        title: the column's name.
-        table: groups of the column.
-        figures: curves over layers.
-        contrasts: heads that differ most between two groups.
-        heads, numbers, pairs: numbers of heads, of metrics and of pairs that were compared.
-        small: groups with too few sentences to compare.
-    """
-
-    title: str
-    table: PageTable
-    figures: tuple[Figure, ...]
-    contrasts: Contrasts
-    heads: int
-    numbers: int
-    pairs: int
-    small: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class GroupsSection(StackSection):
-    """Groups and pairs in one stack: a section for each column, and the pairs."""
-
-    columns: tuple[ColumnSection, ...]
-    pairs: MinimalPairsSection | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupsPage(TemplatePage):
-    """The page of groups and pairs in all stacks.
-
-    Attributes:
-        sections: by stack.
-        few: sentences below which a group is not compared.
-        remarks: columns that were left out, and why.
-    """
-
-    template: ClassVar[str] = "groups.html"
-    styles = ("plots",)
-    sections: tuple[GroupsSection, ...]
-    few: int
-    remarks: tuple[str, ...]
-
-
-def has_groups(results: Mapping[str, StackResults]) -> bool:
+def has_groups(results: Results) -> bool:
     """Whether a study has groups of sentences or pairs to compare."""
     pairs = study_of(results).pair_differences
-    return any(groups_of(r) for r in results.values()) or bool(pairs)
+    return any(facts.groups_of(r) for r in results.values()) or bool(pairs)
 
 
-def groups_page(results: Mapping[str, StackResults]) -> GroupsPage:
-    """Return the page of groups and of pairs."""
-    each = [*results.values()]
-    study = study_of(results)
-    most = MOST_FIGURES // max(1, sum(len({g.column for g in groups_of(r)}) for r in each))
-    return GroupsPage(
+def groups_page(results: Results) -> Page:
+    """Return the page of groups and of pairs; the first stack answers."""
+    study, first = study_of(results), next(iter(results.values()))
+    n_columns = sum(len(facts.groups_by_column(r)) for r in results.values())
+    most = max(1, MOST_FIGURES // max(1, n_columns))
+    questions = {r.stack.name: [*_questions(r, most)] for r in results.values()}
+    of_first = questions[first.stack.name]
+    return Page(
         path="groups.html",
-        title="Groups of sentences",
+        topic="Groups of sentences",
+        title="Which heads differ between groups of sentences?",
         description=f"How heads of {study.manifest.model.name} differ between groups of sentences, "
         "and within pairs of them.",
-        sections=tuple(_section(r, max(1, most)) for r in each),
-        few=FEW_SENTENCES,
-        remarks=tuple(_remarks(study.manifest)),
-    )
-
-
-def _remarks(manifest: Manifest) -> Iterator[str]:
-    for gap in manifest.gaps:
-        if gap.key == MissingPart.GROUPS:
-            yield gap_text(gap)
-
-
-def _section(results: StackResults, most: int) -> GroupsSection:
-    by_column = groupby(groups_of(results), key=lambda group: group.column)
-    pair_differences = results.study.pair_differences.get(results.stack.name)
-    return GroupsSection(
-        stack=results.stack.name,
-        columns=tuple(
-            _column(results, number, [*groups], most)
-            for number, (_, groups) in enumerate(by_column)
+        answer=facts.answer(first).text,
+        scope=(
+            ("Measured on", count_text(study.manifest.counts["sentences"],
+                                       study.manifest.text_noun)),
+            ("Compared with", "the same difference under uniform attention"),
         ),
-        pairs=minimal_pairs_section(results, pair_differences)
-        if pair_differences is not None
-        else None,
+        blocks=blocks(
+            links_below("groups.html", of_first),
+            by_stack(results.values(), lambda r: questions[r.stack.name], results),
+        ),
+        measured=_measured(),
+        absent=tuple(gap_text(gap) for gap in study.manifest.gaps if gap.key == MissingPart.GROUPS),
+    )  # fmt: skip
+
+
+def _questions(results: StackResults, most: int) -> Iterator[Question]:
+    """Yield a question for each metadata column, and one for minimal pairs.
+
+    Args:
+        most: figures of a column; those beyond `MOST_FIGURES` of the page are left out.
+    """
+    stack = results.stack.name
+    compared_by = results.cached(facts.comparisons_by_column)
+    for number, (column, groups) in enumerate(facts.groups_by_column(results).items()):
+        large = facts.large_groups(groups)
+        compared = compared_by[column]
+        metrics = results.cached(compared_metrics)[: most if number * most < MOST_FIGURES else 0]
+        small = [Marked(group.value, "bdi") for group in groups if group not in large]
+        yield Question(
+            f"{stack}-{number + 1}", f"By {visible(column)}",
+            facts.small_p(column, compared).text,
+            blocks(
+                Table(("Group", "sentences"), tuple(map(_group_row, groups)), label="Groups"),
+                Charts(tuple(_figure(results, number, groups, metric) for metric in metrics))
+                if metrics else None,
+                _contrasts(results, compared, large),
+                Text(say("Not compared, with fewer than {least} sentences: {small}.",
+                         least=facts.MIN_SENTENCES, small=listed(small, ", ")), "hint")
+                if small else None,
+            ),
+        )  # fmt: skip
+    differences = results.study.pair_differences.get(stack)
+    if differences is not None:
+        yield Question(
+            f"{stack}-pairs", "Minimal pairs", facts.small_p_of_pairs(differences).text,
+            blocks(_pairs_note(differences), _pairs(results, differences)), "pair_id minimal pairs",
+        )  # fmt: skip
+
+
+def _group_row(group: GroupSums) -> Row:
+    return row(say("{value}", value=Marked(group.value, "bdi")), group.sentences)
+
+
+def _contrasts(
+    results: StackResults, compared: Sequence[GroupContrast], groups: Sequence[GroupSums]
+) -> tuple[Block, ...]:
+    """Return the comparisons of smallest p, with the number of those made."""
+    if not compared:
+        return ()
+    names = tuple(group.value for group in groups) if len(groups) == 2 else ()
+    between = names or ("first", "its value", "second", "its value")
+    rows = tuple(
+        _contrast(comparison, len(compared), named=not names) for comparison in compared[:MOST_ROWS]
     )
-
-
-def _column(
-    results: StackResults, number: int, groups: Sequence[GroupSums], most: int
-) -> ColumnSection:
-    headlines = results.cached(stack_headlines)
-    compared = [group for group in groups if group.sentences >= FEW_SENTENCES]
-    figures = number * most < MOST_FIGURES
-    return ColumnSection(
-        title=groups[0].column,
-        table=PageTable(("Group", "sentences"), tuple(map(_row, groups))),
-        figures=tuple(_figure(results, number, groups, h) for h in headlines[:most] if figures),
-        contrasts=head_contrasts(results, compared),
-        heads=len(results.stack.attention_layers) * results.stack.n_heads,
-        numbers=len(headlines),
-        pairs=len(compared) * (len(compared) - 1) // 2,
-        small=tuple(group.value for group in groups if group not in compared),
+    heads = len(results.stack.attention_layers) * results.stack.n_heads
+    metrics, pairs = len(results.cached(compared_metrics)), len(groups) * (len(groups) - 1) // 2
+    left_out = ", those without value or spread left out" * (
+        len(compared) < heads * metrics * pairs
     )
+    caption = (
+        f"First minus second group: {count_text(heads, 'head')} × {count_text(metrics, 'number')} "
+        f"× {count_text(pairs, 'pair')} of groups{left_out}. Shown: the {len(rows)} with the "
+        f"smallest p, multiplied by {len(compared):,} (Bonferroni). Intervals: 95\u202f% each, not "
+        "corrected for the choice."
+    )
+    columns = ("Head", "Metric", *between, "difference", "uniform attention", "p")
+    return Table(columns, rows, "Largest differences"), Caption((caption,))
 
 
-def _row(group: GroupSums) -> Row:
-    return Row(words_cell(group.value, foreign=True), (f"{group.sentences:,}",))
+def _contrast(comparison: GroupContrast, family: int, *, named: bool) -> Row:
+    """Return the row of a comparison: first group minus second, p times number of comparisons."""
+    values: list[Cell] = []
+    for group, number in zip(comparison.groups, comparison.numbers, strict=True):
+        values += [say("{value}", value=Marked(group.value, "bdi"))] if named else []
+        values.append(number)
+    p = p_text(min(1.0, comparison.p * family))
+    texts = comparison.change, comparison.uniform_change, p
+    return row(comparison.head, comparison.compared.link, *values, *texts)
+
+
+def _pairs_note(differences: PairDifferences) -> Text:
+    """Return what distinguishes the members of pairs, and what was left out."""
+    first, second = (Marked(member, "bdi") for member in differences.members)
+    note = say("Differences: {first} minus {second}.", first=first, second=second)
+    if column := differences.member_column:
+        note += say("Column {column} distinguishes the two.", column=Marked(column, "bdi"))
+    if differences.left_out:
+        note += say(
+            "Left out, without exactly two such sentences: {ids} of pairs.",
+            ids=count_text(differences.left_out, "identifier"),
+        )
+    return Text(note)
+
+
+def _pairs(results: StackResults, differences: PairDifferences) -> tuple[Block, ...]:
+    """Return heads and numbers of smallest p within pairs."""
+    rows = tuple(
+        row(pair.head, pair.compared.link, *pair_cells(pair))
+        for pair in facts.pairs_by_p(results, differences, MOST_ROWS)
+    )
+    if not rows:
+        return ()
+    caption = (
+        "Each pair is one observation: the value of one sentence minus that of the other. "
+        "Intervals: 95\u202f% each; p: two-sided, from 2,000 random signs of whole pairs, "
+        f"family-wise over all {differences.family:,} heads and metrics."
+    )
+    columns = ("Head", "Metric", *differences.members, "difference", "p")
+    return Table(columns, rows, "Largest differences within pairs"), Caption((caption,))
 
 
 def _figure(
-    results: StackResults, number: int, groups: Sequence[GroupSums], headline: GroupMetric
+    results: StackResults, number: int, groups: Sequence[GroupSums], compared: GroupMetric
 ) -> Figure:
     """Return the curves of a number by layer, a line for each of the largest groups."""
-    measured = [g for g in groups if numbers_of(g, headline, "layers").sentences.any()]
+    measured = [g for g in groups if facts.numbers_of(g, compared, "layers").sentences.any()]
     largest = sorted(measured, key=lambda group: -group.sentences)[:MOST_LINES]
-    layers = [*results.stack.attention_layers]
-    frames = []
-    for name, group in zip(_names(largest), largest, strict=True):
-        frame = layer_frame(numbers_of(group, headline, "layers"), name)
-        frames.append(frame.iloc[layers])
-    column = headline.column
-    rows = pd.concat(frames, ignore_index=True).assign(view=str(column.view), label=column.label)
+    layers, key = [*results.stack.attention_layers], compared.key
+    frames = [
+        layer_frame(facts.numbers_of(group, compared, "layers"), name).iloc[layers]
+        for name, group in zip(_names(largest), largest, strict=True)
+    ]
+    rows = pd.concat(frames, ignore_index=True).assign(view=str(key.view), label=key.label)
     which = f", the {len(largest)} largest groups" if len(largest) < len(groups) else ""
     stack = results.stack.name
     return layer_curve(
-        f"groups-{stack}-{number + 1}-{column.metric}",
-        f"{headline.title} of each layer, all heads, by {visible(groups[0].column)}{which}; "
-        f"{VIEWS[column.view]}; bands: 95 % intervals. {STACKS[stack].capitalize()}.",
+        f"groups-{stack}-{number + 1}-{key.metric}",
+        f"{compared.title} of each layer, all heads, by {visible(groups[0].column)}{which}; "
+        f"{VIEWS[key.view]}; bands: 95 % intervals. {STACKS[stack].capitalize()}.",
         rows.dropna(subset=["value"], ignore_index=True),
-        title=label_name(column.label) or headline.title,
-        share=is_share(all_metrics()[column.metric]),
+        title=label_name(key.label) or compared.title,
+        share=is_share(compared.metric),
     )
 
 
@@ -323,3 +212,19 @@ def _names(groups: Sequence[GroupSums]) -> list[str]:
         name = whole if len(whole) <= LETTERS else f"{whole[: LETTERS - 1]}…"
         names.append(f"{name} ({len(names) + 1})" if name in names else name)
     return names
+
+
+def _measured() -> tuple[Block, ...]:
+    """Return how groups and pairs are compared."""
+    return (
+        Bullets((
+            "Groups: values of metadata columns of the input, each measured as the whole corpus.",
+            "Groups differ in more than their label, for example in length. Uniform attention: the "
+            "same difference with equal weights on all visible keys, so what length and "
+            "composition give without any head.",
+            "Groups count as independent samples; standard errors are clustered by sentence. "
+            f"Groups of fewer than {facts.MIN_SENTENCES} sentences are not compared.",
+            say("All numbers by group, and differences within pairs: {data}.",
+                data=Link("data", "data.html#groups")),
+        )),
+    )  # fmt: skip

@@ -17,6 +17,7 @@ from headbook.pages.head_parts.tokens import FromTo, TopTokens, from_to, top_tok
 from headbook.pages.head_parts.writes import WritesSection, missing_text, writes_section
 from headbook.pages.parts.atlas import map_style, mean_maps
 from headbook.pages.parts.baselines import ShareWithBaseline, baseline_title
+from headbook.pages.parts.blocks import Table
 from headbook.pages.parts.exemplars import Exemplars, exemplars_of
 from headbook.pages.parts.groups import group_table, pair_table
 from headbook.pages.parts.head_card import strongest_of
@@ -27,8 +28,8 @@ from headbook.pages.parts.page import (
     gap_texts,
 )
 from headbook.pages.parts.table import NumberCell, PageTable
-from headbook.report.answers.head_outputs import outputs_of
 from headbook.report.class_flows import flows_of_stack
+from headbook.report.facts.circuits.head_outputs import outputs_of
 from headbook.report.facts.function_numbers import number_of
 from headbook.report.facts.function_tests import evidence_of
 from headbook.report.facts.functions import (
@@ -143,8 +144,8 @@ class HeadPage(TemplatePage):
     alike: tuple[Neighbours, ...] = ()
     near: tuple[NearTile, ...] = ()
     near_keys: str = ""
-    by_group: PageTable | None
-    in_pairs: PageTable | None
+    by_group: Table | None
+    in_pairs: Table | None
     exemplar_maps: sections.ExemplarMaps | None
     data: str
     note: HeadNote
@@ -243,8 +244,8 @@ def _page(
         top=top_tokens(results, head),
         relations=sections.found_relations(results, head),
         weak_relations=sections.weak_relations_text(results, head),
-        by_group=group_table(results, *place),
-        in_pairs=pair_table(results, *place),
+        by_group=group_table(results, head),
+        in_pairs=pair_table(results, head),
         exemplar_maps=sections.exemplar_maps(results, strongest) if strongest else None,
         data=f"data/heads/{head_file(head)}.js",
         note=study.manifest.note_on(head),

@@ -26,6 +26,7 @@ from headbook.pages.parts.blocks import (
     Text,
     Title,
     blocks,
+    links_below,
 )
 from headbook.report.ablation import (
     HEAVY_NAME,
@@ -74,6 +75,7 @@ def importance_page(results: Results) -> Page:
     groups, steps = study.head_groups, facts.pruning_steps(ablation, study.pruning)
     plot = _group_plot(ablation, groups, results)
     tasks = [task_question(task) for task in study.corpus_sums.tasks.values()]
+    questions = [*tasks, *_questions(ablation, results, changes, steps)]
     return Page(
         path="importance.html",
         title="What does the model lose without a head?",
@@ -83,7 +85,7 @@ def importance_page(results: Results) -> Page:
         answer=facts.main_loss(ablation, _last_layers(results)).text,
         scope=_scope(ablation, groups),
         blocks=blocks(
-            Lead(plot) if plot else None, tasks, [*_questions(ablation, results, changes, steps)]
+            links_below("importance.html", questions), Lead(plot) if plot else None, questions
         ),
         closer=tuple(_closer(ablation, results, changes)),
         measured=_measured(ablation, results, has_tasks=bool(tasks)),

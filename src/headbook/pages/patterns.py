@@ -31,10 +31,12 @@ from headbook.pages.parts.blocks import (
     Table,
     Text,
     Title,
+    Words,
     blocks,
     by_stack,
     figure_name,
     heat_of,
+    links_below,
     row,
 )
 from headbook.pages.parts.exemplars import received_pair, received_picture
@@ -49,13 +51,14 @@ from headbook.report.answers.overview.stripes import (
 from headbook.report.answers.received_attention import most_received
 from headbook.report.facts import patterns as facts
 from headbook.report.facts import sinks
+from headbook.report.facts.circuits.facts import vector_words
 from headbook.report.facts.functions import functions_of
 from headbook.report.facts.sinks import SINK, SINK_OUTPUT
 from headbook.report.facts.stripes import striped_together
 from headbook.report.results import StackResults, heads_by_value, study_of
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import STACKS, capital, count_text, number_word, visible
-from headbook.results.formats import head_page, number
+from headbook.results.formats import head_page, number, percent
 from headbook.results.number import Number
 from headbook.results.sentence import Link, Marked, Sentence, listed, say
 from headbook.schema import HeadKey, HeadName, SinkView
@@ -97,7 +100,7 @@ def patterns_page(results: Results) -> Page:
         ),
         blocks=blocks(
             Lead(_sink_figure(first), why=_why_sinks(first)),
-            Text(_asks(questions), "asks") if questions else None,
+            links_below("patterns.html", questions),
             questions,
             [_other_stack(r) for r in stacks[1:]],
         ),
@@ -107,19 +110,14 @@ def patterns_page(results: Results) -> Page:
     )  # fmt: skip
 
 
-def _asks(questions: Sequence[Question]) -> Sentence:
-    links = [Link(question.title, f"patterns.html#{question.id}") for question in questions]
-    return say("Below: {links}", links=listed(links, " · ", " · "))
-
-
 def _sink_figure(results: StackResults) -> Plot:
     """Return the chart of attention to the sink and its part of the output."""
-    tokens, measured = sink_tokens(results), "their share of its output"
-    sink_heads = sinks.sink_heads_text(results)
+    tokens = sink_tokens(results)
+    threshold = sinks.mean_threshold(results)
+    solid = "" if np.isnan(threshold) else f" Solid: sink heads, from {percent(threshold)} on."
     caption = (
-        f"Each pair of marks is a head: the share of its attention on {tokens} (circle), and "
-        f"{measured} (bar), by summed value-weighted norms; all sentences. Solid: sink heads, "
-        f"{sink_heads}."
+        f"Each pair of marks is a head: its attention to {tokens} (circle) and their share of its "
+        f"output (bar), by summed value-weighted norms.{solid}"
     )
     return sink_plot(results, figure_name(results, "patterns", "sinks"), caption)
 
@@ -180,9 +178,9 @@ def _parts_question(results: StackResults) -> Question:
         "By layer, of their departure from even attention: {ranges}.", ranges=listed(ranges)
     )
     caption = (
-        "How far the heads of a layer are from even attention, with the sink masked, by what "
-        "explains it, from left to right: the distance between query and key, the key whatever the "
-        f"query, the pair{_sample_note(results, part_key('key'))}."
+        "How far the heads of a layer are from even attention, the sink masked, by what explains "
+        "it: the distance from query to key, the key whatever the query, the pair"
+        f"{_sample_note(results, part_key('key'))}."
     )
     return Question(
         "parts", "What decides attention?", answer,
@@ -213,16 +211,13 @@ def _dead_question(results: StackResults, answer: Sentence) -> Question:
     ablation = results.study.corpus_sums.ablation
     assert ablation is not None
     all_exact = ablation.level == FULL
-    hollow = "" if all_exact else "; hollow: estimated from slopes (attribution patching)"
+    hollow = "" if all_exact else "; hollow: estimated"
     figure = change_plot(
         results, figure_name(results, "patterns", "dead"),
-        "Circle: change when the head is replaced by its mean over tokens of the same class. "
-        f"Diamond: with only the sink masked: attention to {sink_tokens(results)} left out. "
-        f"{count_text(len(ablation.content_hash), 'sentence')}; largest change first, all sink "
-        "heads together at the left where they were replaced together. Solid: measured, with 95 % "
-        f"interval{hollow}. Dashed: "
-        f"{margin_text(ablation)}, from which on a sentence counts as changed, by "
-        f"{verdict_target_text(ablation)}.",
+        "Circle: change without the head. Diamond: with only the sink masked. "
+        f"{count_text(len(ablation.content_hash), 'sentence')}; “all”: all sink heads together. "
+        f"Solid: measured, with 95 % interval{hollow}. Dashed: a sentence counts as changed from "
+        f"{margin_text(ablation)} on.",
     )  # fmt: skip
     why = (
         "Replaced one at a time, heads that stand in for each other may all look small. So all "
@@ -252,9 +247,11 @@ def _stripes_question(results: StackResults, answer: Sentence) -> Question:
     maps = tuple(_striped(results, head) for head in heads[:MAX_STRIPED])
     note, together = stripes_matter(results), striped_together(results).text
     pictures = (Maps(maps, 96),) if maps else ()
+    writes = vector_words(results, heads[0].layer).text if heads else None
     content = blocks(
         Text(note, "noted") if note else None,
         Text(together, "noted") if together else None,
+        Text(writes, "noted") if writes else None,
         Lead(blocks=pictures, caption=_maps_caption(results, maps), why=why),
     )
     return Question(
@@ -275,9 +272,8 @@ def _maps_caption(results: StackResults, maps: Sequence[HeadMap]) -> str:
         )
     without = not all(each.picture for each in maps)
     return (
-        "For each head the sentence, of those stored with its map, in which one word receives the "
-        "largest mean weight from the other words (number): rows are queries, columns keys, "
-        f"{sink_tokens(results)} masked."
+        "For each head the stored sentence in which one word receives the largest mean weight from "
+        f"the others (number): rows are queries, columns keys, {sink_tokens(results)} masked."
         f"{' Coloured: mean attention by position, of heads without such a sentence.' * without}"
     )
 
@@ -380,6 +376,18 @@ def _token_names(results: StackResults) -> Mapping[str, str]:
     return names
 
 
+def _replaced(results: StackResults) -> Iterator[tuple[Words, Words]]:
+    """Yield what stands in place of a head, if heads were replaced."""
+    ablation = results.study.corpus_sums.ablation
+    if ablation is not None:
+        yield (
+            "without the head",
+            "its output is replaced by its mean over tokens of the same class; only the sink "
+            f"masked: its attention to {sink_tokens(results)} is left out; estimated: from slopes "
+            f"(attribution patching); changed sentences: by {verdict_target_text(ablation)}",
+        )
+
+
 def _measured(results: StackResults) -> tuple[Block, ...]:
     tokens, methods = sink_tokens(results), "methods.html"
     weight = say("A{ij}", ij=Marked("ij", "sub"))
@@ -397,5 +405,6 @@ def _measured(results: StackResults) -> tuple[Block, ...]:
          functions=Link("functions of heads", f"{methods}#functions"))),
         ("changed sentence", say("the output changes by more than the margin; verdicts count "
          "sentences ({methods})", methods=Link("methods", methods))),
+        *_replaced(results),
     ))  # fmt: skip
     return symbols, Title("Worked example"), Text(sinks.sink_example(results), "eg")

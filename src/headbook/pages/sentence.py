@@ -130,7 +130,8 @@ def trajectory_data(near: pd.DataFrame, near_to_many: Mapping[str, Hubs]) -> dic
 def _choices(near: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the rows of each state and space, with the names of state and space."""
     choices = {}
-    for space in dict.fromkeys(near["space"]):
+    # Of a language model the logit lens comes first.
+    for space in sorted(dict.fromkeys(near["space"]), key=lambda name: name != LOGIT_LENS_SPACE):
         for state in sorted(set(near["state"]), key=lambda name: name != ResidualPoint.POST):
             rows = near[(near["space"] == space) & (near["state"] == state)]
             if len(rows):

@@ -26,7 +26,8 @@ IDENTIFIERS = {
     re.compile(r"arXiv:(\d{4}\.\d{4,5})"): "https://arxiv.org/abs/",
     re.compile(r"doi:(10\.\S+[^\s.,;)])"): "https://doi.org/",
 }
-ELEMENTS = {"small", "b", "bdi", "code", "sub"}  # elements of `Marked`; other names are classes
+# Elements of `Marked`; other names are classes.
+ELEMENTS = {"small", "b", "bdi", "code", "mark", "sub"}
 
 
 class Printer:
@@ -95,16 +96,17 @@ class Printer:
             ends = value.as_text("ends") if value.known else ""
             interval = f" <small>{escape(ends)}</small>" if ends else ""
             thin = " thin" if value.is_thin else ""
-            return Markup(
-                f'<td class="number{thin}" title="{value.basis}">{self(value)}{interval}</td>'
-            )
+            basis = f' title="{value.basis}"' if value.sentences else ""
+            return Markup(f'<td class="number{thin}"{basis}>{self(value)}{interval}</td>')
         if isinstance(value, int):
             return Markup(f'<td class="number">{value:,}</td>')
         if isinstance(value, Printed | LinkedNumber):
             return Markup(f'<td class="number">{self(value)}</td>')
         if type(value) not in self._by_type and not isinstance(value, Drawing):
             raise TypeError(f"a cell of a table cannot print {value!r}")
-        return Markup(f"<td>{escape(self(value))}</td>")
+        # Words of a text may run from right to left.
+        way = ' dir="auto"' if isinstance(value, Sentence) else ""
+        return Markup(f"<td{way}>{escape(self(value))}</td>")
 
     def _heat(self, cell: Heat) -> Markup:
         note = f' title="{escape(cell.note)}"' if cell.note else ""

@@ -28,7 +28,7 @@ from headbook.pages.similar import has_similar, similar_page
 from headbook.pages.speech import speech_page
 from headbook.pages.syntax import syntax_page
 from headbook.pages.tokens import has_types, types_page
-from headbook.report.answers.circuit_rules import has_circuits
+from headbook.report.facts.circuits.rules import has_circuits
 from headbook.report.results import StackResults, study_of
 
 Results = Mapping[str, StackResults]

@@ -19,9 +19,10 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.arrays import Ints
-from headbook.pages.data import ExampleRow
+from headbook.pages.parts.blocks import Cell, Table, row
 from headbook.report.answers.data import NumberExample
 from headbook.results.number import RowAddress
+from headbook.results.sentence import Marked
 from headbook.site import export, markup
 from headbook.study.tables import RowKey, TableSpec
 
@@ -163,6 +164,12 @@ def _text(value: Any) -> str:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
+def _value(value: Any, *, is_printed: bool) -> Cell:
+    """Return the value of a column, bold if a page prints it."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return Marked(text, "b") if is_printed else text
+
+
 @dataclass(frozen=True, eq=False)
 class SiteRows:
     """Rows of all tables of a site.
@@ -195,17 +202,17 @@ class SiteRows:
         for name, table in self.tables.items():
             yield replace(table, build=self.kept[name].built) if name in self.kept else table
 
-    def example(self, example: NumberExample, facts: Mapping[str, Mapping[str, Any]]) -> ExampleRow:
-        """Return an example with the row of its number.
+    def example(self, example: NumberExample, facts: Mapping[str, Mapping[str, Any]]) -> Table:
+        """Return the row of an example as a table: columns with their values and meanings.
 
         Args:
             facts: files and columns of tables, as from `headbook.site.export.table_facts`.
         """
-        name, of_table = example.number.table, facts[example.number.table]
-        table = self.table(name)
-        place = table.find(example.number.row)
+        name, key = example.number.row
+        table, of_table = self.table(name), facts[name]
+        place = table.find(key)
         cells = tuple(
-            (column, f"{value:g}" if isinstance(value, float) else str(value), meaning)
+            row(column, _value(value, is_printed=column == example.column), meaning)
             for (column, meaning, _), value in zip(
                 of_table["columns"], table.values([place])[0], strict=True
             )
@@ -213,7 +220,7 @@ class SiteRows:
         )
         file = of_table["files"][0]
         where = f"row {place.number + 1:,}" if file.endswith("parquet") else f"line {place.line:,}"
-        return ExampleRow(example, f"{file}, {where}", cells)
+        return Table(("column", "value", "meaning"), cells, f"{file}, {where}")
 
     def shared(self) -> "SiteRows":
         """Return the small tables that pages asked for, to be sent to another process."""

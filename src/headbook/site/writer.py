@@ -23,7 +23,8 @@ from headbook.charts.theme import DIVERGING, colours
 from headbook.memory import check_address_space
 from headbook.option_values import check_base_url
 from headbook.output_folder import OutputKind, check_output_folder, replace_folder
-from headbook.pages.data import DataPage, DescribedFile, data_page
+from headbook.pages.data import DescribedFile, data_page
+from headbook.pages.parts.blocks import Page
 from headbook.pages.parts.head_list import Column, initial_columns, number_columns
 from headbook.pages.parts.page import EVERY, SiteFacts, TemplatePage
 from headbook.pages.parts.table import COLOUR_STEPS, colour_step, domain
@@ -270,14 +271,16 @@ def _write_files(site: SiteContents, writer: PageWriter, progress: Progress, pro
 
 def _data_page(
     site: SiteContents, writer: PageWriter, figures: int, left_out: Sequence[str]
-) -> DataPage:
+) -> Page:
     """Make the page of files, and write what scripts need to know of tables."""
     tables, data = site.rows.tables, writer.folder / "data"
     facts = export.table_facts(tables.values(), data)
     writer.write_text("data/tables.js", script("tables", facts))
     example = site.example()
-    row = None if example is None else site.rows.example(example, facts)
-    return data_page(data, tables, facts, site.records, figures=figures, left_out=left_out, row=row)
+    return data_page(
+        data, tables, facts, site.records, figures=figures, left_out=left_out,
+        example=example and (example, site.rows.example(example, facts)),
+    )  # fmt: skip
 
 
 @contextmanager

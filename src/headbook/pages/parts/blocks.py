@@ -5,7 +5,7 @@ a style sheet of its own. What stands in a block, and in the cells of a `Table`,
 `Number`, a head, a `Link`, a `Sentence` or a picture; `headbook.site.html` prints each of them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -18,7 +18,7 @@ from headbook.report.results import StackResults
 from headbook.report.wording import STACKS, capital
 from headbook.results.formats import MISSING
 from headbook.results.number import Number, Printed
-from headbook.results.sentence import Link, Marked, Sentence
+from headbook.results.sentence import Link, Marked, Sentence, listed, say
 from headbook.schema import HeadName
 
 Words = str | Sentence
@@ -213,9 +213,10 @@ class Small(Block):
 
 @dataclass(frozen=True)
 class Bullets(Block):
-    """Sentences as a list."""
+    """Sentences as a list, numbered if a picture refers to their numbers."""
 
     items: tuple[Words, ...]
+    numbered: bool = False
 
 
 @dataclass(frozen=True)
@@ -454,6 +455,14 @@ def figure_name(results: StackResults, page: str, part: str) -> str:
     """Return the name of a figure; figures of one stack have no stack in their names."""
     stack = results.stack.name
     return f"{page}-{part}" if stack == "self" else f"{page}-{stack}-{part}"
+
+
+def links_below(path: str, questions: Sequence[Question], *others: Link) -> Text | None:
+    """Return links to the further questions of a page, and other links, for its first screen."""
+    links = [Link(question.title, f"{path}#{question.id}") for question in questions]
+    if not (links or others):
+        return None
+    return Text(say("Below: {links}", links=listed((*links, *others), " · ", " · ")), "asks")
 
 
 def by_stack(

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 
 from headbook.metrics import all_metrics, ids
-from headbook.report.linked_rows import LinkedNumber, Parts
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
-from headbook.report.wording import is_share, with_unit
-from headbook.results.formats import head_name, number
+from headbook.results.formats import head_name
+from headbook.results.number import PLAIN, Number, RowAddress, unit_of
+from headbook.results.sentence import Sentence, say
 from headbook.schema import HeadKey, HeadName, SinkView
-from headbook.study.tables import TableSpec, row_of_head
+from headbook.study.tables import TableSpec
 
 
 class NumberExample(NamedTuple):
@@ -26,8 +26,8 @@ class NumberExample(NamedTuple):
         worked: how the number is computed, with its sums over sentences; empty if unknown.
     """
 
-    sentence: Parts
-    number: LinkedNumber
+    sentence: Sentence
+    number: Number
     column: str
     worked: str = ""
 
@@ -57,13 +57,13 @@ def _example(results: StackResults, key: HeadKey) -> NumberExample:
     values = results.heads(*key).value
     layer, head = map(int, np.unravel_index(np.nanargmax(values), values.shape))
     name, value = HeadName(results.stack.name, layer, head), float(values[layer, head])
-    metric = results.by_id[key.metric]
-    text = with_unit(number(value, share=is_share(metric)), metric.unit)
-    printed = LinkedNumber(text, "heads", row_of_head(name, key))
-    sentence: Parts = (f"{head_name(name)}, {metric.title}: ", printed)
+    metric, printed = results.by_id[key.metric], results.number(key, layer, head)
+    sentence = say("{head}, {metric}: {n}", head=head_name(name), metric=metric.title, n=printed)
     if key.metric == ids.SINK_SHARE:
-        tokens = sink_tokens(results)
-        sentence = (f"{head_name(name)} gives ", printed, f" of its attention to {tokens}.")
+        sentence = say(
+            "{head} gives {n} of its attention to {tokens}.",
+            head=head_name(name), n=printed, tokens=sink_tokens(results),
+        )  # fmt: skip
     table = results.study.head_tables[results.stack.name]
     sums = table.heads[layer, head, table.columns.index(key)].total
     worked = (
@@ -88,9 +88,11 @@ def first_number(table: TableSpec[Any], frame: pd.DataFrame, column: str) -> Num
     row = frame.loc[frame[[column, "head"]].dropna().index[0]]
     keys = [name for name in [*frame][: [*frame].index(column)] if frame[name].dtype.kind != "f"]
     metric = all_metrics().get(row["metric"])
-    title, unit = (metric.title, metric.unit) if metric else (row["metric"], "")
-    share = metric is not None and is_share(metric)
-    text = with_unit(number(float(row[column]), share=share), unit)
-    printed = LinkedNumber(text, table.name, tuple((name, row[name]) for name in keys))
-    name = head_name(HeadName(row["stack"], int(row["layer"]), int(row["head"])))
-    return NumberExample((f"{title}, {name}, {column}: ", printed), printed, column)
+    address = RowAddress(table.name, tuple((name, row[name]) for name in keys))
+    printed = Number(float(row[column]), unit_of(metric) if metric else PLAIN, address)
+    sentence = say(
+        "{metric}, {head}, {column}: {n}", metric=metric.title if metric else row["metric"],
+        head=head_name(HeadName(row["stack"], int(row["layer"]), int(row["head"]))), column=column,
+        n=printed,
+    )  # fmt: skip
+    return NumberExample(sentence, printed, column)

@@ -50,9 +50,14 @@ def sink_threshold(uniform: float) -> float:
     return uniform + HALF.value * off_uniform if is_known else np.nan
 
 
+def mean_threshold(results: StackResults) -> float:
+    """Return the share of attention to the sink from which on a head is a sink head."""
+    return sink_threshold(float(np.nanmean(results.uniform(*SINK).value)))
+
+
 def sink_heads_text(results: StackResults) -> str:
     """Return what a sink head is: from which share of its attention on, and how that is set."""
-    threshold = sink_threshold(float(np.nanmean(results.uniform(*SINK).value)))
+    threshold = mean_threshold(results)
     if np.isnan(threshold):
         return "none here, where uniform attention gives nearly all to the sink"
     return (

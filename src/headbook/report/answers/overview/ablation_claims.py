@@ -11,7 +11,6 @@ from headbook.report.answers.ablation.tasks import (
     rests_sentence,
     surely_on_more,
 )
-from headbook.report.answers.circuit_rules import writes_into_vector
 from headbook.report.answers.overview.claim_parts import (
     OF_STACK,
     OverviewClaim,
@@ -20,6 +19,8 @@ from headbook.report.answers.overview.claim_parts import (
     texts_behind,
 )
 from headbook.report.answers.overview.numbers import decisive_layer, sink_group_effect
+from headbook.report.facts.circuits.facts import vector_words
+from headbook.report.facts.circuits.rules import writes_into_vector
 from headbook.report.facts.layers import CHANGES, layer_sentence, ratio_test
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, number_word
@@ -74,12 +75,13 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
         say(
             "{Target}: {effect:interval} for all heads of layer {first}, {next:interval} for those "
             "of layer {second}, the next; ratio {ratio:.1f} {ratio:ends}, on all sentences. Each "
-            "head is replaced by its mean output.{writing} {texts} {link}",
+            "head is replaced by its mean output.{writing} {texts} {words} {link}",
             Target=capital(TARGET_NAMES[target]), first=ratio.first, second=ratio.second,
             effect=group_change(results, f"{LAYER}{ratio.first}", layer.effect),
             next=group_change(results, f"{LAYER}{ratio.second}", layer.next_effect),
             ratio=tested.number(PLAIN), writing=WRITING if writing else "",
             texts=texts_behind(results, layer.effect),
+            words=vector_words(results, ratio.first).text,
             link=Link("All layers", "importance.html"),
         ),
     )  # fmt: skip

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 
 from headbook.metrics import ids
-from headbook.report.answers.circuit_rules import used_feeds
 from headbook.report.answers.overview.claim_parts import (
     OF_HEADS,
     OF_STACK,
@@ -27,6 +26,7 @@ from headbook.report.answers.overview.numbers import (
     same_keys,
     sink_run,
 )
+from headbook.report.facts.circuits.rules import used_feeds
 from headbook.report.facts.fact import Tested
 from headbook.report.facts.function_numbers import INDUCTION
 from headbook.report.facts.outputs import separators_add

@@ -7,25 +7,22 @@ vector* on the total effect of replacing the head, *uses* on an intervention on 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from headbook.report.answers.circuit_rules import (
+from headbook.report.facts.circuits.rules import (
     ATTENDED,
     CONTROL,
+    RANK,
     TOWARDS,
     circuits_of,
     feeders_of,
     writes_into_vector,
     written_tokens,
 )
-from headbook.report.answers.circuits import change_text
 from headbook.report.facts.functions import HeadFunction
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital
-from headbook.results.number import Number, Unit
 from headbook.results.sentence import Sentence, say
 
-RANK = Unit("", lambda rank: f"{rank:,.0f}")
-CHANGE = Unit("", change_text)
 ON_SINK = {"sink_only", "sink_mostly"}
 
 
@@ -53,11 +50,10 @@ def _uses(results: StackResults, function: HeadFunction) -> Iterator[HeadOutput]
     if function.id != "induction":
         return
     for feed in feeders_of(results, function.head)[:1]:
-        change = Number.of(feed.change, CHANGE, feed.number("").place)
         yield HeadOutput(
             say("Uses what {lower} writes.", lower=feed.lower),
             say("Without {lower} in its keys, its induction score changes by {change:interval}.",
-                lower=feed.lower, change=change),
+                lower=feed.lower, change=feed.change),
         )  # fmt: skip
 
 

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import Estimate
 from headbook.metrics import ids
 from headbook.report.facts.thresholds import SCORE
-from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import StackResults, share_of_head
 from headbook.report.wording import visible
+from headbook.results.formats import number
+from headbook.results.number import PLAIN, Number, RowAddress, Unit
 from headbook.schema import HeadKey, HeadName, Place, SinkView
 from headbook.study.circuits import CircuitResults, OutputSpace
 from headbook.study.sentence_data import StoredText
@@ -48,6 +48,24 @@ GROUPS = {
 }
 
 
+# Columns that identify a row of the tables ``composition`` and ``exemplar_tokens``.
+PAIR_COLUMNS = ("stack", "kind", "layer", "head", "lower_layer", "lower_head", "measure")
+EXEMPLAR_COLUMNS = ("stack", "layer", "head", "exemplar", "kind", "rank")
+
+
+def change_text(value: float) -> str:
+    """Return a change of a score with its sign."""
+    text = number(abs(value))
+    if text.startswith("<"):
+        least = text.removeprefix("<").strip()
+        return f"< +{least}" if value > 0 else f"> −{least}"
+    return ("+" if value > 0 else "−" if value < 0 else "") + text
+
+
+CHANGE = Unit("", change_text)
+RANK = Unit("", lambda rank: f"{rank:,.0f}")
+
+
 class Written(StrEnum):
     """Effect of a head on the token that it attends to."""
 
@@ -65,6 +83,7 @@ class Feed(NamedTuple):
         random: mean composition of random matrices.
         rank: rank of the composition among all pairs of its kind.
         change: change of the measure without the lower head in this input; NaN if not measured.
+        sequences: sequences of random tokens behind the change; 0 if not measured.
         measure: what the intervention changes.
         before: measure of the whole model.
     """
@@ -72,21 +91,13 @@ class Feed(NamedTuple):
     upper: HeadName
     lower: HeadName
     kind: str
-    value: float
-    random: float
+    value: Number
+    random: Number
     rank: int
-    change: Estimate
+    change: Number
+    sequences: int
     measure: str
-    before: float
-
-    def number(self, text: str) -> LinkedNumber:
-        """Return a number of the pair that leads to its row."""
-        row = (
-            ("stack", self.upper.stack), ("kind", self.kind), ("layer", self.upper.layer),
-            ("head", self.upper.head), ("lower_layer", self.lower.layer),
-            ("lower_head", self.lower.head), ("measure", self.measure),
-        )  # fmt: skip
-        return LinkedNumber(text, "composition", row)
+    before: Number
 
     @property
     def is_loss(self) -> bool:
@@ -103,9 +114,9 @@ def circuits_of(results: StackResults) -> CircuitResults:
 def has_circuits(results: Mapping[str, StackResults]) -> bool:
     """Check whether a study has compositions or copying scores of a language model."""
     return any(
-        circuits_of(each).space is OutputSpace.UNEMBEDDING
-        and (each.has_value(*COPYING) or bool(len(circuits_of(each).composition)))
-        for each in results.values()
+        circuits_of(of_stack).space is OutputSpace.UNEMBEDDING
+        and (of_stack.has_value(*COPYING) or bool(len(circuits_of(of_stack).composition)))
+        for of_stack in results.values()
     )
 
 
@@ -161,11 +172,11 @@ def written_tokens(results: StackResults) -> Mapping[Place, Written]:
 
 def _written_tokens(results: StackResults) -> Mapping[Place, Written]:
     ranks = values_of(results, ATTENDED)
-    found = {}
+    kinds = {}
     for x, y in np.argwhere((ranks <= TOP) | (ranks > circuits_of(results).vocabulary - TOP)):
         kind = Written.PROMOTES if ranks[x, y] <= TOP else Written.SUPPRESSES
-        found[int(x), int(y)] = kind
-    return found
+        kinds[int(x), int(y)] = kind
+    return kinds
 
 
 def writers_by_group(results: Mapping[str, StackResults]) -> dict[str, list[HeadName]]:
@@ -175,16 +186,16 @@ def writers_by_group(results: Mapping[str, StackResults]) -> dict[str, list[Head
     score.
     """
     promoting, suppressing, others = (list[tuple[float, HeadName]]() for _ in range(3))
-    for name, each in results.items():
-        ranks, written = values_of(each, ATTENDED), written_tokens(each)
+    for name, of_stack in results.items():
+        ranks, written = values_of(of_stack, ATTENDED), written_tokens(of_stack)
         for place, kind in written.items():
             entry = float(ranks[place]), HeadName(name, *place)
             if kind is Written.PROMOTES:
                 promoting.append(entry)
             else:
                 suppressing.append((-entry[0], entry[1]))
-        scores = values_of(each, INDUCTION)
-        for head in heads_from(each, INDUCTION):
+        scores = values_of(of_stack, INDUCTION)
+        for head in heads_from(of_stack, INDUCTION):
             place = head.layer, head.head
             if place not in written and not np.isnan(ranks[place]):
                 others.append((-float(scores[place]), head))
@@ -212,13 +223,17 @@ def _feeds(results: StackResults) -> Sequence[Feed]:
 
 def _feed(row: Mapping[Any, Any]) -> Feed:
     stack, sequences = str(row["stack"]), row["n_sentences"]
-    value, low, high = (float(row[name]) for name in ("intervention", "low", "high"))
-    count = 0 if pd.isna(sequences) else int(sequences)
+    address = RowAddress("composition", tuple((name, row[name]) for name in PAIR_COLUMNS))
+    change, low, high = (float(row[name]) for name in ("intervention", "low", "high"))
+    value, random, before = (
+        Number(float(row[name]), PLAIN, address) for name in ("value", "random", "before")
+    )
     return Feed(
         HeadName(stack, int(row["layer"]), int(row["head"])),
         HeadName(stack, int(row["lower_layer"]), int(row["lower_head"])),
-        str(row["kind"]), float(row["value"]), float(row["random"]), int(row["rank"]),
-        Estimate(value, low, high, count, count), str(row["measure"]), float(row["before"]),
+        str(row["kind"]), value, random, int(row["rank"]),
+        Number(change, CHANGE, address, low, high),
+        0 if pd.isna(sequences) else int(sequences), str(row["measure"]), before,
     )  # fmt: skip
 
 
@@ -270,10 +285,10 @@ class ExemplarRow(NamedTuple):
     row: Mapping[Any, Any]
     tokens: Mapping[str, Sequence[tuple[str, float]]]
 
-    def number(self, text: str) -> LinkedNumber:
-        """Return a number of the exemplar that leads to its first row."""
-        names = ("stack", "layer", "head", "exemplar", "kind", "rank")
-        return LinkedNumber(text, "exemplar_tokens", tuple((n, self.row[n]) for n in names))
+    def number(self, column: str, unit: Unit = PLAIN) -> Number:
+        """Return the number in a column of the exemplar, with its first row."""
+        key = tuple((name, self.row[name]) for name in EXEMPLAR_COLUMNS)
+        return Number(float(self.row[column]), unit, RowAddress("exemplar_tokens", key))
 
 
 def exemplars_by_head(results: StackResults) -> Mapping[HeadName, Sequence[ExemplarRow]]:
@@ -283,18 +298,20 @@ def exemplars_by_head(results: StackResults) -> Mapping[HeadName, Sequence[Exemp
 
 def _exemplars_by_head(results: StackResults) -> Mapping[HeadName, Sequence[ExemplarRow]]:
     table = circuits_of(results).exemplars
-    own = table[table["stack"] == results.stack.name]
+    of_stack = table[table["stack"] == results.stack.name]
     grouped: dict[tuple[int, int, int], list[Mapping[Any, Any]]] = {}
-    for row in own.to_dict("records"):
+    for row in of_stack.to_dict("records"):
         grouped.setdefault((row["layer"], row["head"], row["exemplar"]), []).append(row)
-    found: dict[HeadName, list[ExemplarRow]] = {}
+    by_head: dict[HeadName, list[ExemplarRow]] = {}
     for (layer, head, _), rows in sorted(grouped.items()):
         tokens: dict[str, list[tuple[str, float]]] = {}
-        for each in sorted(rows, key=lambda row: row["rank"]):
-            tokens.setdefault(str(each["kind"]), []).append((str(each["token"]), each["value"]))
+        for listed in sorted(rows, key=lambda row: row["rank"]):
+            tokens.setdefault(str(listed["kind"]), []).append(
+                (str(listed["token"]), listed["value"])
+            )
         name = HeadName(results.stack.name, int(layer), int(head))
-        found.setdefault(name, []).append(ExemplarRow(rows[0], tokens))
-    return found
+        by_head.setdefault(name, []).append(ExemplarRow(rows[0], tokens))
+    return by_head
 
 
 def promoted_by_head(results: StackResults) -> Mapping[HeadName, pd.DataFrame]:
@@ -304,12 +321,12 @@ def promoted_by_head(results: StackResults) -> Mapping[HeadName, pd.DataFrame]:
 
 def _promoted_by_head(results: StackResults) -> Mapping[HeadName, pd.DataFrame]:
     table = circuits_of(results).promoted
-    own = table[table["stack"] == results.stack.name]
-    found = {}
-    for place, rows in own.groupby(["layer", "head"], sort=False):
+    of_stack = table[table["stack"] == results.stack.name]
+    by_head = {}
+    for place, rows in of_stack.groupby(["layer", "head"], sort=False):
         layer, head = np.array(place).tolist()
-        found[HeadName(results.stack.name, layer, head)] = rows
-    return found
+        by_head[HeadName(results.stack.name, layer, head)] = rows
+    return by_head
 
 
 def exemplar_texts(results: StackResults) -> Mapping[int, StoredText]:
@@ -318,17 +335,17 @@ def exemplar_texts(results: StackResults) -> Mapping[int, StoredText]:
 
 
 def _exemplar_texts(results: StackResults) -> Mapping[int, StoredText]:
-    found = {}
+    texts = {}
     rows = circuits_of(results).sentences
-    for number, text, starts, ends in rows.itertuples(index=False):
+    for sentence, text, starts, ends in rows.itertuples(index=False):
         spans = tuple(zip(map(int, starts), map(int, ends), strict=True))
         pieces = tuple(text[start:end] for start, end in spans)
         n = len(spans)
-        found[int(number)] = StoredText(
+        texts[int(sentence)] = StoredText(
             text=text, pieces=pieces, spans=spans, special=(False,) * n, words=(-1,) * n,
             tags=("",) * n, lost=0, generated=False,
         )  # fmt: skip
-    return found
+    return texts
 
 
 def visible_token(token: str) -> str:
