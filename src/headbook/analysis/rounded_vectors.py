@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Floats
 
+Vectors = Floats | NDArray[np.float32]
+
 MAX_WEIGHT_ERROR = 0.02  # five of the 255 steps in which pages have weights
 INTEGERS = (np.dtype(np.int8), np.dtype("<i2"))  # the second one where the first is too coarse
 
@@ -39,7 +41,7 @@ class RoundedVectors(NamedTuple):
 
 
 def rounded_vectors(
-    queries: Floats, keys: Floats, scaling: float, added: Floats, seen: NDArray[np.uint8]
+    queries: Vectors, keys: Vectors, scaling: float, added: Vectors, seen: NDArray[np.uint8]
 ) -> RoundedVectors:
     """Return queries and keys in the fewest bits that keep weights within `MAX_WEIGHT_ERROR`.
 
@@ -48,10 +50,11 @@ def rounded_vectors(
     """
     exact = _weights(queries, keys, scaling, added, seen)
     for integers in INTEGERS:
-        steps_and_scales = [_integers(vectors, integers) for vectors in (queries, keys)]
-        (query_steps, query_scales), (key_steps, key_scales) = steps_and_scales
-        again = [in_float32(*each) for each in steps_and_scales]
-        error = float(np.abs(_weights(*again, scaling, added, seen) - exact).max(initial=0.0))
+        query_steps, query_scales = _integers(queries, integers)
+        key_steps, key_scales = _integers(keys, integers)
+        again = in_float32(query_steps, query_scales), in_float32(key_steps, key_scales)
+        weights = _weights(again[0], again[1], scaling, added, seen)
+        error = float(np.abs(weights - exact).max(initial=0.0))
         if error <= MAX_WEIGHT_ERROR:
             break
     return RoundedVectors(query_steps, key_steps, query_scales, key_scales, error)
@@ -63,7 +66,7 @@ def in_float32(steps: NDArray[np.signedinteger], scales: Floats) -> NDArray[np.f
 
 
 def _integers(
-    vectors: Floats, integers: np.dtype[np.signedinteger]
+    vectors: Vectors, integers: np.dtype[np.signedinteger]
 ) -> tuple[NDArray[np.signedinteger], Floats]:
     largest = np.abs(vectors.astype(np.float64)).max((1, 2), initial=0.0)
     scales = np.where(largest > 0, largest, 1) / np.iinfo(integers).max
@@ -71,7 +74,7 @@ def _integers(
 
 
 def _weights(
-    queries: Floats, keys: Floats, scaling: float, added: Floats, seen: NDArray[np.uint8]
+    queries: Vectors, keys: Vectors, scaling: float, added: Vectors, seen: NDArray[np.uint8]
 ) -> Floats:
     """Return attention weights in float64; 0 where a query sees no key."""
     groups = len(queries) // len(keys)
