@@ -228,7 +228,7 @@ interface NeuronsLike {
 type NeuronsData = {
   width: number; heads: number; keyHeads: number; scaling: number;
   queries: Bytes; keys: Bytes; added: Bytes; seen: Bytes; read?: Layer;
-  queryScales: number[]; keyScales: number[]; bits: number; error: number;
+  queryScales: Bytes; keyScales: Bytes; bits: number; error: number;
 };
 type Layer = {
   width: number; heads: number; keyHeads: number; scaling: number;

@@ -4,20 +4,21 @@
 (() => {
   /** @type {(bytes: Uint8Array<ArrayBuffer>) => Float32Array} */
   const floats = (bytes) => new Float32Array(bytes.buffer);
-  /* Vectors from integers, which count steps of the scale of their head. */
-  /** @type {(bytes: Uint8Array<ArrayBuffer>, scales: number[], bits: number) => Float32Array} */
-  const vectors = ({ buffer }, scales, bits) => {
+  /* Vectors from integers, which count steps of the scale of their head, or of their dimension. */
+  /** @type {(data: NeuronsData, bytes: Bytes, scaleBytes: Bytes, heads: number) => Float32Array} */
+  const vectors = ({ bits, width }, { buffer }, scaleBytes, heads) => {
     const steps = bits === 8 ? new Int8Array(buffer) : new Int16Array(buffer);
-    const each = steps.length / scales.length;
-    return Float32Array.from(steps, (step, i) => step * scales[Math.floor(i / each)]);
+    const scales = floats(scaleBytes), ofHead = steps.length / heads, n = scales.length / heads;
+    return Float32Array.from(steps, (step, i) =>
+      step * scales[Math.floor(i / ofHead) * n + (n === 1 ? 0 : i % width)]);
   };
 
   /* A layer's file, read once. */
   /** @type {(data: NeuronsData) => Layer} */
   const layerOf = (data) => {
     data.read = data.read || {
-      ...data, queries: vectors(data.queries, data.queryScales, data.bits),
-      keys: vectors(data.keys, data.keyScales, data.bits), added: floats(data.added),
+      ...data, queries: vectors(data, data.queries, data.queryScales, data.heads),
+      keys: vectors(data, data.keys, data.keyScales, data.keyHeads), added: floats(data.added),
       seen: data.seen,
     };
     return data.read;

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from headbook.analysis.rounded_vectors import (
-    INTEGERS,
     MAX_WEIGHT_ERROR,
     in_float32,
     rounded_vectors,
@@ -27,16 +26,24 @@ def naive(queries: np.ndarray, keys: np.ndarray, scaling: float, seen: np.ndarra
     return weights
 
 
-@pytest.mark.parametrize(("size", "bits"), [(0.5, 8), (1.0, 8), (8.0, 16)])
-def test_the_error_is_that_of_the_weights(size: float, bits: int) -> None:
-    """Large vectors need more bits: their scores are far apart."""
+@pytest.mark.parametrize(
+    ("size", "outlier", "bits", "scales"),
+    [(0.5, 1, 8, 1), (1.0, 1, 8, 1), (1.0, 40, 8, WIDTH), (8.0, 1, 16, 1)],
+)
+def test_the_error_is_that_of_the_weights(
+    size: float, outlier: float, bits: int, scales: int
+) -> None:
+    """Large dimensions need scales of their own, large vectors more bits: scores are far apart."""
     random = np.random.default_rng(0)
     queries = random.normal(scale=size, size=(HEADS, TOKENS, WIDTH))
     keys = random.normal(scale=size, size=(KEY_HEADS, TOKENS, WIDTH))
+    queries[..., 0] *= outlier
+    keys[..., 0] /= outlier
     seen = np.tril(np.ones((TOKENS, TOKENS), np.uint8))
     rounded = rounded_vectors(queries, keys, WIDTH**-0.5, NOTHING, seen)
     assert 8 * rounded.queries.itemsize == bits
-    assert rounded.nbytes == bits // 8 * (queries.size + keys.size) + 8 * (HEADS + KEY_HEADS)
+    n_scales = (HEADS + KEY_HEADS) * scales
+    assert rounded.nbytes == bits // 8 * (queries.size + keys.size) + 4 * n_scales
     exact = naive(queries, keys, WIDTH**-0.5, seen)
     again = naive(
         in_float32(rounded.queries, rounded.query_scales),
@@ -55,8 +62,8 @@ def test_a_head_keeps_its_own_scale() -> None:
     queries[0] *= 1000
     keys = np.zeros((KEY_HEADS, TOKENS, WIDTH))
     rounded = rounded_vectors(queries, keys, 1.0, NOTHING, np.ones((TOKENS, TOKENS), np.uint8))
-    assert rounded.queries.dtype == INTEGERS[0]
+    assert rounded.queries.dtype == np.int8
     assert (np.abs(rounded.queries).max((1, 2)) == 127).all()
     steps = np.abs(in_float32(rounded.queries, rounded.query_scales) - queries)
-    assert (steps <= rounded.query_scales[:, None, None] * 0.501).all()
+    assert (steps <= rounded.query_scales * 0.501).all()
     assert rounded.error == 0

@@ -181,7 +181,7 @@ def choose_other_pairs(page: Page, encoder_site: Site) -> None:
     wanted = row_of(of_pages(kept["self", 0, 1]), 1, 2).weights[4]
     expect(view.locator(".how")).to_contain_text(f"(4) with {displayed(wanted)}.")
     choose(page, "L0·H2")
-    wanted = row_of(kept["self", 0, 0], 2, 2).weights[4]
+    wanted = row_of(of_pages(kept["self", 0, 0]), 2, 2).weights[4]
     expect(view.locator(".how")).to_have_text(
         f"L0·H2: “{text_of(encoder_site, 2)}” (2) attends to “{text_of(encoder_site, 4)}” (4) "
         f"with {displayed(wanted)}."

@@ -59,6 +59,7 @@ def made(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Made:
             "metrics": "sink_share",
             "exemplars": 1,
             "sentence_pages": "3",
+            "query_key_sentences": 2,
         }
         return headbook.collect([file], model=str(tiny_folder(name)), **(given | options))
 
@@ -145,26 +146,23 @@ def test_a_soft_cap_is_what_it_changes(
 
 def test_as_many_as_fit_are_kept_by_default(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """A budget of bytes on the site decides, by the sizes of the files."""
-    study = made("bert")
-    assert {index for _, index, _ in study.sentence_data.queries_and_keys} == {0, 1, 2}
-    sizes = [
-        sum(
-            each.site_bytes
-            for (_, index, _), each in study.sentence_data.queries_and_keys.items()
-            if index == number
-        )
-        for number in range(3)
-    ]
-    monkeypatch.setattr(config, "SITE_QUERY_KEY_BYTES", sizes[0] + sizes[1])
-    few = made("bert", seed=1)
-    assert {index for _, index, _ in few.sentence_data.queries_and_keys} == {0, 1}
+    study = made("bert", query_key_sentences=None)
+    kept = study.sentence_data.queries_and_keys
+    listed = [sentence.index for sentence in study.sentence_data.listed]
+    assert [*dict.fromkeys(index for _, index, _ in kept)] == listed
+    assert len(listed) == 3
+    two = sum(each.site_bytes for (_, index, _), each in kept.items() if index in listed[:2])
+    monkeypatch.setattr(config, "SITE_QUERY_KEY_BYTES", two)
+    few = made("bert", query_key_sentences=None, seed=1)
+    assert {index for _, index, _ in few.sentence_data.queries_and_keys} == {*listed[:2]}
     last = few.sentence_data.listed[2]
     assert reason(results_of(few)["self"], last) == (
         f"queries and keys were kept of the first 2 sentences; --query-key-sentences {last.number} "
         "keeps more"
     )
     monkeypatch.setattr(config, "SITE_QUERY_KEY_BYTES", 1)
-    assert not made("bert", seed=2).sentence_data.queries_and_keys
+    none = made("bert", query_key_sentences=None, seed=2)
+    assert not none.sentence_data.queries_and_keys
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 3, 5])
@@ -334,7 +332,7 @@ def test_pages_get_every_number(made: Made) -> None:
             numbers = np.frombuffer(data[name], f"i{data['bits'] // 8}")
             vectors = numbers.reshape(vars(kept)[name].shape)
             np.testing.assert_array_equal(vectors, getattr(rounded, name))
-            half_steps = np.array(data[scales])[:, None, None] / 2
+            half_steps = np.frombuffer(data[scales], "<f4").reshape(len(vectors), 1, -1) / 2
             steps = np.abs(vectors * 2 * half_steps - vars(kept)[name])
             assert (steps <= half_steps * (1 + 1e-6)).all()
         assert [*data["seen"]] == kept.seen.ravel().tolist()

@@ -30,6 +30,7 @@ from headbook.text.tokens import TokenizedSentence
 
 # Sentences; a corpus of at most so many stays tokenized in memory after the first pass.
 MAX_CACHED_SENTENCES = 1024
+FIRST_SENTENCES = 2  # of the input, which have pages before any exemplar
 MAX_CHECK_TOKENS = 512  # tokens of the batch that the self-checks run on
 
 
@@ -87,10 +88,11 @@ def choose_sentences(
         long: texts that are too long.
         not_measured: indices of the sentences that could not be measured.
     """
+    traced = config.query_key_sentences
     exemplars = tuple(c for c in choose_exemplars(sums) if c.index not in long.texts)
     cited = most_cited(
         exemplars,
-        first=max(1, config.query_key_sentences or 0),
+        first=FIRST_SENTENCES if traced is None else max(1, traced),
         total=n_sentences,
         most=config.n_sentence_pages,
     )
@@ -105,7 +107,7 @@ def choose_sentences(
         first_measured=next(index for index in count() if index not in not_measured),
         exemplars=exemplars,
         listed=listed,
-        traced=listed[: config.query_key_sentences],
+        traced=listed[:traced],
         sampled=long.smallest(sums, config.vocabulary_sentences) if averaged else frozenset(),
         candidates=candidates,
     )

@@ -234,7 +234,8 @@ def neurons_data(
 def _data(queries_and_keys: QueriesAndKeys) -> dict[str, Any]:
     """Return the numbers of one layer; arrays as bytes, row by row, lowest byte first.
 
-    ``bits``: of each number of queries and keys, which count steps of the scale of their head;
+    ``bits``: of each number of queries and keys, which count steps of the scale of their head, or
+    of their dimension in the head;
     ``error``: largest difference of a weight made of them.
     """
     rounded = queries_and_keys.rounded()
@@ -247,8 +248,8 @@ def _data(queries_and_keys: QueriesAndKeys) -> dict[str, Any]:
         "error": rounded.error,
         "queries": rounded.queries.tobytes(),
         "keys": rounded.keys.tobytes(),
-        "queryScales": rounded.query_scales.tolist(),
-        "keyScales": rounded.key_scales.tolist(),
+        "queryScales": rounded.query_scales.astype("<f4").tobytes(),
+        "keyScales": rounded.key_scales.astype("<f4").tobytes(),
         "added": queries_and_keys.added.astype("<f4").tobytes(),
         "seen": queries_and_keys.seen.tobytes(),
     }
