@@ -32,7 +32,6 @@ from headbook.comparison.differences import ComparedColumn
 from headbook.comparison.drift import divergence_text
 from headbook.metrics import ids
 from headbook.model.load import load_model
-from headbook.pages.parts.page import plain_text
 from headbook.report.facts.functions import functions_of
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.results import stack_results
@@ -144,13 +143,13 @@ def claims(comparison: Comparison) -> Iterator[dict[str, Any]]:
     }
     table = comparison.differences
     for claim in difference_claims(comparison, functions):
-        parts = (*claim.sentence, *claim.evidence)
+        parts = (*claim.sentence.parts, *claim.evidence.parts)
         numbers = [part for part in parts if isinstance(part, LinkedNumber)]
         of_table = [part for part in numbers if part.table == "differences"]
         yield {
             "claim": claim.kind,
-            "sentence": plain_text(claim.sentence),
-            "evidence": plain_text(claim.evidence),
+            "sentence": claim.sentence.text,
+            "evidence": claim.evidence.text,
             "numbers": len(of_table),
             "as in the table": sum(agrees(part, table) for part in of_table),
         }

@@ -13,7 +13,6 @@ from headbook.comparison.differences import ComparedColumn, HeadDifferences
 from headbook.comparison.number_claims import number_claims, supported_numbers
 from headbook.comparison.study_pair import StackPair
 from headbook.metrics import ids
-from headbook.pages.parts.page import plain_text
 from headbook.report.linked_rows import LinkedNumber
 from headbook.schema import HeadName
 from layers import SELF
@@ -76,10 +75,8 @@ def test_the_claim_names_head_number_and_function() -> None:
     nouns = tuple({head: SimpleNamespace(noun=noun)} for noun in ("mixed", "verb → object"))
     (claim,) = number_claims(comparison, {"self": nouns})  # type: ignore[dict-item]
     assert claim.claim.heads == {HeadName("self", 0, n) for n in range(3)}
-    sentence, evidence = (
-        plain_text(parts) for parts in (claim.claim.sentence, claim.claim.evidence)
-    )
-    numbers = [part for part in claim.claim.sentence if isinstance(part, LinkedNumber)]
+    sentence, evidence = (words.text for words in (claim.claim.sentence, claim.claim.evidence))
+    numbers = [part for part in claim.claim.sentence.parts if isinstance(part, LinkedNumber)]
     column = ComparedColumn(*(str(dict(numbers[0].row)[name]) for name in ComparedColumn._fields))
     index = COLUMNS.index(column)
     assert [number.text for number in numbers] == [

@@ -24,7 +24,6 @@ from headbook.comparison.checkpoint_claims import (
 from headbook.comparison.checkpoint_steps import CHECKPOINT_METRICS, checkpoint_step
 from headbook.comparison.checkpoints import Checkpoints, layer_changes
 from headbook.comparison.claims import SizedClaim
-from headbook.pages.parts.page import plain_text
 from headbook.report.facts.thresholds import SCORE
 from headbook.schema import HeadKey, SinkView
 
@@ -60,7 +59,7 @@ def sentence(rule: Any, checkpoints: Checkpoints) -> str:
     """The sentence of a rule's claim; empty without one."""
     found: Iterator[SizedClaim] = rule(checkpoints, checkpoints.stacks[0])
     claims = [*found]
-    return plain_text(claims[0].claim.sentence) if claims else ""
+    return claims[0].claim.sentence.text if claims else ""
 
 
 LOW: Heads = [[0.1, 0.1], [0.1, 0.1]]
@@ -72,7 +71,7 @@ def test_the_head_that_learnt_a_function_is_named_with_its_step() -> None:
         f"L0·H1 now attends to the previous token: 90.0{PERCENT}, since step 100."
     )
     (claim,) = head_claim(checkpoints, checkpoints.stacks[0])
-    evidence = plain_text(claim.claim.evidence)
+    evidence = claim.claim.evidence.text
     assert f"10.0{PERCENT} at step 0; change +80.0 points [+" in evidence
     assert f"past half of it from step 100 on; uniform attention: 5.0{PERCENT}" in evidence
 
@@ -147,7 +146,7 @@ def test_claims_have_few_words_and_one_of_each_kind() -> None:
     assert [claim.kind for claim in claims] == ["head", "layer", "steady"]
     assert len(CHECKPOINT_RULES) == 4
     for claim in claims:
-        assert len(plain_text(claim.sentence).split()) <= MAX_WORDS
+        assert len(claim.sentence.text.split()) <= MAX_WORDS
     longest = max((len(each.does.split()) for each in CHECKPOINT_METRICS), default=0)
     others = "L0·H1 now : 90.0\u202f%, since step 100."
     assert longest + len(others.replace(" :", "").split()) <= MAX_WORDS + 1

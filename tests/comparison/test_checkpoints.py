@@ -33,7 +33,6 @@ from headbook.pages.checkpoints.checkpoints import (
     checkpoints_page,
 )
 from headbook.pages.checkpoints.parts import DrawnCheckpoints
-from headbook.pages.parts.page import plain_text
 from headbook.progress import NoProgress
 from headbook.report.linked_rows import LinkedNumber
 from headbook.results.formats import head_name, percent
@@ -480,7 +479,7 @@ def test_a_claim_on_a_head_is_made_only_where_the_table_below_has_a_clear_rise(
         DrawnCheckpoints(replace(found, frames=(*before, replace(last, stacks=wide)))), "unclear"
     )
     (claim,) = (item.claim for item in clear.claims if item.claim.kind == "head")
-    text = plain_text(claim.sentence)
+    text = claim.sentence.text
     rows = [row for row in clear.stacks[0].learnt if f"now {row.does.text}: " in text]
     assert [row.head.text for row in rows] == [text.split(" ")[0]]
     assert all(row.learnt for row in rows)
@@ -528,7 +527,7 @@ def test_numbers_of_claims_are_those_of_their_rows(place: Path, of_three: Checkp
     claims = checkpoint_claims(of_three)
     assert claims
     for claim in claims:
-        for number in (part for part in claim.sentence if isinstance(part, LinkedNumber)):
+        for number in (part for part in claim.sentence.parts if isinstance(part, LinkedNumber)):
             table = pd.read_parquet(place / "site" / "data" / f"{number.table}.parquet")
             for name, value in number.row:
                 own = table[name].isna() if value == "" and name == "head" else table[name] == value

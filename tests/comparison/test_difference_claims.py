@@ -28,7 +28,6 @@ from headbook.comparison.drift import (
     layer_drift,
 )
 from headbook.comparison.study_pair import StackPair
-from headbook.pages.parts.page import plain_text
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import layers_text
 from layers import SELF
@@ -91,7 +90,7 @@ def sentence(found: Any) -> str:
     if not claims:
         return ""
     (claim,) = claims
-    text = plain_text(claim.claim.sentence)
+    text = claim.claim.sentence.text
     assert len(text.replace("\u00a0", " ").split()) <= MAX_WORDS, text
     return text
 
@@ -116,7 +115,7 @@ def test_the_head_that_differs_most_is_named_with_its_divergence() -> None:
     assert sentence(heads_claim(stack)) == ("Attention diverges most in L1·H0: by 0.30 nats.")
     assert lit(heads_claim(stack)) == {(1, 0)}
     (claim,) = heads_claim(stack)
-    evidence = plain_text(claim.claim.evidence)
+    evidence = claim.claim.evidence.text
     assert "L1·H0 0.30 [0.29, 0.31], then L0·H1 0.06 [0.05, 0.07]" in evidence
     assert "Median of rounding 0.001 and of another head 0.40. 50 sentences." in evidence
 
@@ -237,7 +236,7 @@ def test_several_equal_stacks_are_named_together() -> None:
         layers={},
     )
     claims = difference_claims(cast("Comparison", comparison))
-    assert [plain_text(claim.sentence) for claim in claims] == [
+    assert [claim.sentence.text for claim in claims] == [
         "Attention diverges most in L0·H0 of cross-attention: by 0.30 nats.",
         "All heads of the encoder and of the decoder attend exactly alike in both models.",
     ]
@@ -273,7 +272,7 @@ def test_wide_intervals_and_few_heads_support_no_claim_on_heads_alike() -> None:
 
 def test_a_number_of_a_claim_names_its_row() -> None:
     (claim,) = layers_claim(compared([[0.02] * 3, [0.2] * 3, [0.05] * 3]))
-    (number,) = (part for part in claim.claim.sentence if isinstance(part, LinkedNumber))
+    (number,) = (part for part in claim.claim.sentence.parts if isinstance(part, LinkedNumber))
     assert number.table == "differences"
     assert dict(number.row) == {
         "stack": "self", "layer": 1, "head": "", "metric": PATTERN_DRIFT, "view": "raw",

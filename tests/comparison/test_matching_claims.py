@@ -21,7 +21,6 @@ from headbook.comparison.matching_claims import (
     unmatched_text,
 )
 from headbook.comparison.study_pair import StackPair, StudyPair
-from headbook.pages.parts.page import plain_text
 from headbook.schema import HeadKey, SinkView, heads_of
 
 MAX_WORDS = 18
@@ -62,7 +61,7 @@ def apart(
 def sentence(rule: Any, found: Comparison) -> str:
     """The sentence of a rule's claim; empty without one."""
     claims = [*rule(found, found.sides.stacks[0])]
-    text = plain_text(claims[0].sentence) if claims else ""
+    text = claims[0].sentence.text if claims else ""
     assert len(text.split()) <= MAX_WORDS, text
     return text
 

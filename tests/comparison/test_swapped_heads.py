@@ -13,7 +13,6 @@ import headbook
 from headbook.comparison.comparison import Comparison, compare
 from headbook.comparison.difference_claims import difference_claims
 from headbook.comparison.drift import drift_summary
-from headbook.pages.parts.page import plain_text
 from headbook.report.facts.functions import functions_of
 from headbook.report.results import heads_by_value, stack_results
 from headbook.run.collect import collect
@@ -91,7 +90,7 @@ def test_a_comparison_names_the_swapped_heads_first_with_their_functions(
     claim, *_ = difference_claims(comparison, {"self": functions})
     assert claim.kind == "numbers"
     assert {(head.layer, head.head) for head in claim.heads} == changed
-    evidence = plain_text(claim.evidence)
+    evidence = claim.evidence.text
     for noun, other in (nouns, nouns[::-1]):
         assert f"(function: {noun} → {other})" in evidence
     summary = drift_summary(differences)

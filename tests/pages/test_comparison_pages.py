@@ -138,8 +138,8 @@ def test_claims_stand_first_and_their_numbers_are_those_of_their_rows(compared: 
     assert {claim.kind for claim in claims} >= {"numbers", "layers", "alike"}
     first = text_of(site.folder / "index.html").partition("Heads whose attention differs most")[0]
     for claim in claims:
-        assert " ".join(plain_text(claim.sentence).split()) in first.replace("&lt;", "<")
-        parts = (*claim.sentence, *claim.evidence)
+        assert " ".join(claim.sentence.text.split()) in first.replace("&lt;", "<")
+        parts = (*claim.sentence.parts, *claim.evidence.parts)
         numbers = [part for part in parts if isinstance(part, LinkedNumber)]
         assert numbers
         for number in numbers:

@@ -35,7 +35,7 @@ from headbook.report.facts.thresholds import SCORE
 from headbook.report.linked_rows import LinkedNumber, Parts
 from headbook.report.wording import capital, count_text, is_share, number_word, signed_points
 from headbook.results.formats import head_file, head_name, in_hundred, percent
-from headbook.results.sentence import Link
+from headbook.results.sentence import Link, Sentence
 from headbook.schema import AttentionStack, HeadName, Place
 
 MIN_CHANGE = 0.1  # of a share, for a claim
@@ -114,7 +114,10 @@ def head_claim(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[Size
         Link("All heads", f"steps/{column.key}.html"),
     )  # fmt: skip
     yield SizedClaim(
-        change, OverviewClaim("head", stack.name, sentence, frozenset({head}), evidence)
+        change,
+        OverviewClaim(
+            "head", stack.name, Sentence(sentence), frozenset({head}), Sentence(evidence)
+        ),
     )
 
 
@@ -232,7 +235,7 @@ def _layer_claim(
         Link("All layers", f"steps/{column.key}.html"),
     )  # fmt: skip
     heads = frozenset(HeadName(stack.name, layer, head) for head in range(stack.n_heads))
-    return OverviewClaim("layer", stack.name, sentence, heads, evidence)
+    return OverviewClaim("layer", stack.name, Sentence(sentence), heads, Sentence(evidence))
 
 
 def in_sentence(column: CheckpointColumn) -> str:
@@ -326,7 +329,9 @@ def _extreme_claim(
         "heads, shares and steps. ",
         Link("All heads", f"steps/{column.key}.html"),
     )  # fmt: skip
-    return OverviewClaim("extreme", stack.name, sentence, frozenset({head}), evidence)
+    return OverviewClaim(
+        "extreme", stack.name, Sentence(sentence), frozenset({head}), Sentence(evidence)
+    )
 
 
 def steady_claim(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[SizedClaim]:
@@ -358,7 +363,7 @@ def steady_claim(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[Si
         f"{count_text(len(columns), 'followed share')}.",
     )  # fmt: skip
     heads = frozenset(HeadName(stack.name, *place) for place in steady)
-    claim = OverviewClaim("steady", stack.name, sentence, heads, evidence)
+    claim = OverviewClaim("steady", stack.name, Sentence(sentence), heads, Sentence(evidence))
     yield SizedClaim(float(len(steady)), claim)
 
 
@@ -412,7 +417,9 @@ def _no_induction(checkpoints: Checkpoints, stack: AttentionStack) -> Iterator[S
             "an induction head begins at or above. ",
             Link("All heads", f"steps/{column.key}.html"),
         )  # fmt: skip
-        claim = OverviewClaim("induction", stack.name, sentence, frozenset({head}), evidence)
+        claim = OverviewClaim(
+            "induction", stack.name, Sentence(sentence), frozenset({head}), Sentence(evidence)
+        )
         yield SizedClaim(score.value, claim)
 
 

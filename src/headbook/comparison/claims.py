@@ -46,7 +46,7 @@ from headbook.report.answers.overview.claim_parts import (
 from headbook.report.linked_rows import LinkedNumber, Parts
 from headbook.report.wording import capital, count_text, layers_text, number_word, p_text
 from headbook.results.formats import THIN, interval_text, number, percent
-from headbook.results.sentence import Link
+from headbook.results.sentence import Link, Sentence
 from headbook.schema import AttentionStack, HeadName, Place, SinkView
 from headbook.study.tables import RowKey
 
@@ -178,7 +178,9 @@ def _most_different(stack: ComparedStack, found: Sequence[Place]) -> SizedClaim:
     more = f"{number_word(len(found) - NAMED)} more, " if len(found) > NAMED else ""
     evidence = (*listed, f"{more}then ", *_with_interval(stack, next_one), ". ", *_measured(stack))
     size = float(stack.summary.value[found[-1]])
-    claim = OverviewClaim("heads", stack.stack.name, sentence, frozenset(names), evidence)
+    claim = OverviewClaim(
+        "heads", stack.stack.name, Sentence(sentence), frozenset(names), Sentence(evidence)
+    )
     return SizedClaim(size, claim)
 
 
@@ -192,7 +194,7 @@ def _above_rounding(stack: ComparedStack, found: Sequence[Place]) -> SizedClaim:
         divergence_number(stack, largest), " nats.",
     )  # fmt: skip
     evidence = ("Highest value: ", *_with_interval(stack, largest), ". ", *_measured(stack))
-    claim = OverviewClaim("heads", stack.stack.name, sentence, names, evidence)
+    claim = OverviewClaim("heads", stack.stack.name, Sentence(sentence), names, Sentence(evidence))
     return SizedClaim(float(stack.summary.value[largest]), claim)
 
 
@@ -288,7 +290,9 @@ def _most_different_layers(
         "Means over heads: ", *listed, "then ", *with_interval(next_one), ". ", *_measured(stack)
     )  # fmt: skip
     heads = [HeadName(stack.stack.name, *place) for place in stack.places if place[0] in found]
-    claim = OverviewClaim("layers", stack.stack.name, sentence, frozenset(heads), evidence)
+    claim = OverviewClaim(
+        "layers", stack.stack.name, Sentence(sentence), frozenset(heads), Sentence(evidence)
+    )
     return SizedClaim(float(drift.value[found[-1], column]), claim)
 
 
@@ -325,7 +329,9 @@ def _token_claim(stack: ComparedStack) -> Iterator[SizedClaim]:
         DEFINITION,
     )  # fmt: skip
     heads = [HeadName(stack.stack.name, *place) for place in stack.places if place[0] == layer]
-    claim = OverviewClaim("layers", stack.stack.name, sentence, frozenset(heads), evidence)
+    claim = OverviewClaim(
+        "layers", stack.stack.name, Sentence(sentence), frozenset(heads), Sentence(evidence)
+    )
     yield SizedClaim(0.0, claim)
 
 
@@ -379,7 +385,7 @@ def alike_claim(stack: ComparedStack) -> Iterator[SizedClaim]:
     if equal:
         evidence = equal_evidence(stack, most)
     heads = frozenset(HeadName(stack.stack.name, *place) for place in found)
-    claim = OverviewClaim("alike", stack.stack.name, sentence, heads, evidence)
+    claim = OverviewClaim("alike", stack.stack.name, Sentence(sentence), heads, Sentence(evidence))
     yield SizedClaim(float(len(found)), claim)
 
 

@@ -17,6 +17,7 @@ from headbook.comparison.number_claims import PairOfFunctions, number_claims, su
 from headbook.report.answers.overview.claim_parts import OF_STACK, OverviewClaim
 from headbook.report.linked_rows import Parts
 from headbook.report.wording import count_text
+from headbook.results.sentence import Sentence
 from headbook.schema import HeadName
 
 # Rules of each stack; the last is joined by the claim on several equal stacks.
@@ -55,7 +56,9 @@ def _equal_stacks(stacks: Sequence[ComparedStack]) -> Iterator[SizedClaim]:
     heads = frozenset(HeadName(each.stack.name, *place) for each in equal for place in each.places)
     sentence: Parts = (f"All heads{names} attend exactly alike in both models.",)
     evidence = equal_evidence(equal[0], equal[0].places[0])
-    claim = OverviewClaim("alike", equal[0].stack.name, sentence, heads, evidence)
+    claim = OverviewClaim(
+        "alike", equal[0].stack.name, Sentence(sentence), heads, Sentence(evidence)
+    )
     yield SizedClaim(float(len(heads)), claim)
 
 

@@ -26,7 +26,7 @@ from headbook.report.answers.overview.claim_parts import OverviewClaim, short_li
 from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import count_text, is_share, number_word, tied_places
 from headbook.results.formats import head_name, interval_text, number, percent
-from headbook.results.sentence import Link
+from headbook.results.sentence import Link, Sentence
 from headbook.schema import SinkView, heads_of
 
 MEDIANS = (  # metric, view and label, whose median it is, and how a difference is read
@@ -71,19 +71,19 @@ def pair_claim(comparison: Comparison, pair: StackPair) -> Iterator[OverviewClai
     yield OverviewClaim(
         "pair",
         pair.name,
-        (
+        Sentence((
             short_link(one), f" and {head_name(other)} of {comparison.sides.names[1]} attend most "
             "alike: similarity ", value, ".",
-        ),
+        )),
         frozenset({one}),
-        (
+        Sentence((
             "Each is the other’s most similar head; the highest similarity of all pairs, not "
             "tested against the others. Similarity of attention between words, sink masked: 0 (no "
             "word in common) to 1 (equal); heads of random weights stay below "
             f"{number(matching.threshold)} in {percent(NULL_QUANTILE)} of cases. "
             f"{count_text(found.sentences, 'sentence')}. ",
             Link("All pairs", "matched.html"),
-        ),
+        )),
     )  # fmt: skip
 
 
@@ -106,16 +106,20 @@ def median_claim(comparison: Comparison, pair: StackPair) -> Iterator[OverviewCl
         yield OverviewClaim(
             "median",
             pair.name,
-            (
-                f"The median {cells} of {other} {before} ",
-                size,
-                f"{behind.format(directions[gap < 0])} than that of {one}.",
+            Sentence(
+                (
+                    f"The median {cells} of {other} {before} ",
+                    size,
+                    f"{behind.format(directions[gap < 0])} than that of {one}.",
+                )
             ),
             frozenset(heads_of(pair.a)),
-            (
-                f"{all_metrics()[metric].title}, median over {cells}s. ",
-                *_both_medians(found, size, comparison.sides.names, share=share),
-                DEFINITION,
+            Sentence(
+                (
+                    f"{all_metrics()[metric].title}, median over {cells}s. ",
+                    *_both_medians(found, size, comparison.sides.names, share=share),
+                    DEFINITION,
+                )
             ),
         )
         return
@@ -156,13 +160,15 @@ def counterparts_claim(comparison: Comparison, pair: StackPair) -> Iterator[Over
     yield OverviewClaim(
         "counterparts",
         pair.name,
-        (f"Of the heads of {one}, {len(heads):,} have a counterpart in {other}.",),
+        Sentence((f"Of the heads of {one}, {len(heads):,} have a counterpart in {other}.",)),
         frozenset(heads),
-        (
-            f"{len(heads):,} of {len(found.a):,} heads, by similarity of attention of at least "
-            f"{number(found.matching.threshold)}; random weights would give about {chance:.0f}"
-            f"{stability_clause(found)}. {count_text(found.sentences, 'sentence')}. ",
-            Link("All matches", "matched.html"),
+        Sentence(
+            (
+                f"{len(heads):,} of {len(found.a):,} heads, by similarity of attention of at least "
+                f"{number(found.matching.threshold)}; random weights would give about {chance:.0f}"
+                f"{stability_clause(found)}. {count_text(found.sentences, 'sentence')}. ",
+                Link("All matches", "matched.html"),
+            )
         ),
     )
 

@@ -24,6 +24,7 @@ from headbook.report.facts.functions import HeadFunction
 from headbook.report.linked_rows import Parts, head_number
 from headbook.report.wording import count_text, p_text
 from headbook.results.formats import number
+from headbook.results.sentence import Sentence
 from headbook.schema import HeadName
 
 PairOfFunctions = tuple[Mapping[HeadName, HeadFunction], Mapping[HeadName, HeadFunction]]
@@ -83,7 +84,9 @@ def _claim(numbers: ComparedNumbers, changes: list[HeadNumberChange]) -> SizedCl
         DEFINITION,
     )  # fmt: skip
     heads = frozenset(HeadName(stack, *change.place) for change in named)
-    return SizedClaim(first.size, OverviewClaim("numbers", stack, sentence, heads, evidence))
+    return SizedClaim(
+        first.size, OverviewClaim("numbers", stack, Sentence(sentence), heads, Sentence(evidence))
+    )
 
 
 def _change(numbers: ComparedNumbers, change: HeadNumberChange) -> Parts:

@@ -325,7 +325,7 @@ def together(ablation: AblationResults, steps: pd.DataFrame) -> Sentence:
         "{side} than {limit}, the margin of several heads.",
         heads=count_text(int(amounts[amounts <= alone].iloc[-1]), "head"), subject=measure.subject,
         verb=measure.verb, surely=surely, side="less" if row["high"] <= limit.value else "more",
-        n=step_test(ablation, row).number(change_unit(ablation)), limit=limit,
+        n=step_test(ablation, row.to_dict()).number(change_unit(ablation)), limit=limit,
     )  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from headbook.analysis.accumulators import Estimate
 from headbook.report.ablation import change_unit, main_target
-from headbook.report.linked_rows import Parts
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text
 from headbook.results.formats import head_page
@@ -40,9 +39,9 @@ class OverviewClaim:
 
     kind: str
     stack: str
-    sentence: Sentence | Parts
+    sentence: Sentence
     heads: frozenset[HeadName]
-    evidence: Sentence | Parts
+    evidence: Sentence
 
 
 def heads_at(results: StackResults, places: Iterable[Place]) -> frozenset[HeadName]:
