@@ -18,7 +18,7 @@ from html_pages import html_of, text_of
 from sites import Site
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-GIVEN = {"text_source": "Kowari corpus 2.1", "text_license": "CC BY-SA 4.0"}
+GIVEN: dict[str, Any] = {"text_source": "Kowari corpus 2.1", "text_license": "CC BY-SA 4.0"}
 
 
 @pytest.mark.parametrize(

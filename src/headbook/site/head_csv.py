@@ -32,7 +32,9 @@ def layer_rows(study: Study) -> Iterator[tuple[str, dict[str, Any]]]:
     numbers = [name for name in heads if name not in {*LAYER, "head", *KEY}]
     lines = np.array(csv_rows(heads[numbers], header=False).decode().splitlines(), object)
     controls = study.controls.set_index([*LAYER, *KEY])["value"]
-    for (stack, layer), rows in heads.groupby(LAYER, sort=False):
+    place: Any
+    for place, rows in heads.groupby(LAYER, sort=False):
+        stack, layer = place
         keys = pd.MultiIndex.from_frame(rows[KEY].drop_duplicates())
         places = keys.get_indexer(pd.MultiIndex.from_frame(rows[KEY]))
         of_heads = np.full((int(rows["head"].max()) + 1, len(keys)), "", object)
