@@ -291,13 +291,10 @@ def _powers(low: float, high: float) -> list[tuple[float, str]]:
 
 def _rows(numbers: Sequence[Number]) -> pd.DataFrame:
     """Return the known numbers of heads as a table."""
-    return pd.DataFrame(
-        [
-            (n.place("layer"), n.place("head"), n.value, n.low, n.high)
-            for n in numbers if n.known
-        ],
-        columns=["layer", "head", "value", "low", "high"],
-    )  # fmt: skip
+    known = [
+        (n.place("layer"), n.place("head"), n.value, n.low, n.high) for n in numbers if n.known
+    ]
+    return pd.DataFrame(known, columns=["layer", "head", "value", "low", "high"])
 
 
 class _Panel:
@@ -361,8 +358,7 @@ class _Panel:
                 marks.append(shape.replace('class="mk', 'class="c-model mk', 1))
             if not many and rank in {0, len(order) - 1}:
                 below = rank == 0 and len(order) > 1
-                name = text(f"H{head}", percent(x), y + (16 if below else -8), "mid s halo")
-                marks.append(name)
+                marks.append(text(f"H{head}", percent(x), y + (16 if below else -8), "mid s halo"))
         return marks
 
 
