@@ -380,5 +380,6 @@ def test_only_models_with_cross_attention_have_the_page(
     assert not (encoder_site.folder / "alignment.html").exists()
     assert (pair_site.folder / "alignment.html").exists()
     for path in ("sentences/0001.html", "index.html"):
-        assert "alignment.html" in html_of(pair_site.folder / path)
-        assert "alignment.html" not in html_of(encoder_site.folder / path)
+        links = [re.findall(r'href="[./]*alignment\.html', html_of(site.folder / path))
+                 for site in (pair_site, encoder_site)]  # fmt: skip
+        assert [bool(found) for found in links] == [True, False]

@@ -636,7 +636,7 @@ def test_the_page_as_written_has_figures_files_and_numbers(
         for ending in ("svg", "pdf", "csv"):
             assert (tmp_path / "site" / "figures" / f"{name}.{ending}").is_file()
     index = html_of(tmp_path / "site" / "index.html")
-    assert [link.attributes["href"] for link in elements(index, "a")].count("syntax.html") == 2
+    assert "syntax.html" in [link.attributes["href"] for link in elements(index, "a")]
 
 
 def test_a_stored_sentence_keeps_its_tree(study: Study, tmp_path: Path) -> None:
