@@ -163,7 +163,10 @@ def _views(manifest: Manifest) -> Question:
     causal = any(stack.causal for stack in manifest.stacks)
     first = " or, in causal attention, to the first position" * causal
     default = "sink masked in causal attention, else all keys" if causal else "all keys"
-    pairs = tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items())
+    pairs = tuple(
+        (VIEWS[view], say("{text} (in files: {view})", text=text, view=Marked(str(view), "code")))
+        for view, text in KEYS.items()
+    )
     return Question(
         "views", "Attention sinks and keys",
         f"Numbers are given for three sets of keys; pages show {default}.",
@@ -246,7 +249,7 @@ def _gaps(results: Results) -> Question:
         )),
     )  # fmt: skip
     answer = (
-        f"{count_text(len(texts), 'part')} could not be measured, for the reasons below."
+        "Some numbers are missing, for the reasons below."
         if texts
         else "Nothing that was asked for is missing."
     )

@@ -66,9 +66,9 @@ INTERVALS = (
     ),
     Definition(
         "Bootstrap-t interval",
-        "Effects of replacing a head: 2,000 draws of sentences with replacement, each with its own "
+        "Effects of replacing a head: 2,000 bootstrap samples of sentences, each with its own "
         "standard error, because rare large effects make linearised intervals too narrow. "
-        "Medians have the percentiles of such draws.",
+        "Medians have the percentiles of such samples.",
         r"\left[R - t^{*}_{0.975} \sqrt{V},\; R - t^{*}_{0.025} \sqrt{V}\right], \qquad "
         r"t^{*} = \frac{R^{*} - R}{\sqrt{V^{*}}}",
         "Efron & Tibshirani 1993, An Introduction to the Bootstrap, section 12.5",
@@ -76,14 +76,14 @@ INTERVALS = (
     Definition(
         "Exact bounds",
         "Verdicts on heads that were replaced: the share p of sentences like these that would "
-        "change, if k of S sentences change, at 95 % for all H heads together.",
+        "change, if k of S sentences change, family-wise at 95 % over all H heads.",
         r"\sum_{i \ge k} \binom{S}{i} p^i (1-p)^{S-i} = \frac{0.05}{H}",
         "Clopper & Pearson 1934, doi:10.1093/biomet/26.4.404",
     ),
     Definition(
         "Leader of many heads",
         "A head or layer leads alone if a paired test over sentences tells it from every other "
-        "one: step-down, with the largest bootstrap-t of each draw; else all heads are named that "
+        "one: step-down, with the largest bootstrap-t of each sample; else all are named that "
         "it does not tell from the first.",
         r"p_j = 2\,\Pr\left(\max_{i \ge j} t^{*}_{i} \ge t_j\right)",
         "Romano & Wolf 2005, doi:10.1198/016214504000000539",
