@@ -63,7 +63,7 @@ def test_another_choice_has_its_numbers_files_address_and_citation(
     results = encoder_site.results["self"]
     metric = results.by_id[METRIC]
     of_choice = HeadMetricNumbers(results, metric, SinkView(view), label)
-    places = [(int(row.layer), int(row.head)) for row in rows.itertuples()]
+    places = [(int(layer), int(head)) for layer, head in rows[["layer", "head"]].to_numpy()]
     printed = [of_choice.number(place).as_text("bare") for place in places]
     assert cells(page) == printed
     framed = page.locator(f"{MAP} td.top1")

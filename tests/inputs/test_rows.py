@@ -17,9 +17,9 @@ from headbook.errors import InputError
 from headbook.inputs import Corpus, InputLayout, TextRecord, Word, input_sources, open_corpus
 from headbook.inputs.rows import KNOWN_COLUMNS, matching_column
 from headbook.model.packing import DOCUMENT_COLUMN
-from headbook.report.alignment import GOLD
 from headbook.run import task_texts
 from headbook.study.groups import PAIR_COLUMN
+from headbook.text.aligned_words import GOLD
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -122,6 +122,7 @@ def check_whole(page: Page, site: Site) -> None:
         assert {len(row) for row in table.rows} <= {len(table.columns)}
         assert table.rows
         assert table.caption or table.label
-    for chart in [*every(Plot, page), *every(Figure, page)]:
+    charts: list[Plot | Figure] = [*every(Plot, page), *every(Figure, page)]
+    for chart in charts:
         for ending in ("svg", "pdf", "csv"):
             assert (site.folder / f"figures/{chart.name}.{ending}").stat().st_size

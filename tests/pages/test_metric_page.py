@@ -1,7 +1,7 @@
 """Pages of metrics: questions, all heads with values, labels, layers, variants, and their list."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ from headbook.pages.metrics import heads
 from headbook.pages.metrics.figures import heat_figure, offered_labels
 from headbook.pages.metrics.heads import fill_of, head_closer, head_lead
 from headbook.pages.parts import all_heads
-from headbook.pages.parts.blocks import Finder, Group, Heat, Lead, Page, Table
+from headbook.pages.parts.blocks import Block, Finder, Group, Heat, Lead, Page, Table
 from headbook.report.facts.metrics import head_values
 from headbook.report.facts.tested.extremes import extreme_heads
 from headbook.report.head_numbers import HeadMetricNumbers, drawn_numbers
@@ -223,7 +223,7 @@ def test_with_many_heads_cells_and_marks_are_no_links(
     assert not every(Printed, table)
 
 
-def maps_of(blocks: list[Lead | Group]) -> list[Table]:
+def maps_of(blocks: Sequence[Block]) -> list[Table]:
     return [table for table in every(Table, tuple(blocks)) if "all-heads" in table.style]
 
 

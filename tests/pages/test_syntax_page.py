@@ -210,7 +210,9 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: Page) -> Non
 def drawn(page: Page) -> list[dict[str, Any]]:
     """Rows of the figure's file."""
     plot = next(plot for plot in every(Plot, page) if plot.name == "syntax-self")
-    return plot.rows.to_dict("records")
+    return [
+        {str(name): value for name, value in row.items()} for row in plot.rows.to_dict("records")
+    ]
 
 
 def test_lines_of_the_figure_have_the_numbers_of_the_tests(

@@ -14,6 +14,7 @@ import tiny
 import treebank
 from bare_model import Bare, Given, given
 from block_parts import every, group_of
+from headbook.analysis.arrays import Floats
 from headbook.config import Config
 from headbook.pages.parts.blocks import Details, Table
 from headbook.pages.parts.recurring_words import (
@@ -255,7 +256,7 @@ def test_cosines_of_uses_agree_with_plain_loops(
                 for position, vector in enumerate(vectors if state == "out" else ()):
                     states[stack, layer, number, position] = vector / np.linalg.norm(vector)
     assert len(study.uses) > 0
-    firsts = defaultdict(dict)
+    firsts: defaultdict[tuple[str, int], dict[str, Floats]] = defaultdict(dict)
     for use in study.uses.to_dict("records"):
         where = use["stack"], use["layer"]
         one, other = (
@@ -265,8 +266,8 @@ def test_cosines_of_uses_agree_with_plain_loops(
         np.testing.assert_allclose(use["cosine"], one @ other, rtol=0, atol=1e-12)
         firsts[where].setdefault(use["word"], one)
     for use in study.uses.to_dict("records"):
-        vectors = firsts[use["stack"], use["layer"]].values()
-        cosines = [one @ other for one, other in combinations(vectors, 2)]
+        first_uses = firsts[use["stack"], use["layer"]].values()
+        cosines = [one @ other for one, other in combinations(first_uses, 2)]
         wanted = np.mean(cosines) if cosines else np.nan
         np.testing.assert_allclose(use["different_words"], wanted, rtol=0, atol=1e-12)
 
@@ -305,7 +306,7 @@ def test_every_word_has_one_level(results: StackResults) -> None:
     found = shared_neighbours(results)
     assert found is not None
     table = levels_table(results, found)
-    placed = {}
+    placed: dict[str, int] = {}
     for level, words in table.rows:
         assert isinstance(words, Sentence)
         placed |= {name: int(str(level)) for name in words.text.split()}

@@ -50,9 +50,13 @@ def estimates(values: list[float], half: float = 0.02) -> Estimates:
     )
 
 
-def with_shares(shares: dict[str, list[float]], half: float = 0.02, **tokens: Any) -> StackResults:
+def with_shares(
+    shares: dict[str, list[float]],
+    tokens: dict[str, dict[str, list[float]]] | None = None,
+    half: float = 0.02,
+) -> StackResults:
     """Results whose tokens are nearest to their own vocabulary token with these shares."""
-    results = of_tokens(**tokens)
+    results = of_tokens(**(tokens or {}))
     by_class = {kind: estimates(values, half) for kind, values in shares.items()}
     results._made[module._own_tokens] = OwnTokens(POSITIONAL, by_class, 40)
     return results
@@ -181,16 +185,19 @@ def test_a_share_that_falls_at_the_end_is_not_fewer_replaced() -> None:
 
 def test_the_sentence_that_joins_the_curves_says_what_they_support() -> None:
     kept = {"all": [0.8, 0.7, 0.3, 0.6]}
-    stay = with_shares({"all": [1, 1, 0.95, 0.9]},
-                       **{COSINE: {"all": [0.9, 0.7, 0.5, 0.4]}, KEPT: kept})  # fmt: skip
+    stay = with_shares(
+        {"all": [1, 1, 0.95, 0.9]}, {COSINE: {"all": [0.9, 0.7, 0.5, 0.4]}, KEPT: kept}
+    )
     text = geometry.travel(stay).text.text
     assert "but" in text
     assert "layer 2" in text
-    leave = with_shares({"all": [1, 0.5, 0.1, 0.05]},
-                        **{COSINE: {"all": [0.9, 0.7, 0.5, 0.4]}, KEPT: kept})  # fmt: skip
+    leave = with_shares(
+        {"all": [1, 0.5, 0.1, 0.05]}, {COSINE: {"all": [0.9, 0.7, 0.5, 0.4]}, KEPT: kept}
+    )
     assert "but" not in geometry.travel(leave).text.text
-    alike = with_shares({"all": [1, 1, 1, 0.9]},
-                        **{COSINE: {"all": [0.9] * 4}, KEPT: {"all": [0.5] * 4}})  # fmt: skip
+    alike = with_shares(
+        {"all": [1, 1, 1, 0.9]}, {COSINE: {"all": [0.9] * 4}, KEPT: {"all": [0.5] * 4}}
+    )
     assert "layer 2" not in geometry.travel(alike).text.text
     assert not geometry.travel(of_tokens()).text
 
@@ -199,9 +206,8 @@ def test_states_walk_back_only_if_the_end_is_above_an_earlier_layer() -> None:
     back = walk_back(of_tokens(**{COSINE: {"all": [0.7, 0.3, 0.2, 0.4]}}))
     (tested,) = back.evidence
     assert back.holds
-    assert (tested.layer, tested.baseline, tested.baseline_value) == (
-        3, "layer 2", pytest.approx(0.2),
-    )  # fmt: skip
+    assert (tested.layer, tested.baseline) == (3, "layer 2")
+    assert tested.baseline_value == pytest.approx(0.2)
     assert tested.p < 0.05
     assert not walk_back(of_tokens(**{COSINE: {"all": [0.7, 0.5, 0.4, 0.3]}})).holds
     assert not walk_back(of_tokens(**{COSINE: {"all": [0.7, 0.5]}})).evidence

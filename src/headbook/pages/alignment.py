@@ -5,6 +5,7 @@ from itertools import islice
 
 import numpy as np
 
+from headbook.analysis.arrays import Floats
 from headbook.charts import AttentionLine, Drawing, attention_lines
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.blocks import (
@@ -252,13 +253,14 @@ def _best(
 
 def _weights(
     results: StackResults, sentence: StoredSentence, head: HeadName, line: AlignmentRow
-) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
+) -> Floats:
     """Return attention from target to source words. *Shape:* ``(target, source)``."""
     stack = results.stack
     maps = results.study.sentence_data.maps[stack.name, sentence.index]
     target, source = sentence.aligned(stack.queries), sentence.aligned(stack.keys)
     steps = maps[head.layer, head.head][None] / UINT8_STEPS
-    return word_attention(steps, target, source, line)[0]
+    of_words: Floats = word_attention(steps, target, source, line)[0]
+    return of_words
 
 
 def _drawing(
@@ -269,7 +271,8 @@ def _drawing(
         [*map(visible, sentence.aligned(side).names[:MOST_WORDS])]
         for side in (stack.queries, stack.keys)
     )
-    weights, best = (of(results, sentence, head, line) for of in (_weights, _best))
+    weights = _weights(results, sentence, head, line)
+    best = _best(results, sentence, head, line)
     lines = [
         AttentionLine(target, source, float(weights[target, source]))
         for target, source in enumerate(best[:MOST_WORDS])

@@ -121,7 +121,8 @@ def trajectory_data(near: pd.DataFrame, near_to_many: Mapping[str, Hubs]) -> dic
     """
     return {
         str(stack): {
-            choice: _cells(rows, near_to_many[stack]) for choice, rows in _choices(of_stack).items()
+            choice: _cells(rows, near_to_many[str(stack)])
+            for choice, rows in _choices(of_stack).items()
         }
         for stack, of_stack in near.groupby("stack", sort=False)
     }

@@ -335,10 +335,14 @@ def hubs(results: StackResults) -> Hubs:
     nearest = table[~is_own & (table["rank"] - n_own <= N_NEAREST)]
     n_states = table[cell].drop_duplicates().groupby(cell[:3]).size()
     counts = nearest.groupby([*cell[:3], "neighbour"]).size()
-    shares = counts / n_states.reindex(counts.index.droplevel(-1)).to_numpy()
+    table = counts.rename("n").reset_index()
+    of_states = n_states.rename("n_states").reset_index()
+    table = table.merge(of_states, on=cell[:3])
+    large = table[table["n"] > MAX_HUB_SHARE * table["n_states"]]
     by_place: dict[tuple[str, str, int], dict[str, float]] = {}
-    for (state, space, layer, name), share in shares[shares > MAX_HUB_SHARE].items():
-        by_place.setdefault((str(state), str(space), int(layer)), {})[str(name)] = float(share)
+    for row in large.to_dict("records"):
+        place = str(row["state"]), str(row["space"]), int(row["layer"])
+        by_place.setdefault(place, {})[str(row["neighbour"])] = row["n"] / row["n_states"]
     return by_place
 
 
