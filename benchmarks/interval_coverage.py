@@ -415,7 +415,7 @@ def _finished(parts: Sequence[SampleSums]) -> Iterator[Column]:
     """Yield the columns of metrics that need all sentences at once, with their result fixed."""
     payload = np.concatenate([part.stats.payload for part in parts]).astype(np.float64)
     start = 0
-    for name, view, width in parts[0].columns:
+    for name, view, width, _ in parts[0].columns:
         stats = payload[..., start : start + width]
         start += width
         metric = all_metrics()[name]

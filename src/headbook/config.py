@@ -119,6 +119,11 @@ class Config:
         None,
         "Column of the text in tables and datasets. Default: 'text', or 'source' and 'target'.",
     )
+    pair_column: str | None = input_option(
+        None,
+        "Column of the second text of a pair, which encoders read together with the first. "
+        "Default: 'text_pair' beside 'text', 'hypothesis' beside 'premise', and the like.",
+    )
     subset: str | None = input_option(None, "Subset of a Hugging Face dataset that has several.")
     split: str | None = input_option(
         None, "Split of a Hugging Face dataset. Default: 'train', or the only one."

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
 UPOS = (
@@ -59,8 +60,20 @@ CLASSES = (
 )  # fmt: skip
 COMPARED_CLASSES = ("all", "content", "function", "special")  # classes in comparisons of models
 DIRECTIONS = ("to_head", "to_dependent")
+PAIR_REGIONS = ("first text", "second text")  # names of the two texts of a pair
+MAX_REGIONS = 8  # names of regions that the texts of a corpus may have
 MAX_OWN_NAMES = 40  # of a corpus, outside Universal Dependencies, that are counted separately
 OTHER = "other"  # name under which the remaining names are counted
+
+
+REGION_PAIR = "{}→{}"  # label of an ordered pair of regions
+OTHER_REGION, NO_REGION = -1, -2  # of ordinary tokens outside all regions, and of special tokens
+
+
+def regions_of(label: str) -> tuple[str, str]:
+    """Return the regions of queries and keys of a label of `AnnotationScheme.region_pairs`."""
+    queries, _, keys = label.partition("→")
+    return queries, keys
 
 
 def universal_relation(relation: str) -> str:
@@ -76,29 +89,42 @@ def relation_of(label: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class AnnotationScheme:
-    """The names of parts of speech and relations that a corpus is annotated with.
+    """The names of parts of speech, relations and regions that a corpus is annotated with.
 
     Attributes:
         tags: `UPOS`, then the corpus's own tags, most frequent first.
         relations: `RELATIONS`, then the corpus's own relations, most frequent first.
+        regions: names of the regions of texts, such as the two texts of pairs; empty without any.
     """
 
     tags: tuple[str, ...] = UPOS
     relations: tuple[str, ...] = RELATIONS
+    regions: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, tags: Mapping[str, int], relations: Mapping[str, int]) -> "AnnotationScheme":
+    def of(
+        cls,
+        tags: Mapping[str, int],
+        relations: Mapping[str, int],
+        regions: tuple[str, ...] = (),
+    ) -> "AnnotationScheme":
         """Return the scheme of a corpus.
 
         Args:
             tags, relations: frequencies of names outside Universal Dependencies.
+            regions: names of the regions of its texts.
         """
-        return cls((*UPOS, *_own_names(tags)), (*RELATIONS, *_own_names(relations)))
+        return cls((*UPOS, *_own_names(tags)), (*RELATIONS, *_own_names(relations)), regions)
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Relations with direction: all relations to the head, then all to the dependent."""
         return tuple(f"{name}:{direction}" for direction in DIRECTIONS for name in self.relations)
+
+    @property
+    def region_pairs(self) -> tuple[str, ...]:
+        """Labels of the ordered pairs of regions: from the region of queries to that of keys."""
+        return tuple(REGION_PAIR.format(*pair) for pair in product(self.regions, repeat=2))
 
     def tag_number(self, tag: str, without: int) -> int:
         """Return the index of a tag in `tags`, or ``without`` if it has none."""

@@ -82,7 +82,10 @@ FILES: dict[str, Read | Refused] = {
         ],
         [{}, {}],
     ),
-    "pairs-encoder.csv": Refused("pairs-encoder.csv:1: columns 'text' and 'text_b'", "encoder"),
+    "pairs-encoder.csv": Read(
+        [f"The cat sees a bird\nA {animal} runs" for animal in ("dog", "bird", "cat", "fisher")],
+        [{"label": f"LABEL_{number}"} for number in (0, 1, 2, 0)],
+    ),
     "chat-pasted.jsonl": chat("chat-pasted.jsonl"),
     "chat-llama3.jsonl": chat("chat-llama3.jsonl"),
     "chat-messages.jsonl": Refused("chat-messages.jsonl:1: column 'messages'", "chats"),

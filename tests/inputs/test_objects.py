@@ -11,6 +11,7 @@ import pytest
 from headbook.config import Config
 from headbook.errors import ConfigError, InputError
 from headbook.inputs import Corpus, InputLayout, Selection, input_sources, open_corpus
+from headbook.schema import ModelKind
 from headbook.study.groups import find_facets
 
 TEXTS = ["the cat sleeps .", "a dog runs .", "the bird sings ."]
@@ -76,6 +77,7 @@ def test_an_id_alone_is_a_dataset_and_in_a_list_a_text() -> None:
 def test_pairs_have_a_source_and_a_target() -> None:
     pairs = [("the cat", "die Katze"), ["a dog", "ein Hund"]]
     with read(pairs) as corpus:
+        corpus.read_by(ModelKind.ENCODER_DECODER, "x")
         assert [(s.text, s.target) for s in corpus] == [*map(tuple, pairs)]
 
 
@@ -174,22 +176,21 @@ LINES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "three texts as a pair": (
         lambda: [("a", "b", "c")],
-        "inputs[0]: got ('a', 'b', 'c'); expected a text, a path, a (source, target) pair of "
-        "texts, or a dict",
+        "inputs[0]: got ('a', 'b', 'c'); expected a text, a path, a pair of texts, or a dict",
     ),
     "a missing value": (
         lambda: ["the cat .", None],
-        "inputs[1]: got None; expected a text, a path, a (source, target) pair of texts, or a dict",
+        "inputs[1]: got None; expected a text, a path, a pair of texts, or a dict",
     ),
     "a number": (
         lambda: 3,
         "inputs: got an object of type int; expected a path, a list of texts, of paths, of "
-        "(source, target) pairs or of dicts, a pandas DataFrame, or a dataset of Hugging Face",
+        "pairs of texts or of dicts, a pandas DataFrame, or a dataset of Hugging Face",
     ),
     "a dict": (
         lambda: {"text": TEXTS},
         "inputs: got an object of type dict; expected a path, a list of texts, of paths, of "
-        "(source, target) pairs or of dicts, a pandas DataFrame, or a dataset of Hugging Face",
+        "pairs of texts or of dicts, a pandas DataFrame, or a dataset of Hugging Face",
     ),
     "no texts": (
         list,
@@ -202,7 +203,8 @@ LINES: dict[str, tuple[Callable[[], Any], str]] = {
     "a table without the column": (
         lambda: pd.DataFrame({"body": TEXTS}),
         "in-memory table:1: columns 'body'; expected a column 'text', 'sentence', 'tokens' or "
-        "'translation', or both 'source' and 'target'; --text-column takes another",
+        "'translation', both 'source' and 'target', or two texts such as 'premise' and "
+        "'hypothesis'; --text-column takes another",
     ),
     "a table with a column twice": (
         lambda: pd.DataFrame([["a", "b"]], columns=["text", "text"]),
@@ -211,7 +213,8 @@ LINES: dict[str, tuple[Callable[[], Any], str]] = {
     "a dict without the column": (
         lambda: [{"text": "the cat ."}, {"words": "a dog ."}],
         "in-memory records:2: columns 'words'; expected a column 'text', 'sentence', 'tokens' or "
-        "'translation', or both 'source' and 'target'; --text-column takes another",
+        "'translation', both 'source' and 'target', or two texts such as 'premise' and "
+        "'hypothesis'; --text-column takes another",
     ),
     "a column of numbers": (
         lambda: pd.DataFrame({"text": [1, 2]}),

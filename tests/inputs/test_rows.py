@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,20 @@ import pytest
 
 from headbook.config import FACETS
 from headbook.errors import InputError
-from headbook.inputs import Corpus, InputLayout, TextRecord, Word, input_sources, open_corpus
+from headbook.inputs import (
+    Corpus,
+    InputLayout,
+    Region,
+    TextRecord,
+    Word,
+    input_sources,
+    open_corpus,
+)
+from headbook.inputs.records import Record
 from headbook.inputs.rows import KNOWN_COLUMNS, matching_column
 from headbook.model.packing import DOCUMENT_COLUMN
 from headbook.run import task_texts
+from headbook.schema import MAX_REGIONS, PAIR_REGIONS, ModelKind
 from headbook.study.groups import PAIR_COLUMN
 from headbook.text.aligned_words import GOLD
 
@@ -292,14 +302,93 @@ def test_empty_columns_and_rows_are_left_out(
 
 
 @pytest.mark.parametrize("form", [*FLAT, *NESTED])
-def test_two_texts_are_one_line_unless_one_is_chosen(
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("text", "Text_B"), ("text", "text_pair"), ("sentence", "sentence_b"), ("text_a", "text_b"),
+        ("Premise", "Hypothesis"), ("sentence1", "sentence2"), ("question", "context"),
+        ("query", "passage"),
+    ],
+)  # fmt: skip
+def test_two_texts_are_a_pair_unless_one_is_chosen(
+    tmp_path: Path, form: Callable[[Path, Rows], Any], first: str, second: str
+) -> None:
+    rows = [{first: "one", second: "two ", "n": "x"}, {first: "one", second: "", "n": "y"}]
+    inputs = form(tmp_path, rows)
+    with opened(inputs) as corpus:
+        (pair,) = corpus
+        assert (pair.text, pair.texts, pair.metadata) == ("one\ntwo", ("one", "two"), {"n": "x"})
+        assert pair.regions == (Region("first text", 0, 3), Region("second text", 4, 7))
+        assert pair.annotated_alone == ((0, 3), (4, 7))
+        assert (pair.is_pair, pair.target, pair.words) == (True, None, None)
+        assert (corpus.scheme.regions, corpus.files[0].blank) == (PAIR_REGIONS, 1)
+    alone = read(inputs, text_column=first)
+    assert [s.text for s in alone] == ["one", "one"]
+    assert not any(s.is_pair or s.regions for s in alone)
+
+
+@pytest.mark.parametrize("form", [*FLAT, *NESTED])
+def test_the_second_text_may_be_any_column(
     tmp_path: Path, form: Callable[[Path, Rows], Any]
 ) -> None:
-    inputs = form(tmp_path, [{"text": "one", "Text_B": "two"}])
-    with pytest.raises(InputError, match=r":1: columns 'text' and 'text_b'; expected one text"):
-        read(inputs)
-    inputs = form(tmp_path, [{"text": "one", "text_b": "two"}])
-    assert [s.metadata for s in read(inputs, text_column="text")] == [{"text_b": "two"}]
+    inputs = form(tmp_path, [{"text": "one", "Answer ": "two", "text_b": "three"}])
+    (pair,) = read(inputs, pair_column="answer")
+    assert (pair.texts, pair.metadata) == (("one", "two"), {"text_b": "three"})
+    (pair,) = read(inputs, text_column="Answer", pair_column="text_b")
+    assert pair.texts == ("two", "three")
+    for layout, words in {
+        ("pair_column", "no"): "a column 'no', as --pair-column says",
+        ("pair_column", "text"): "column 'text' for both texts of a pair",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            read(inputs, **dict([layout]))
+
+
+@pytest.mark.parametrize("kind", [ModelKind.DECODER, ModelKind.ENCODER_DECODER])
+def test_a_pair_for_an_encoder_is_one_line_with_another_model(kind: ModelKind) -> None:
+    with opened([{"text": "one"}, {"premise": "a", "hypothesis": "b"}]) as corpus:
+        corpus.read_by(ModelKind.ENCODER, "x")
+        assert [s.is_pair for s in corpus] == [False, True]
+        with pytest.raises(
+            InputError, match=r"records:2: two texts, which only an encoder reads; "
+        ):
+            corpus.read_by(kind, "x")
+
+
+def test_tuples_are_pairs_for_encoders_and_sources_with_targets_for_others() -> None:
+    with opened([("one", "eins"), ("two", "zwei")]) as corpus:
+        corpus.read_by(ModelKind.ENCODER, "x")
+        assert [(s.texts, s.target) for s in corpus] == [
+            (("one", "eins"), None), (("two", "zwei"), None),
+        ]  # fmt: skip
+        assert corpus.scheme.regions == PAIR_REGIONS
+        corpus.read_by(ModelKind.ENCODER_DECODER, "x")
+        assert [(s.texts, s.target) for s in corpus] == [(("one",), "eins"), (("two",), "zwei")]
+        assert not corpus.scheme.regions
+
+
+def test_more_than_eight_regions_are_one_line() -> None:
+    regions = tuple(Region(f"r{k}", k, k + 1) for k in range(9))
+
+    class Source:
+        name, kind, label = "spans", "", "spans"
+
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def records(self) -> Iterator[Record]:
+            yield Record(1, "nine words", regions=regions[: self.number])
+
+        def rows(self) -> None: ...
+
+        def sha256(self) -> None: ...
+
+    with open_corpus([Source(8)]) as corpus:
+        assert len(corpus.scheme.regions) == MAX_REGIONS
+        assert len(corpus.scheme.region_pairs) == MAX_REGIONS**2
+        assert [region.name for region in next(iter(corpus)).regions] == [*corpus.scheme.regions]
+    with pytest.raises(InputError, match=r"9 names of regions: r0, .*; expected at most 8"):
+        open_corpus([Source(9)])
 
 
 @pytest.mark.parametrize("form", NESTED)

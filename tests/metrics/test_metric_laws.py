@@ -35,6 +35,7 @@ from headbook.metrics.base import (
     Need,
     PairMetric,
     TokenMetric,
+    needs_regions,
 )
 from headbook.metrics.examples import Example
 from headbook.run.collect import collect
@@ -100,7 +101,13 @@ def marks(draw: st.DrawFn) -> Marks:
         norms=draw(st.just([]) | st.lists(st.floats(0, 9), min_size=n, max_size=n)),
         values=draw(st.just([]) | vectors),
         stops=draw(some),
-        sentences=draw(st.just([]) | st.just(numbers.tolist())),
+        **draw(
+            st.just({})
+            | st.just({"sentences": numbers.tolist()})
+            | st.fixed_dictionaries(
+                {"regions": st.lists(st.integers(0, 2), min_size=n, max_size=n)}
+            )
+        ),
     )
 
 
@@ -290,6 +297,8 @@ def anywhere(metric: Metric, study: Study) -> bool:
         return (
             study.manifest.model.kind is ModelKind.ENCODER_DECODER
         )  # the others come without a head
+    if needs_regions(metric):  # test_regions.py
+        return False
     return isinstance(metric, EVERYWHERE) or any(
         metric.applies(stack) for stack in study.manifest.stacks if isinstance(metric, HeadMetric)
     )

@@ -15,7 +15,7 @@ import tiny
 import treebank
 from bare_model import Bare, Given, Word, given
 from headbook.metrics import all_metrics, head_metrics
-from headbook.metrics.base import HeadMetric, Source
+from headbook.metrics.base import HeadMetric, Source, needs_regions
 from headbook.run.collect import collect
 from headbook.study.study import Study
 from headbook.text.annotate import Annotator
@@ -29,6 +29,7 @@ METRICS = {
     metric.id: metric
     for metric in head_metrics(all_metrics().values())
     if metric.source in {Source.ALL, Source.SAMPLE}  # of random tokens: test_random.py
+    and not needs_regions(metric)  # test_regions.py
 }
 SINGLE = 1e-5  # models that take their softmax in float32 whatever the weights are
 DOUBLE = 1e-9

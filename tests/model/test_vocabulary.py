@@ -146,7 +146,7 @@ def test_ranks_and_nearest_entries_are_those_of_sorting(entries: int, k: int) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_input_state_is_nearest_to_its_own_encoding(kind: str) -> None:
     made, given = make(kind), texts()
-    states = made.encode(given.ids)[None]
+    states = made.encode(given)[None]
     found = made.compare(states, given, made.spaces[0], 10).ranks
     assert bool((found[:, given.valid] == 0).all())
     near = made.compare(states, given, made.spaces[0], 1)

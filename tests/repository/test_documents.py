@@ -43,6 +43,7 @@ FAMILIES = {  # what stands for the models of documents
     "Helsinki-NLP/opus-mt-en-de": "marian",
     "facebook/nllb-200-distilled-600M": "nllb",
     "answerdotai/ModernBERT-base": "modernbert",
+    "cross-encoder/nli-MiniLM2-L6-H768": "bert",
 }
 CHEAP = {
     "--metrics": "attention_distance",
@@ -78,6 +79,7 @@ FILES = {
     "corpus.txt": TEXTS,
     "part-1.txt": TEXTS,
     "part-2.txt": "a red house\nthe fisherman sees the water\n",
+    "questions.csv": "question,answer\nwhere is the dog,near the house\nwho sings,the small bird\n",
     "more.jsonl": '{"text": "the bird sees a house"}\n',
     "notes.md": "My *notes*.\n",
     "notes.toml": '[pages]\nindex = "My *notes*."\n[heads.L1-H1]\nname = "mine"\n',
@@ -88,6 +90,7 @@ DATASET = "my-dataset"  # what documents call one; its library is an extra
 PARTS = {  # files of the sample inputs, and what stands between their texts
     "sentences.txt": "\n",
     "pairs.tsv": "\n",
+    "nli.jsonl": "\n",
     "minimal_pairs.jsonl": "\n",
     "prompts.jsonl": "\n",
     "sentences.conllu": "\n\n",

@@ -9,18 +9,21 @@ import torch
 from headbook.attention.maps import AttentionMaps
 from headbook.attention.masks import BatchMask, ViewMask
 from headbook.attention.views import LayerAttention, layer_views
-from headbook.inputs import NO_HEAD, Word
+from headbook.inputs import NO_HEAD, Region, Word
 from headbook.metrics.examples import Example
 from headbook.model.attention_hook import AttentionCall
 from headbook.model.output_projection import OutputProjection
-from headbook.schema import AttentionStack, Side, SinkView
+from headbook.schema import PAIR_REGIONS, AnnotationScheme, AttentionStack, Side, SinkView
 from headbook.text.batch import PaddedTexts
 from headbook.text.tokens import TokenizedText
 
 
 @dataclass(frozen=True)
 class Marks:
-    """What is known of the tokens of one text; every list is by token, empty for "nothing"."""
+    """What is known of the tokens of one text; every list is by token, empty for "nothing".
+
+    ``regions``: text of a pair, 0 or 1; 2 outside both. Without ``sentences``.
+    """
 
     n: int
     ids: Sequence[int] = ()
@@ -36,6 +39,7 @@ class Marks:
     values: Sequence[Sequence[float]] = ()
     stops: Sequence[int] = ()
     sentences: Sequence[int] = ()
+    regions: Sequence[int] = ()
 
     def tokens(self) -> TokenizedText:
         """Return the text; by default every token that is not special is a word."""
@@ -56,7 +60,10 @@ class Marks:
             text="",
             pieces=tuple("." if i in self.stops else "" for i in range(self.n)),
             ids=np.array(self.ids or range(self.n), dtype=np.int64),
-            spans=np.array([(part, part + 1) for part in self.sentences] or [(0, 0)] * self.n),
+            spans=np.array(
+                [(part, part + 1) for part in self.sentences or self.regions] or [(0, 0)] * self.n
+            ),
+            regions=tuple(Region(PAIR_REGIONS[k], k, k + 1) for k in sorted({*self.regions} - {2})),
             parts=tuple((part, part + 1) for part in sorted({*self.sentences})),
             special=self._flags(self.special),
             separator=self._flags(self.separator),
@@ -72,6 +79,7 @@ class Marks:
         return flags
 
 
+OF_PAIRS = AnnotationScheme(regions=PAIR_REGIONS)
 SELF = AttentionStack(
     name="self",
     n_layers=1,
@@ -98,7 +106,8 @@ def views_of(
     stack = replace(SELF, causal=causal, keys=other)
     device = torch.device("cpu")
     texts = [
-        PaddedTexts.of([m.tokens()], device, torch.float64) for m in (queries, keys or queries)
+        PaddedTexts.of([m.tokens()], device, torch.float64, OF_PAIRS)
+        for m in (queries, keys or queries)
     ]
     seen = torch.ones(1, *weights.shape[1:], dtype=torch.bool)
     frame = BatchMask(stack, texts[0], texts[0] if keys is None else texts[1],
@@ -136,5 +145,6 @@ def example_layer(example: Example, view: SinkView) -> LayerAttention:
         values=example.values,
         stops=example.stops,
         sentences=example.sentences,
+        regions=example.regions,
     )
     return views_of(torch.tensor([example.weights], dtype=torch.float64), marks)[view]

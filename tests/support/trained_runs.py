@@ -51,3 +51,16 @@ def write_trained_run(place: Path) -> None:
 def trained_run(once: Once) -> Path:
     """Return the folder of a trained run, made once for all workers."""
     return once("trained-run", write_trained_run)
+
+
+def write_cross_encoder(place: Path) -> None:
+    """Train the cross-encoder below a folder."""
+    import cross_encoder
+
+    cross_encoder.write(place / "model")
+
+
+@pytest.fixture(scope="session")
+def cross_encoder_folder(once: Once) -> Path:
+    """Return the folder of a trained cross-encoder, made once for all workers."""
+    return once("cross-encoder", write_cross_encoder) / "model"

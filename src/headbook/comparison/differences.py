@@ -313,16 +313,23 @@ def _sample_sums(sides: StudyPair, pair: StackPair) -> Iterator[PairedSums]:
     rows = _shared_rows(sampled_a.stats.content_hash, sampled_b.stats.content_hash)
     if not len(rows[0]):  # hashes are of tokens, so that other tokenizers share no sentence
         return
-    for name, view, _ in sampled_a.columns:
+    labels_of_b = {column[:2]: column.labels for column in sampled_b.columns}
+    for name, view, _, labels in sampled_a.columns:
         metric = all_metrics().get(name)
         if not isinstance(metric, SampledMetric):  # of a package that is not installed
+            continue
+        if labels_of_b.get((name, view)) != labels:  # texts with other regions
             continue
         sums = [
             sampled_ratios(sampled, metric, view, rows_of_sample)
             for sampled, rows_of_sample in zip((sampled_a, sampled_b), rows, strict=True)
         ]
         if sums[0] is not None and sums[1] is not None:
-            columns = [ComparedColumn(name, str(view), label) for label in metric.listed]
+            columns = [
+                ComparedColumn(name, str(view), label)
+                for label in labels
+                if label not in metric.baselines
+            ]
             keys = sampled_a.stats.content_hash[rows[0]]
             yield PairedSums(columns, keys, sums[0], sums[1])
 

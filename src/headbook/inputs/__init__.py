@@ -6,7 +6,16 @@
 
 from headbook.inputs.corpus import Corpus, InputFile, open_corpus
 from headbook.inputs.objects import input_sources
-from headbook.inputs.records import NO_HEAD, InputLayout, Selection, TextRecord, Word, joined_words
+from headbook.inputs.records import (
+    NO_HEAD,
+    InputLayout,
+    Region,
+    Selection,
+    TextRecord,
+    Word,
+    joined_pair,
+    joined_words,
+)
 from headbook.inputs.sources import InputSource, ending
 
 __all__ = [
@@ -15,11 +24,13 @@ __all__ = [
     "InputFile",
     "InputLayout",
     "InputSource",
+    "Region",
     "Selection",
     "TextRecord",
     "Word",
     "ending",
     "input_sources",
+    "joined_pair",
     "joined_words",
     "open_corpus",
 ]

@@ -21,6 +21,8 @@ from headbook.inputs.records import (
     Selection,
     SmallestHashes,
     TextRecord,
+    joined_pair,
+    within,
 )
 from headbook.inputs.sources import (
     TABLE_READERS,
@@ -32,7 +34,14 @@ from headbook.inputs.sources import (
     spool,
     unreadable_error,
 )
-from headbook.schema import RELATIONS, UPOS, AnnotationScheme, universal_relation
+from headbook.schema import (
+    MAX_REGIONS,
+    RELATIONS,
+    UPOS,
+    AnnotationScheme,
+    ModelKind,
+    universal_relation,
+)
 
 SKIPPED = {Remark.COMMENTS}  # remarks on lines without a sentence
 # Sentences of a treebank whose forms may differ from their text: so many, or this share.
@@ -52,6 +61,7 @@ class InputFile:
         left: number of sentences not taken, or of rows not taken if the input was not read to its
             end but states its number of rows; None if unknown.
         remarks: what the reader did beyond reading, with how often.
+        regions: names of the regions of its texts, with the number of texts that have them.
         foreign_tags, foreign_relations: names in the input's own annotation outside `UPOS` and
             `RELATIONS`, with their frequencies.
     """
@@ -62,6 +72,7 @@ class InputFile:
     blank: int
     left: int | None = 0
     remarks: Mapping[Remark, int] = field(default_factory=dict)
+    regions: Mapping[str, int] = field(default_factory=dict)
     foreign_tags: Mapping[str, int] = field(default_factory=dict)
     foreign_relations: Mapping[str, int] = field(default_factory=dict)
 
@@ -87,6 +98,7 @@ class InputFile:
             sentences=n_sampled,
             left=self.sentences - n_sampled,
             remarks={r: n for r, n in self.remarks.items() if r in SKIPPED} | counts.remarks,
+            regions=counts.regions,
             foreign_tags=tags,
             foreign_relations=relations,
         )
@@ -124,6 +136,7 @@ def check_input(
         blank=counts.kinds[BlankLine] - sum(counts.remarks[remark] for remark in SKIPPED),
         left=n_left,
         remarks=dict(counts.remarks),
+        regions=dict(counts.regions),
         foreign_tags=tags,
         foreign_relations=relations,
     )
@@ -164,6 +177,7 @@ class _InputCounts:
     Attributes:
         kinds: number of records of each type.
         remarks: number of records by remark.
+        regions: number of records by name of a region that they have.
         misspelled: first sentence whose forms do not spell its text; None if there is none.
         whole: whether the input was read to its end.
     """
@@ -171,6 +185,7 @@ class _InputCounts:
     def __init__(self) -> None:
         self.kinds: Counter[type] = Counter()
         self.remarks: Counter[Remark] = Counter()
+        self.regions: Counter[str] = Counter()
         self.misspelled: Record | None = None
         self.whole = False
         self._tags: Counter[str] = Counter()
@@ -183,6 +198,7 @@ class _InputCounts:
                 self.remarks[record.remark] += 1
             return
         self.remarks.update([*record.remarks])
+        self.regions.update(record.region_names)
         if self.misspelled is None and Remark.FORMS in record.remarks:
             self.misspelled = record
         for word in record.words or ():
@@ -224,9 +240,11 @@ class Corpus:
         files: the inputs, in the order in which the user gave them.
         shorten: function that cuts a very long text before any other processing; None leaves texts
             whole. Sentences with their own words stay whole.
+        for_encoder: whether the model is an encoder, which reads both texts of a pair.
     """
 
     shorten: Callable[[str], str] | None = None
+    for_encoder: bool = True
 
     def __init__(
         self,
@@ -242,23 +260,30 @@ class Corpus:
         return sum(file.sentences for file in self.files)
 
     def __iter__(self) -> Iterator[TextRecord]:
-        records = self._read() if self._sample is None else self._sample
-        for index, (file, record) in enumerate(records):
-            yield self._shortened(_sentence(record, index, self.files[file].name))
+        for index, (file, record) in enumerate(self._records()):
+            yield self._shortened(self._sentence(record, index, self.files[file].name))
 
     def _shortened(self, sentence: TextRecord) -> TextRecord:
         """Return a sentence with its texts cut by `shorten`, and how much was cut."""
         if self.shorten is None or sentence.words is not None:
             return sentence
-        text = self.shorten(sentence.text)
+        texts = [*map(self.shorten, sentence.texts)]
+        text, regions = texts[0], within(sentence.regions, len(texts[0]))
+        if sentence.is_pair:
+            text, regions = joined_pair(*texts)
         target = None if sentence.target is None else self.shorten(sentence.target)
         return replace(
             sentence,
             text=text,
+            regions=regions,
             target=target,
             left_out=len(sentence.text) - len(text),
             target_left_out=len(sentence.target or "") - len(target or ""),
         )
+
+    def _records(self) -> Iterable[tuple[int, Record]]:
+        """Return the records of all inputs or of the sample, with the number of their input."""
+        return self._read() if self._sample is None else self._sample
 
     def _read(self) -> Iterator[tuple[int, Record]]:
         """Yield the records of all inputs in order, with the number of their input."""
@@ -270,6 +295,26 @@ class Corpus:
                     n_sentences += 1
                     if n_sentences == file.sentences:
                         break
+
+    def _sentence(self, record: Record, index: int, file: str) -> TextRecord:
+        """Return a record as the sentence with an index in the corpus."""
+        is_pair = record.second is not None and self.for_encoder
+        text, regions = record.text, record.regions
+        if is_pair:
+            text, regions = joined_pair(record.text, record.second or "")
+        return TextRecord(
+            index=index,
+            id=record.id,
+            text=text,
+            target=None if is_pair else record.target,
+            words=None if is_pair else record.words,
+            metadata=record.metadata,
+            class_numbers=record.class_numbers,
+            bare_words=record.bare_words and not is_pair,
+            origin=f"{file}:{record.line}",
+            regions=regions,
+            is_pair=is_pair,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -284,7 +329,35 @@ class Corpus:
         for file in self.files:
             tags.update(file.foreign_tags)
             relations.update(file.foreign_relations)
-        return AnnotationScheme.of(tags, relations)
+        return AnnotationScheme.of(tags, relations, self.regions)
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Names of the regions of texts, those of most texts first."""
+        counts = Counter[str]()
+        for file in self.files if self.for_encoder else ():
+            counts.update(file.regions)
+        return tuple(sorted(counts, key=lambda name: (-counts[name], name)))
+
+    def read_by(self, kind: ModelKind, model: str) -> None:
+        """Read texts as a kind of model takes them: both texts of a pair, or source and target.
+
+        Raises:
+            InputError: the model is no encoder, and rows have a second text for one.
+        """
+        self.for_encoder = kind is ModelKind.ENCODER
+        if self.for_encoder or not any(file.regions for file in self.files):
+            return
+        for file, record in self._records():
+            if record.second is not None and record.target is None:
+                raise InputError(
+                    self.files[file].name,
+                    record.line,
+                    found=f"two texts, which only an encoder reads; '{model}' is {kind}",
+                    expected="one text: --text-column names its column"
+                    if kind is ModelKind.DECODER
+                    else "columns 'source' and 'target', or one text that --text-column names",
+                )
 
     @property
     def pairs(self) -> bool:
@@ -322,12 +395,25 @@ def open_corpus(
         ]
         _check_layout(layout, sources)
         files, sample = _check_all(sources, selection, keep)
+        _check_regions(files)
         if not any(file.sentences for file in files):
             raise _nothing_error(files)
         for file in files:
             for remark, number in file.remarks.items():
                 warn(f"{file.name}: {remark}: {number:,}")
         return Corpus(files, keep.pop_all(), sample)
+
+
+def _check_regions(files: Sequence[InputFile]) -> None:
+    """Raise an error if the texts of all inputs have more than `MAX_REGIONS` regions."""
+    names = {name: file.name for file in files for name in file.regions}
+    if len(names) > MAX_REGIONS:
+        raise InputError(
+            ", ".join(dict.fromkeys(names.values())),
+            None,
+            found=f"{len(names):,} names of regions: {', '.join([*names][: MAX_REGIONS + 1])}",
+            expected=f"at most {MAX_REGIONS} in all texts",
+        )
 
 
 def _nothing_error(files: Sequence[InputFile]) -> InputError:
@@ -373,23 +459,9 @@ def _check_layout(layout: InputLayout, sources: Sequence[InputSource]) -> None:
     table_kinds = f"a dataset or one of {' '.join(TABLE_READERS)}"
     for option, value, applies, expected in (
         ("--text-column", layout.text_column, has_tables, table_kinds),
+        ("--pair-column", layout.pair_column, has_tables, table_kinds),
         ("--subset", layout.subset, has_datasets, "a dataset of Hugging Face"),
         ("--split", layout.split, has_datasets, "a dataset of Hugging Face"),
     ):
         if value is not None and not applies:
             raise ConfigError(f"{option}: got {value!r} with other inputs, expected {expected}")
-
-
-def _sentence(record: Record, index: int, file: str) -> TextRecord:
-    """Return a record as the sentence with an index in the corpus."""
-    return TextRecord(
-        index=index,
-        id=record.id,
-        text=record.text,
-        target=record.target,
-        words=record.words,
-        metadata=record.metadata,
-        class_numbers=record.class_numbers,
-        bare_words=record.bare_words,
-        origin=f"{file}:{record.line}",
-    )

@@ -16,7 +16,13 @@ from typing import Any
 
 from headbook.errors import InputError
 from headbook.file_list import leads_outside
-from headbook.inputs.records import InputLayout, Record, Records, within_blank_limit
+from headbook.inputs.records import (
+    InputLayout,
+    Record,
+    Records,
+    TextColumns,
+    within_blank_limit,
+)
 from headbook.inputs.rows import column_names, record_of
 from headbook.safe_files import read_object
 
@@ -43,14 +49,14 @@ class DatasetSource:
         name: folder or id, with subset and split.
         label: name as the user gave it.
         data: a `datasets.Dataset` or `datasets.IterableDataset`.
-        column: column of the text; None for a default column.
+        chosen: columns of the texts.
         remote: whether every reading needs the network.
     """
 
     name: str
     label: str
     data: Any
-    column: str | None
+    chosen: TextColumns
     remote: bool
 
     @classmethod
@@ -70,7 +76,7 @@ class DatasetSource:
             f"{short_name} ({details})" if details else short_name,
             name,
             data,
-            layout.text_column,
+            layout.texts,
             not path.is_dir(),
         )
 
@@ -85,7 +91,7 @@ class DatasetSource:
         # A stream may be read only once, and is copied to the disk like a remote dataset.
         is_stream = not hasattr(data, "__len__")
         name = f"{IN_MEMORY} ({split})" if split else IN_MEMORY
-        return cls(name, name, data, layout.text_column, remote=is_stream)
+        return cls(name, name, data, layout.texts, remote=is_stream)
 
     @property
     def kind(self) -> str:
@@ -111,7 +117,7 @@ class DatasetSource:
             if row is None:
                 return
             row_number += 1
-            record = record_of(row, row_number, self.name, self.column)
+            record = record_of(row, row_number, self.name, self.chosen)
             if isinstance(record, Record) and numbers:
                 names = dict(zip(row, column_names(row), strict=True))
                 classes = {names[column]: number for column, number in numbers.items()}

@@ -6,13 +6,20 @@ A list of `str` may hold texts or paths; `input_sources` tells them apart.
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headbook.errors import InputError
 from headbook.inputs.huggingface import DatasetSource, is_id
-from headbook.inputs.records import InputLayout, Records, suffix_of
+from headbook.inputs.records import (
+    DEFAULT_TEXTS,
+    InputLayout,
+    Record,
+    Records,
+    TextColumns,
+    suffix_of,
+)
 from headbook.inputs.rows import SOURCE, TARGET, TEXT, check_header, record_of
 from headbook.inputs.sources import KINDS, STDIN, InputSource
 
@@ -22,7 +29,7 @@ TEXTS, PAIRS, RECORDS, TABLE = (
 PATHS = "paths"  # kind of items that name files
 SINGULAR = {TEXTS: "text", PAIRS: "pair", RECORDS: "dict", PATHS: "path"}
 ACCEPTED = (
-    "a path, a list of texts, of paths, of (source, target) pairs or of dicts, a pandas DataFrame, "
+    "a path, a list of texts, of paths, of pairs of texts or of dicts, a pandas DataFrame, "
     "or a dataset of Hugging Face"
 )
 TABLE_ROWS = 1024  # rows of a DataFrame that are converted at a time
@@ -35,12 +42,12 @@ class ObjectSource:
     Attributes:
         name: kind of the items, such as ``in-memory texts``.
         items: texts, pairs or dicts; or a `pandas.DataFrame`.
-        column: column of the text in dicts and tables; None for a default column.
+        chosen: columns of the texts in dicts and tables.
     """
 
     name: str
     items: Any
-    column: str | None = None
+    chosen: TextColumns = DEFAULT_TEXTS
 
     @property
     def kind(self) -> str:
@@ -65,10 +72,13 @@ class ObjectSource:
         """
         rows: Iterator[Mapping[str, Any]] = map(_row_of, self.items)
         if self.name == TABLE:
-            check_header([*map(str, self.items.columns)], self.name, self.column)
+            check_header([*map(str, self.items.columns)], self.name, self.chosen)
             rows = _table_rows(self.items)
         for number, row in enumerate(rows, start=1):
-            yield record_of(row, number, self.name, self.column)
+            record = record_of(row, number, self.name, self.chosen)
+            if isinstance(record, Record) and self.name == PAIRS:
+                record = replace(record, second=record.target)
+            yield record
 
     def rows(self) -> int:
         """Return the number of items."""
@@ -102,8 +112,8 @@ def input_sources(inputs: Any, layout: InputLayout) -> tuple[str | InputSource, 
     is. `Path` objects and a lone `str` are always paths or ids of datasets.
 
     Args:
-        inputs: a path, an id of a dataset, a list of texts, paths, (source, target) pairs or dicts,
-            a `pandas.DataFrame`, or a dataset of the library datasets.
+        inputs: a path, an id of a dataset, a list of texts, paths, pairs of texts or dicts, a
+            `pandas.DataFrame`, or a dataset of the library datasets.
         layout: column of the text, and split of a dataset.
 
     Raises:
@@ -116,14 +126,14 @@ def input_sources(inputs: Any, layout: InputLayout) -> tuple[str | InputSource, 
     if isinstance(inputs, _classes("datasets", *DATASETS)):
         return (DatasetSource.of_object(inputs, layout),)
     if isinstance(inputs, _classes("pandas", "DataFrame")):
-        return (ObjectSource(TABLE, inputs, layout.text_column),)
+        return (ObjectSource(TABLE, inputs, layout.texts),)
     if not isinstance(inputs, Iterable) or isinstance(inputs, bytes | set | frozenset):
         raise _refused(inputs)
     items = tuple(inputs)
     kind = _kind_of_all(items)
     if kind == PATHS:
         return tuple(map(str, items))
-    return (ObjectSource(kind, items, layout.text_column if kind == RECORDS else None),)
+    return (ObjectSource(kind, items, layout.texts if kind == RECORDS else DEFAULT_TEXTS),)
 
 
 DATASETS = ("Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict")
@@ -199,7 +209,7 @@ def _kind_of(item: Any, number: int) -> str:
     is_pair = isinstance(item, tuple | list) and len(item) == 2
     if is_pair and all(isinstance(text, str) for text in item):
         return PAIRS
-    expected = "a text, a path, a (source, target) pair of texts, or a dict"
+    expected = "a text, a path, a pair of texts, or a dict"
     raise InputError(f"inputs[{number}]", None, found=f"got {_short(item)}", expected=expected)
 
 

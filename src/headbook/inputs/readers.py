@@ -11,10 +11,12 @@ from typing import Any
 
 from headbook.errors import InputError
 from headbook.inputs.records import (
+    DEFAULT_TEXTS,
     BlankLine,
     Record,
     Records,
     Remark,
+    TextColumns,
     decoded_lines,
     suffix_of,
 )
@@ -33,17 +35,17 @@ def read_text(path: Path, file_name: str) -> Records:
         yield Record(number, text) if text else BlankLine(number)
 
 
-def read_jsonl(path: Path, file_name: str, column: str | None = None) -> Records:
-    """Yield one record per line with a JSON object; ``column`` is the key of its text, if given."""
+def read_jsonl(path: Path, file_name: str, chosen: TextColumns = DEFAULT_TEXTS) -> Records:
+    """Yield one record per line with a JSON object; ``chosen`` names the keys of its texts."""
     for number, line in enumerate(decoded_lines(path, file_name), start=1):
         if not line.strip():
             yield BlankLine(number)
             continue
         row = _parsed(line, number, file_name, "a JSON object")
-        yield _record_of_object(row, number, file_name, column)
+        yield _record_of_object(row, number, file_name, chosen)
 
 
-def read_json(path: Path, file_name: str, column: str | None = None) -> Records:
+def read_json(path: Path, file_name: str, chosen: TextColumns = DEFAULT_TEXTS) -> Records:
     """Yield one record per object of a list, or per line as `read_jsonl` does.
 
     A list is held in memory; the number of a record is its place in the list, from 1.
@@ -53,9 +55,9 @@ def read_json(path: Path, file_name: str, column: str | None = None) -> Records:
     if first.lstrip().startswith("["):
         rows = _parsed("".join(chain([first], lines)), None, file_name, "a list of JSON objects")
         for number, row in enumerate(rows, start=1):
-            yield _record_of_object(row, number, file_name, column)
+            yield _record_of_object(row, number, file_name, chosen)
     else:
-        yield from read_jsonl(path, file_name, column)
+        yield from read_jsonl(path, file_name, chosen)
 
 
 def _parsed(text: str, number: int | None, file_name: str, expected: str) -> Any:
@@ -73,7 +75,7 @@ def _parsed(text: str, number: int | None, file_name: str, expected: str) -> Any
 
 
 def _record_of_object(
-    row: Any, number: int, file_name: str, column: str | None
+    row: Any, number: int, file_name: str, chosen: TextColumns
 ) -> Record | BlankLine:
     """Return the record of a value of JSON.
 
@@ -83,10 +85,10 @@ def _record_of_object(
     if not isinstance(row, dict):
         found = f"a JSON {type(row).__name__}"
         raise InputError(file_name, number, found=found, expected="a JSON object")
-    return record_of(row, number, file_name, column)
+    return record_of(row, number, file_name, chosen)
 
 
-def read_table(path: Path, file_name: str, column: str | None = None) -> Records:
+def read_table(path: Path, file_name: str, chosen: TextColumns = DEFAULT_TEXTS) -> Records:
     """Yield one record per row of columns with a header line.
 
     Columns are separated by the character that the suffix stands for, or else by the one with
@@ -98,13 +100,13 @@ def read_table(path: Path, file_name: str, column: str | None = None) -> Records
         n_before, first = 1, next(lines, "")
         separator = match[1]
     else:
-        separator = _separator(first, column, TAB if suffix_of(path) in TAB_SUFFIXES else COMMA)
+        separator = _separator(first, chosen, TAB if suffix_of(path) in TAB_SUFFIXES else COMMA)
     rows = _rows(chain([first], lines), separator)
     try:
         _, header = next(rows)
-        check_header(header, file_name, column)
+        check_header(header, file_name, chosen)
         for number, cells in rows:
-            record = record_of_cells(header, cells, n_before + number, file_name, column)
+            record = record_of_cells(header, cells, n_before + number, file_name, chosen)
             if isinstance(record, Record) and any("\n" in cell or "\r" in cell for cell in cells):
                 record = replace(record, remarks={Remark.LINE_ENDS: f"line {n_before + number}"})
             yield record
@@ -159,16 +161,16 @@ def _unquoted(cell: str) -> str:
     return inner.replace(2 * QUOTE, QUOTE)
 
 
-def _separator(header: str, column: str | None, usual: str) -> str:
+def _separator(header: str, chosen: TextColumns, usual: str) -> str:
     """Return the usual separator, or another that makes a column of text of a header line."""
     separators = (usual, *(mark for mark in (COMMA, SEMICOLON, TAB) if mark != usual))
-    return next((mark for mark in separators if _has_text(header, mark, column)), usual)
+    return next((mark for mark in separators if _has_text(header, mark, chosen)), usual)
 
 
-def _has_text(header: str, separator: str, column: str | None) -> bool:
+def _has_text(header: str, separator: str, chosen: TextColumns) -> bool:
     """Whether a header line that is split at a separator names the column of a text."""
     try:
         _, cells = next(_rows([header], separator))
     except CellError:
         return False
-    return names_text(cells, column)
+    return names_text(cells, chosen)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from headbook.config import Config
 from headbook.errors import InputError
 from headbook.inputs.encoding import BYTE_ORDER_MARK, raw_lines
+from headbook.schema import PAIR_REGIONS
 
 if TYPE_CHECKING:
     from io import BufferedReader
@@ -69,6 +70,7 @@ DECOMPRESSORS: dict[str, Callable[[Path], BinaryIO]] = {
 }
 
 
+BETWEEN_TEXTS = "\n"  # between the texts of a pair, where both are one text
 NO_HEAD = -1  # index of the head of a root, and of a word without a known head
 
 
@@ -91,6 +93,19 @@ class Word:
     relation: str = ""
 
 
+class Region(NamedTuple):
+    """A named part of a text, such as one text of a pair.
+
+    Attributes:
+        name: name of the region, which texts of the corpus share.
+        start, end: character offsets into the text, end exclusive.
+    """
+
+    name: str
+    start: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class TextRecord:
     """A sentence or passage of the input.
@@ -106,6 +121,8 @@ class TextRecord:
         bare_words: whether `words` are without tags and heads, which the annotator adds.
         origin: file and line, for messages.
         parts: character spans of the sentences of a passage; empty for a single sentence.
+        regions: named parts of the text, in order; those of a pair of texts are the two texts.
+        is_pair: whether the text consists of two texts, which the tokenizer takes as a pair.
         left_out, target_left_out: number of characters cut from the end of a very long text, or
             of its target, before tokenization.
     """
@@ -120,8 +137,41 @@ class TextRecord:
     bare_words: bool = False
     origin: str = ""
     parts: tuple[tuple[int, int], ...] = ()
+    regions: tuple[Region, ...] = ()
+    is_pair: bool = False
     left_out: int = 0
     target_left_out: int = 0
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The two texts of a pair, or the text."""
+        if not self.is_pair:
+            return (self.text,)
+        return tuple(self.text[region.start : region.end] for region in self.regions)
+
+    @property
+    def annotated_alone(self) -> tuple[tuple[int, int], ...]:
+        """Character spans annotated one by one: sentences of a passage, texts of a pair."""
+        if self.is_pair:
+            return tuple((region.start, region.end) for region in self.regions)
+        return self.parts or ((0, len(self.text)),)
+
+
+def joined_pair(first: str, second: str) -> tuple[str, tuple[Region, ...]]:
+    """Return two texts as one, with the regions of both."""
+    start = len(first) + len(BETWEEN_TEXTS)
+    regions = (
+        Region(PAIR_REGIONS[0], 0, len(first)),
+        Region(PAIR_REGIONS[1], start, start + len(second)),
+    )
+    return f"{first}{BETWEEN_TEXTS}{second}", regions
+
+
+def within(regions: tuple[Region, ...], length: int) -> tuple[Region, ...]:
+    """Return the parts of regions that lie within the first characters of a text."""
+    return tuple(
+        region._replace(end=min(region.end, length)) for region in regions if region.start < length
+    )
 
 
 def joined_words(parts: Iterable[tuple[int, tuple[Word, ...]]]) -> tuple[Word, ...]:
@@ -165,23 +215,35 @@ class Record:
         line: line or row of the file, counted from 1.
         text: source text.
         target: target text of a pair, or None.
+        second: second text of a pair for an encoder, or None. Two texts that a program gives
+            without names are both target and second text: the model decides.
         id: name in the file, or empty.
         words: words annotated in the file, or None.
         metadata: other columns.
         class_numbers: numbers of the classes that metadata names, by column.
         remarks: what was done beyond reading the sentence, each with its cause in words.
         bare_words: whether `words` are without tags and heads, which the annotator adds.
+        regions: named parts of the text, in order and without overlaps; a pair's follow from its
+            texts.
     """
 
     line: int
     text: str
     target: str | None = None
+    second: str | None = None
     id: str = ""
     words: tuple[Word, ...] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     class_numbers: Mapping[str, int] = field(default_factory=dict)
     remarks: Mapping[Remark, str] = field(default_factory=dict)
     bare_words: bool = False
+    regions: tuple[Region, ...] = ()
+
+    @property
+    def region_names(self) -> tuple[str, ...]:
+        """Names of the regions of the text, each once."""
+        names = (region.name for region in self.regions)
+        return tuple(dict.fromkeys(names)) if self.second is None else PAIR_REGIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,24 +257,46 @@ class BlankLine:
 Records = Iterator[Record | BlankLine]
 
 
+class TextColumns(NamedTuple):
+    """Columns of the texts that the user has named.
+
+    Attributes:
+        text: column of the text; None for a default column.
+        pair: column of the second text of a pair; None for a default column, if there is one.
+    """
+
+    text: str | None = None
+    pair: str | None = None
+
+
+DEFAULT_TEXTS = TextColumns()
+
+
 @dataclass(frozen=True)
 class InputLayout:
     """Names of column, subset and split for inputs that offer a choice.
 
     Attributes:
         text_column: column of the text in tables and datasets; None for the default names.
+        pair_column: column of the second text of a pair; None for the default names.
         subset: subset of a dataset; None for the only one.
         split: split of a dataset; None for the default.
     """
 
     text_column: str | None = None
+    pair_column: str | None = None
     subset: str | None = None
     split: str | None = None
 
     @classmethod
     def of(cls, config: Config) -> "InputLayout":
         """Return the layout that the options of a run name."""
-        return cls(config.text_column, config.subset, config.split)
+        return cls(config.text_column, config.pair_column, config.subset, config.split)
+
+    @property
+    def texts(self) -> TextColumns:
+        """Columns of the texts."""
+        return TextColumns(self.text_column, self.pair_column)
 
 
 def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
@@ -340,8 +424,9 @@ class Selection:
 
 
 def record_hash(record: Record) -> int:
-    """Return a hash of a sentence's text and target, independent of its position."""
-    return _hash(record.text if record.target is None else f"{record.text}\0{record.target}")
+    """Return a hash of a sentence's texts, independent of its position."""
+    others = [text for text in (record.target, record.second) if text is not None]
+    return _hash("\0".join([record.text, *dict.fromkeys(others)]))
 
 
 class SmallestHashes:

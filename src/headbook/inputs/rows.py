@@ -15,28 +15,30 @@ from typing import Any, NoReturn
 
 from headbook.config import FACETS
 from headbook.errors import InputError
-from headbook.inputs.records import BlankLine, Record, Word
+from headbook.inputs.records import DEFAULT_TEXTS, BlankLine, Record, TextColumns, Word
 
 TEXT, SENTENCE, TOKENS, TRANSLATION = TEXT_COLUMNS = ("text", "sentence", "tokens", "translation")
 SOURCE, TARGET, ID = "source", "target", "id"
 LABEL_COLUMNS = ("label", "ner_tags", "labels")  # columns of labels, the first that there is
 CHAT_COLUMNS = ("messages", "conversations")
-SECOND_TEXT_COLUMNS = {  # columns of a second text, by that of the first
-    first: (f"{first}_b", f"{first}_pair") for first in (TEXT, SENTENCE)
-}
+SECOND_TEXT_COLUMNS = {  # columns of the second text of a pair, by that of the first
+    TEXT: ("text_pair", "text_b"), SENTENCE: ("sentence_pair", "sentence_b"),
+    "text_a": ("text_b",), "premise": ("hypothesis",), "sentence1": ("sentence2",),
+    "question": ("context",), "query": ("passage",),
+}  # fmt: skip
 TASK_COLUMNS = ("pair_id", "acceptable", "answer", "wrong", "corrupt", "alignment", "document")
 # Columns that have a meaning; headers may write them with capitals.
 KNOWN_COLUMNS = frozenset(
     {
         *TEXT_COLUMNS, SOURCE, TARGET, ID, *LABEL_COLUMNS, *CHAT_COLUMNS, *TASK_COLUMNS, *FACETS,
-        *(name for names in SECOND_TEXT_COLUMNS.values() for name in names),
+        *SECOND_TEXT_COLUMNS, *(name for names in SECOND_TEXT_COLUMNS.values() for name in names),
     }
 )  # fmt: skip
 # Columns that pandas makes of an index, and of columns without a name.
 INDEX_COLUMN = re.compile(r"Unnamed: \d+(\.\d+)*|__index_level_\d+__")
 DEFAULT_COLUMNS = (
-    f"a column '{TEXT}', '{SENTENCE}', '{TOKENS}' or '{TRANSLATION}', or both '{SOURCE}' and "
-    f"'{TARGET}'; --text-column takes another"
+    f"a column '{TEXT}', '{SENTENCE}', '{TOKENS}' or '{TRANSLATION}', both '{SOURCE}' and "
+    f"'{TARGET}', or two texts such as 'premise' and 'hypothesis'; --text-column takes another"
 )
 
 
@@ -52,6 +54,7 @@ class RowLayout:
             that are no data.
         text: position of the column of the text.
         target: position of the column of the target; None without one.
+        second: position of the column of the second text of a pair; None without one.
         id: position of the column of the id; None without one.
         chosen: whether the user has named the column of the text.
     """
@@ -59,6 +62,7 @@ class RowLayout:
     names: tuple[str, ...]
     text: int
     target: int | None
+    second: int | None
     id: int | None
     chosen: bool
 
@@ -68,27 +72,38 @@ class ColumnError(Exception):
 
 
 @lru_cache(maxsize=256)  # rows of a file share their columns
-def layout_of(columns: tuple[str, ...], column: str | None) -> RowLayout:
+def layout_of(columns: tuple[str, ...], chosen: TextColumns) -> RowLayout:
     """Return what columns mean.
 
     Args:
         columns: names of the columns.
-        column: column of the text; None for a default column.
+        chosen: columns of the texts that the user has named.
 
     Raises:
-        ColumnError: no column has the text, several texts are to be read, or a name occurs twice.
+        ColumnError: no column has the text, or a name occurs twice.
     """
     names = column_names(columns)
     repeated = next((name for name, n in Counter(names).items() if name and n > 1), None)
     if repeated is not None:
         raise ColumnError(f"column '{repeated}' twice", "each column name once")
-    text = _text_column(names, column)
+    second = _second_column(names, chosen)
+    text = _text_column(names, chosen, second)
     if text is None:
-        _raise_missing(names, column)
+        _raise_missing(names, chosen.text)
+    if text == second:
+        expected = "two columns; --text-column names that of the first text"
+        raise ColumnError(f"column '{names[text]}' for both texts of a pair", expected)
+    if second is None and chosen.text is None:
+        second = _place_of_second(names, names[text])
     id_column = names.index(ID) if ID in names and names[text] != ID else None
-    is_pair = column is None and names[text] == SOURCE
+    is_pair = chosen.text is None and names[text] == SOURCE and second is None
     return RowLayout(
-        names, text, names.index(TARGET) if is_pair else None, id_column, column is not None
+        names,
+        text,
+        names.index(TARGET) if is_pair else None,
+        second,
+        id_column,
+        chosen.text is not None,
     )
 
 
@@ -118,39 +133,59 @@ def matching_column(name: str, columns: Iterable[str]) -> str | None:
     return equal[0] if len(equal) == 1 else None
 
 
-def _text_column(names: Sequence[str], column: str | None) -> int | None:
-    """Return the position of the column of the text, or None.
+def _second_column(names: Sequence[str], chosen: TextColumns) -> int | None:
+    """Return the position of the column that the user has named for second texts, or None.
 
     Raises:
-        ColumnError: another column holds a second text.
+        ColumnError: there is no such column.
     """
-    if column is not None:
-        name = matching_column(column, names)
+    if chosen.pair is None:
+        return None
+    name = matching_column(chosen.pair, names)
+    if not name:
+        expected = f"a column '{chosen.pair}', as --pair-column says"
+        raise ColumnError(_listed(names), expected)
+    return names.index(name)
+
+
+def _text_column(names: Sequence[str], chosen: TextColumns, second: int | None) -> int | None:
+    """Return the position of the column of the text, or None."""
+    if chosen.text is not None:
+        name = matching_column(chosen.text, names)
         return None if not name else names.index(name)
-    name = next((name for name in TEXT_COLUMNS if name in names), None)
-    second = next((other for other in SECOND_TEXT_COLUMNS.get(name or "", ()) if other in names), 0)
-    if second:
-        raise ColumnError(
-            f"columns '{name}' and '{second}'",
-            "one text in each row: two texts for an encoder are not read yet; "
-            f"--text-column={name} reads the first alone",
-        )
-    if name is None and {SOURCE, TARGET} <= {*names}:
-        name = SOURCE
-    return None if name is None else names.index(name)
+    default = next((name for name in TEXT_COLUMNS if name in names), None)
+    if default is None and {SOURCE, TARGET} <= {*names}:
+        default = SOURCE
+    if default is None:
+        firsts = (name for name in SECOND_TEXT_COLUMNS if name in {*names} - {_name(names, second)})
+        if second is None:
+            firsts = (name for name in firsts if _place_of_second(names, name) is not None)
+        default = next(firsts, None)
+    return None if default is None else names.index(default)
 
 
-def names_text(columns: Iterable[str], column: str | None) -> bool:
+def _name(names: Sequence[str], place: int | None) -> str | None:
+    return None if place is None else names[place]
+
+
+def _place_of_second(names: Sequence[str], first: str) -> int | None:
+    """Return the position of the column of second texts beside that of first ones, or None."""
+    seconds = (name for name in SECOND_TEXT_COLUMNS.get(first, ()) if name in names)
+    return next(map(names.index, seconds), None)
+
+
+def names_text(columns: Iterable[str], chosen: TextColumns) -> bool:
     """Whether any of some columns holds texts, whether they are read or not.
 
     Args:
         columns: names of columns.
-        column: column of the text; None for a default column.
+        chosen: columns of the texts that the user has named.
     """
     names = column_names(columns)
-    if column is not None:
-        return matching_column(column, names) is not None
-    return not {*TEXT_COLUMNS, *CHAT_COLUMNS, SOURCE}.isdisjoint(names)
+    if chosen.text is not None:
+        return matching_column(chosen.text, names) is not None
+    firsts = {*TEXT_COLUMNS, *CHAT_COLUMNS, SOURCE, *SECOND_TEXT_COLUMNS}
+    return not firsts.isdisjoint(names)
 
 
 def _raise_missing(names: Sequence[str], column: str | None) -> NoReturn:
@@ -160,51 +195,57 @@ def _raise_missing(names: Sequence[str], column: str | None) -> NoReturn:
         expected = f"a column '{column}', as --text-column says"
     elif chat := next((name for name in CHAT_COLUMNS if name in names), None):
         raise ColumnError(f"column '{chat}'", f"texts: chats are not read yet; {expected}")
-    own = [f"'{name}'" for name in names if name]
-    more = f" and {len(own) - MAX_NAMED:,} more" if len(own) > MAX_NAMED else ""
-    raise ColumnError(f"columns {', '.join(own[:MAX_NAMED]) or 'nothing'}{more}", expected)
+    raise ColumnError(_listed(names), expected)
 
 
-def check_header(header: Sequence[str], file_name: str, column: str | None) -> None:
+def _listed(names: Sequence[str]) -> str:
+    """Return the names of columns for a message."""
+    quoted = [f"'{name}'" for name in names if name]
+    more = f" and {len(quoted) - MAX_NAMED:,} more" if len(quoted) > MAX_NAMED else ""
+    return f"columns {', '.join(quoted[:MAX_NAMED]) or 'nothing'}{more}"
+
+
+def check_header(header: Sequence[str], file_name: str, chosen: TextColumns) -> None:
     """Raise an error for columns that `layout_of` refuses.
 
     Raises:
-        InputError: the columns lack the text, have several texts, or a name occurs twice.
+        InputError: the columns lack the text, or a name occurs twice.
     """
     try:
-        layout_of(tuple(header), column)
+        layout_of(tuple(header), chosen)
     except ColumnError as error:
         found, expected = error.args
         raise InputError(file_name, 1, found=found, expected=expected) from None
 
 
 def record_of(
-    row: Mapping[str, Any], number: int, file_name: str, column: str | None = None
+    row: Mapping[str, Any], number: int, file_name: str, chosen: TextColumns = DEFAULT_TEXTS
 ) -> Record | BlankLine:
-    """Return the record of a row; columns other than the text become metadata.
+    """Return the record of a row; columns other than its texts become metadata.
 
     Args:
         row: values by name of the column.
         number: line or row, counted from 1.
-        column: column of the text, without targets; None for the default columns.
+        chosen: columns of the texts that the user has named; a named text has no target.
 
     Returns:
-        The record, or a `BlankLine` if the text is missing or blank.
+        The record, or a `BlankLine` if the text, or the second one of a pair, is missing or blank.
 
     Raises:
         InputError: the column is missing, or holds no text.
     """
     try:
-        layout = layout_of(tuple(row), column)
+        layout = layout_of(tuple(row), chosen)
         values = [*map(_plain, row.values())]
         target = None if layout.target is None else values[layout.target]
         text, target, words = _texts(layout, values[layout.text], target)
+        second = None if layout.second is None else _second_text(layout, values[layout.second])
     except ColumnError as error:
         found, expected = error.args
         raise InputError(file_name, number, found=found, expected=expected) from None
-    if not text:
+    if not text or second == "":
         return BlankLine(number)
-    own = {layout.text, layout.target, layout.id}
+    own = {layout.text, layout.target, layout.second, layout.id}
     metadata = {
         name: _as_text(value)
         for place, (name, value) in enumerate(zip(layout.names, values, strict=True))
@@ -212,12 +253,13 @@ def record_of(
     }
     identity = None if layout.id is None else values[layout.id]
     name = "" if is_missing(identity) else str(identity)
-    for string in (text, target or "", name, *metadata, *metadata.values()):
+    for string in (text, target or "", second or "", name, *metadata, *metadata.values()):
         _check_unicode(string, number, file_name)
     return Record(
         number,
         text,
         target=target,
+        second=second,
         id=name,
         words=words,
         metadata=metadata,
@@ -230,7 +272,7 @@ def record_of_cells(
     cells: Sequence[Any],
     number: int,
     file_name: str,
-    column: str | None = None,
+    chosen: TextColumns = DEFAULT_TEXTS,
 ) -> Record | BlankLine:
     """Return the record of a row whose columns are named by a header, as `record_of` does.
 
@@ -260,7 +302,7 @@ def record_of_cells(
                 found=f"{_shortened(cell)} in column {place + 1}, which has no name",
                 expected="a name in the header line for each column that is not empty",
             )
-    return record_of(row, number, file_name, column)
+    return record_of(row, number, file_name, chosen)
 
 
 def _is_blank(cell: Any) -> bool:
@@ -289,6 +331,22 @@ def _texts(layout: RowLayout, value: Any, target: Any) -> Texts:
     if not isinstance(value, str):
         raise ColumnError(f"{name} = {_shortened(value)}", "text that is not blank")
     return value.strip(), (target or "").strip() or None, None
+
+
+def _second_text(layout: RowLayout, value: Any) -> str:
+    """Return the second text of a pair; empty if it is blank.
+
+    Raises:
+        ColumnError: the value is no text, or the first text is no text of its own.
+    """
+    assert layout.second is not None
+    name = layout.names[layout.second]
+    if layout.names[layout.text] in {TOKENS, TRANSLATION}:
+        found = f"column '{layout.names[layout.text]}' beside '{name}'"
+        raise ColumnError(found, "two columns of texts; --text-column names that of the first")
+    if not isinstance(value, str) and not is_missing(value):
+        raise ColumnError(f"{name} = {_shortened(value)}", "text that is not blank")
+    return "" if is_missing(value) else value.strip()
 
 
 def _joined(name: str, value: Any) -> Texts:

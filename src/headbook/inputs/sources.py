@@ -22,10 +22,12 @@ from headbook.inputs.huggingface import DatasetSource, is_id
 from headbook.inputs.readers import read_json, read_jsonl, read_table, read_text
 from headbook.inputs.records import (
     DECOMPRESSORS,
+    DEFAULT_TEXTS,
     BlankLine,
     InputLayout,
     Record,
     Records,
+    TextColumns,
     Word,
     is_packed,
     suffix_of,
@@ -40,7 +42,7 @@ TREEBANK = ".conllu"  # a treebank has its own words, tags and heads
 PARQUET, WORKBOOK = NOT_PACKED = (".parquet", ".xlsx")  # files that are compressed inside
 
 Reader = Callable[[Path, str], Records]
-TableReader = Callable[[Path, str, str | None], Records]
+TableReader = Callable[[Path, str, TextColumns], Records]
 TEXT_READERS: dict[str, Reader] = {
     ".txt": read_text,
     TREEBANK: read_conllu,
@@ -144,13 +146,13 @@ class FileSource:
         path: path of the file.
         name: file name, or ``standard input``.
         label: path as the user gave it.
-        column: column of the text in a table; None for a default column.
+        chosen: columns of the texts in a table.
     """
 
     path: Path
     name: str
     label: str
-    column: str | None = None
+    chosen: TextColumns = DEFAULT_TEXTS
 
     @property
     def kind(self) -> str:
@@ -160,7 +162,7 @@ class FileSource:
     def records(self) -> Records:
         """Yield sentences and blank lines in order."""
         if self.kind in TABLE_READERS:
-            return TABLE_READERS[self.kind](self.path, self.name, self.column)
+            return TABLE_READERS[self.kind](self.path, self.name, self.chosen)
         return TEXT_READERS.get(self.kind, _read_by_other)(self.path, self.name)
 
     def rows(self) -> int | None:
@@ -192,7 +194,7 @@ def source_of(
     path = input_file(name)
     if path is None:
         return DatasetSource.of(name, layout)
-    return FileSource(path, path.name, name, layout.text_column)
+    return FileSource(path, path.name, name, layout.texts)
 
 
 def input_file(name: str) -> Path | None:
@@ -386,7 +388,7 @@ def line_of(record: Record | BlankLine) -> bytes:
     if isinstance(record, Record):
         words = None if record.words is None else [(w.start, w.end) for w in record.words]
         fields += [
-            record.text, record.target, record.id, words, dict(record.metadata),
+            record.text, record.target, record.second, record.id, words, dict(record.metadata),
             dict(record.class_numbers),
         ]  # fmt: skip
     return json.dumps(fields).encode() + b"\n"
@@ -397,12 +399,13 @@ def _record_of_line(line: bytes) -> Record | BlankLine:
     number, *fields = json.loads(line)
     if not fields:
         return BlankLine(number)
-    text, target, name, places, metadata, class_numbers = fields
+    text, target, second, name, places, metadata, class_numbers = fields
     words = None if places is None else tuple(Word(*place) for place in places)
     return Record(
         number,
         text,
         target=target,
+        second=second,
         id=name,
         words=words,
         metadata=metadata,

@@ -8,11 +8,13 @@ from typing import Any
 
 from headbook.errors import InputError
 from headbook.inputs.records import (
+    DEFAULT_TEXTS,
     MAX_COMPRESSION_RATIO,
     MAX_LINE_BYTES,
     MIN_ARCHIVE_BYTES,
     READ_ERRORS,
     Records,
+    TextColumns,
     within_blank_limit,
 )
 from headbook.inputs.rows import check_header, record_of, record_of_cells
@@ -29,12 +31,12 @@ INSTALL_COMMAND = "pip install 'headbook[xlsx]'"
 FAULTS = (zipfile.BadZipFile, *READ_ERRORS, KeyError, ValueError, IndexError, SyntaxError)
 
 
-def read_parquet(path: Path, file_name: str, column: str | None = None) -> Records:
+def read_parquet(path: Path, file_name: str, chosen: TextColumns = DEFAULT_TEXTS) -> Records:
     """Yield one record per row of a Parquet table."""
-    return within_blank_limit(_parquet_records(path, file_name, column), file_name)
+    return within_blank_limit(_parquet_records(path, file_name, chosen), file_name)
 
 
-def _parquet_records(path: Path, file_name: str, column: str | None) -> Records:
+def _parquet_records(path: Path, file_name: str, chosen: TextColumns) -> Records:
     """Yield one record per row of a Parquet table.
 
     Columns are read block by block, independently of the size of the file's row groups. A text that
@@ -48,7 +50,7 @@ def _parquet_records(path: Path, file_name: str, column: str | None) -> Records:
     max_bytes = max(MIN_ARCHIVE_BYTES, MAX_COMPRESSION_RATIO * file_bytes)
     try:
         with pq.ParquetFile(path, buffer_size=BLOCK, pre_buffer=False) as table:
-            check_header(table.schema_arrow.names, file_name, column)
+            check_header(table.schema_arrow.names, file_name, chosen)
             if table.metadata.num_rows > max(MIN_REPEATED_ROWS, MAX_ROWS_A_BYTE * file_bytes):
                 raise _inflated(file_name, f"a table of {table.metadata.num_rows:,} rows")
             for batch in table.iter_batches(batch_size=_rows_at_once(path, table.metadata)):
@@ -58,7 +60,7 @@ def _parquet_records(path: Path, file_name: str, column: str | None) -> Records:
                         raise _inflated(file_name, "a table")
                     for row in _rows(part, number, file_name):
                         number += 1
-                        yield record_of(row, number, file_name, column)
+                        yield record_of(row, number, file_name, chosen)
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise InputError(
             file_name,
@@ -196,16 +198,16 @@ def _unrepresentable(batch: Any) -> Iterator[tuple[str, int, Any]]:
                 yield name, index, f"{getattr(value, 'value', '?')} ({value.type})"
 
 
-def read_xlsx(path: Path, file_name: str, column: str | None = None) -> Records:
+def read_xlsx(path: Path, file_name: str, chosen: TextColumns = DEFAULT_TEXTS) -> Records:
     """Yield one record per row of the first sheet of a workbook, below its header row.
 
     Cells with formulas have the values that were stored with them.
     """
     rows = _sheet_rows(path, file_name)
     header = ["" if name is None else str(name) for name in next(rows, ())]
-    check_header(header, file_name, column)
+    check_header(header, file_name, chosen)
     for number, cells in enumerate(rows, start=2):
-        yield record_of_cells(header, cells, number, file_name, column)
+        yield record_of_cells(header, cells, number, file_name, chosen)
 
 
 def _sheet_rows(path: Path, file_name: str) -> Iterator[tuple[Any, ...]]:

@@ -67,6 +67,7 @@ class Need(StrEnum):
     OUTPUTS = "head outputs (values)"
     HEAD = "a language-model head"
     PASSAGES = "texts of several sentences"
+    REGIONS = "texts with regions, such as pairs"
 
 
 class Notable(StrEnum):
@@ -156,7 +157,11 @@ class Metric:
 
     def with_scheme(self, scheme: schema.AnnotationScheme) -> Self:
         """Return the metric with the labels of a corpus."""
-        return self if self.named is None else replace(self, labels=self.named(scheme))
+        if self.named is None:
+            return self
+        labels = self.named(scheme)
+        headline = self.headline if self.headline in labels or not labels else labels[0]
+        return replace(self, labels=labels, headline=headline)
 
     @property
     def prose(self) -> str:
@@ -251,6 +256,11 @@ class AttentionMetric(HeadMetric):
     """
 
     measure: "Callable[[LayerAttention], Ratio]"
+
+
+def needs_regions(metric: Metric) -> bool:
+    """Whether a metric has no numbers for texts without regions."""
+    return isinstance(metric, HeadMetric) and Need.REGIONS in metric.needs
 
 
 class FinishedRatios(NamedTuple):

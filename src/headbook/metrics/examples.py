@@ -47,6 +47,7 @@ class Example:
         values: value of each key before the output projection; empty if not known.
         stops: positions of full stops, exclamation marks and question marks.
         sentences: sentence of a passage to which each token belongs; empty for a single sentence.
+        regions: text of a pair to which each token belongs, 0 or 1; empty for a single text.
     """
 
     weights: tuple[tuple[float, ...], ...]
@@ -61,6 +62,7 @@ class Example:
     values: tuple[tuple[float, ...], ...] = ()
     stops: tuple[int, ...] = ()
     sentences: tuple[int, ...] = ()
+    regions: tuple[int, ...] = ()
 
 
 # Examples of one sentence or, for metrics that need several, of several sentences, by name.

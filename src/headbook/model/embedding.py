@@ -5,7 +5,7 @@ gets all metrics except those of the positional space, and the site says so.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -105,15 +105,18 @@ def read_embedding(
     side: Side,
     batch: Batch,
     coarse: torch.dtype | None = None,
+    *,
+    n_types: int = 1,
 ) -> Embedding:
     """Read the original encodings of one side.
 
     Position vectors are the difference between the embedding block's sum and the word embeddings in
-    the given batch.
+    the given batch, with each type of tokens.
 
     Args:
         batch: one sentence as long as any that will be compared.
         coarse: number format of the product with the vocabulary; None for that of the states.
+        n_types: number of types of tokens in the texts that will be compared.
     """
     words = _word_embedding(model, side)
     if words is None:
@@ -129,9 +132,12 @@ def read_embedding(
     path = family.norms.get(side, "") if family else ""
     norm = model.base_model.get_submodule(path) if path else None
     handle = norm and norm.register_forward_pre_hook(lambda _, args: inside.update(sum=args[0]))
+    sums: list[torch.Tensor] = []
     try:
         with observe_states(model, architecture, keep):
-            run_forward(model, architecture, batch)
+            for number in range(n_types):
+                run_forward(model, architecture, _with_type(batch, side, number))
+                sums.append(inside.get("sum", inside.get("input", torch.empty(1, 0)))[0])
     finally:
         if handle is not None:
             handle.remove()
@@ -147,16 +153,23 @@ def read_embedding(
             "where this architecture adds positions is not in the table",
         )
     scale = _scale(model, family.scale)
-    before = inside.get("sum", inside["input"])[0]
-    added = before.to(words.dtype) - scale * words[ids[0]]
-    if norm is None and through is None and _only_scaled(before, words[ids[0]]):
+    added = torch.cat([each.to(words.dtype) - scale * words[ids[0]] for each in sums])
+    if norm is None and through is None and _only_scaled(sums[0], words[ids[0]]):
         return Embedding(
             VocabularyEmbeddings(words, coarse=coarse), "the model adds no positions at its input"
         )
     closing = _norm(norm, words) if norm else None
     through = through and LinearWeights(*(part.to(words.dtype) for part in through))
     missing = "" if through is None else _elsewhere(inside["input"], words)
-    return Embedding(VocabularyEmbeddings(words, scale, added, closing, through, coarse), missing)
+    encodings = VocabularyEmbeddings(words, scale, added, closing, through, coarse, n_types)
+    return Embedding(encodings, missing)
+
+
+def _with_type(batch: Batch, side: Side, number: int) -> Batch:
+    """Return a batch of which all tokens of one side have one type."""
+    texts = batch.texts[side]
+    typed = replace(texts, types=torch.full_like(texts.types, number))
+    return replace(batch, texts={**batch.texts, side: typed})
 
 
 def _only_scaled(sums: torch.Tensor, words: torch.Tensor) -> bool:

@@ -17,7 +17,7 @@ from headbook.model.architecture import OUTPUT_FIELDS, Architecture, AttentionPl
 from headbook.model.block_match import ResidualAddition, first_states
 from headbook.model.load import Model
 from headbook.model.output_projection import gate_factor
-from headbook.model.probe import hidden_states_of, model_errors
+from headbook.model.probe import TYPES_ARGUMENT, hidden_states_of, model_errors
 from headbook.schema import AttentionStack, ResidualPoint, Side
 from headbook.text.batch import Batch
 
@@ -190,6 +190,8 @@ def model_inputs(batch: Batch) -> dict[str, torch.Tensor]:
     for side, texts in batch.texts.items():
         ids, mask = names[side]
         inputs |= {ids: texts.ids, mask: texts.valid.long()}
+    if batch.texts[Side.SOURCE].types.any():
+        inputs[TYPES_ARGUMENT] = batch.texts[Side.SOURCE].types
     return inputs
 
 

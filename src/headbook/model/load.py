@@ -1,7 +1,7 @@
 """Loading of a model with its tokenizer, its length limits, and untrained copies."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -173,6 +173,7 @@ def load_model(
     trust_remote_code: bool = False,
     verbose: bool = False,
     offload: OffloadPlace | None = None,
+    check: Callable[[Any], None] = lambda _: None,
 ) -> Model:
     """Load a model for reading its attention.
 
@@ -191,6 +192,7 @@ def load_model(
         trust_remote_code: whether code of the model's repository may run.
         verbose: whether transformers may print its reports.
         offload: place for weights that do not fit on the device, needed as long as the model is.
+        check: function that takes the configuration before the weights are read.
 
     Raises:
         ConfigError: the tokenizer needs a language that is not given, or has no such language.
@@ -212,7 +214,7 @@ def load_model(
             choose(own)
             network, weights, headless = _network(
                 files, getattr(torch, dtype), device_found, offload,
-                quantization=quantization, trusted=trust_remote_code,
+                quantization=quantization, trusted=trust_remote_code, check=check,
             )  # fmt: skip
         if adapter_files is not None:
             if tokenizer is None and has_tokenizer(adapter_files.folder):
@@ -304,11 +306,13 @@ def _network(
     *,
     quantization: str,
     trusted: bool,
+    check: Callable[[Any], None],
 ) -> tuple[Any, WeightFacts, str]:
     """Return the network, facts about its weights, and why there is no language-model head."""
     gguf = files.gguf
     if gguf is None:
         config = AutoConfig.from_pretrained(files.folder, trust_remote_code=trusted)
+        check(config)
         network, report, headless = load_with_lm_head(
             files.folder,
             config,

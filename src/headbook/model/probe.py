@@ -15,6 +15,7 @@ from headbook.schema import Side
 
 # Number of tokens by side; they differ, so that shapes identify the stacks of encoder-decoders.
 PROBE_TOKENS = {Side.SOURCE: 3, Side.TARGET: 5}
+TYPES_ARGUMENT = "token_type_ids"  # argument that tells the texts of a pair apart
 N_VARIED_TEXTS = 4  # texts with different tokens, run in one batch
 
 

@@ -1,6 +1,7 @@
 """Tokenization of sentences with truncation and generated targets, and random sequences."""
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from headbook.errors import ConfigError, InputError
 from headbook.inputs import TextRecord, Word
 from headbook.model.load import Model, text_config
-from headbook.model.probe import model_errors
+from headbook.model.probe import TYPES_ARGUMENT, model_errors
 from headbook.model.tokens.languages import decoder_start, target_frame
 from headbook.model.tokens.special import (
     ids_of_roles,
@@ -82,10 +83,10 @@ class SentenceTokenizer:
     def lengths(self, sentences: Iterable[TextRecord]) -> Iterator[dict[Side, int]]:
         """Yield the number of tokens by side; a missing target counts like the source."""
         for sentence in sentences:
-            texts = {Side.SOURCE: sentence.text}
+            texts = {Side.SOURCE: sentence.texts}
             if self.model.config.is_encoder_decoder:
-                texts[Side.TARGET] = sentence.target or sentence.text
-            ids = {side: self.model.tokenizer(text, verbose=False) for side, text in texts.items()}
+                texts[Side.TARGET] = (sentence.target or sentence.text,)
+            ids = {side: self.model.tokenizer(*each, verbose=False) for side, each in texts.items()}
             yield {side: min(len(tokens["input_ids"]), self.limit) for side, tokens in ids.items()}
 
     def spans(self, text: str, *, target: bool = False) -> list[tuple[int, int]]:
@@ -147,17 +148,27 @@ class SentenceTokenizer:
         return tuple(f"{end} {name(t)}" for end, tokens, own in ends for t in tokens if t in own)
 
     def _sources(self, chunk: list[TextRecord]) -> list[TokenizedText]:
-        rows = self._tokenise([sentence.text for sentence in chunk], target=False)
-        sources = [
-            replace(
-                self._tokens(
-                    sentence.text, ids, spans, sentence.words or (), lost, side=Side.SOURCE
-                ),
-                parts=sentence.parts,
-                left_out=sentence.left_out,
+        texts = [sentence.text for sentence in chunk if not sentence.is_pair]
+        rows = iter(self._tokenise(texts, target=False))
+        sources = []
+        for sentence in chunk:
+            types: tuple[int, ...] = ()
+            if sentence.is_pair:
+                ids, spans, types, lost = self._tokenise_pair(sentence)
+            else:
+                ids, spans, lost = next(rows)
+            tokens = self._tokens(
+                sentence.text, ids, spans, sentence.words or (), lost, side=Side.SOURCE
             )
-            for sentence, (ids, spans, lost) in zip(chunk, rows, strict=True)
-        ]
+            sources.append(
+                replace(
+                    tokens,
+                    parts=sentence.parts,
+                    left_out=sentence.left_out,
+                    regions=sentence.regions,
+                    types=types,
+                )
+            )
         for sentence, tokens in zip(chunk, sources, strict=True):
             if tokens.special.all():
                 file, _, line = sentence.origin.rpartition(":")
@@ -260,6 +271,40 @@ class SentenceTokenizer:
                 ids, spans = truncated["input_ids"], truncated["offset_mapping"] if fast else None
             rows.append((ids, spans if spans is not None else self._search(text, ids), lost))
         return rows
+
+    def _tokenise_pair(
+        self, sentence: TextRecord
+    ) -> tuple[list[int], list[tuple[int, int]], tuple[int, ...], int]:
+        """Return ids, character spans, token types and the number of tokens cut off, of a pair.
+
+        A pair that is too long loses tokens at the end of its longer text.
+        """
+        tokenizer = self.model.tokenizer
+        fast = bool(tokenizer.is_fast)
+        options: dict[str, Any] = {"return_offsets_mapping": fast, "verbose": False}
+        encoded = tokenizer(*sentence.texts, **options)
+        lost = max(0, len(encoded["input_ids"]) - self.limit)
+        if lost:
+            options |= {"truncation": "longest_first", "max_length": self.limit}
+            encoded = tokenizer(*sentence.texts, **options)
+        ids = encoded["input_ids"]
+        types = tuple(encoded.get(TYPES_ARGUMENT, ())) if self._reads_types else ()
+        if not fast:
+            return ids, self._search(sentence.text, ids), types, lost
+        start = sentence.regions[1].start
+        spans = [
+            (begin + start, end + start) if text == 1 else (begin, end)
+            for (begin, end), text in zip(
+                encoded["offset_mapping"], encoded.sequence_ids(), strict=True
+            )
+        ]
+        return ids, spans, types, lost
+
+    @cached_property
+    def _reads_types(self) -> bool:
+        """Whether the model has several types of tokens, which tell texts of a pair apart."""
+        arguments = inspect.signature(self.model.base_model.forward).parameters
+        return TYPES_ARGUMENT in arguments and getattr(self.model.config, "type_vocab_size", 2) > 1
 
     def _decode(self, ids: Iterable[int]) -> str:
         """Return the text of some tokens, without special and unknown ones."""

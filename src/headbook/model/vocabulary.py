@@ -105,10 +105,12 @@ class VocabularyEmbeddings:
         embedding: word embeddings. *Shape:* ``(entry, width)``.
         scale: the model's factor of word embeddings.
         positions: p_i, sum of position and type embedding; None if the model adds nothing at its
-            input, so that the positional space does not apply. *Shape:* ``(position, width)``.
+            input, so that the positional space does not apply. Positions of a second type of
+            tokens follow on those of the first. *Shape:* ``(position, width)``.
         norm: norm at the end of the embedding block, if any.
         through: linear map from the norm to the width of the states, if any.
         coarse: number format of the product with the embedding; None for the embedding's own.
+        n_types: number of types of tokens that have positions of their own.
     """
 
     embedding: torch.Tensor
@@ -117,6 +119,7 @@ class VocabularyEmbeddings:
     norm: LayerNormWeights | None = None
     through: LinearWeights | None = None
     coarse: torch.dtype | None = None
+    n_types: int = 1
     _factors: dict[int, CosineFactors] = field(
         default_factory=dict
     )  # by the first of `BLOCK_POSITIONS`
@@ -162,19 +165,15 @@ class VocabularyEmbeddings:
                 whole[:, tokens] = result[0, 0].unflatten(0, (len(states), -1))
         return comparison
 
-    def encode(self, ids: torch.Tensor) -> torch.Tensor:
+    def encode(self, texts: PaddedTexts) -> torch.Tensor:
         """Return the original encodings of tokens at their own positions.
 
-        Args:
-            ids: vocabulary ids. *Shape:* ``(sentence, token)``.
-
-        Returns:
-            *Shape:* ``(sentence, token, width)``.
+        *Shape:* ``(sentence, token, width)``.
         """
-        sums = self.embedding[ids] * self.scale
+        sums = self.embedding[texts.ids] * self.scale
         if self.positions is None:
             return sums
-        sums = sums + self.positions[: ids.shape[1]]
+        sums = sums + self.positions[self._position(texts)]
         if self.norm is not None:
             gain, bias, epsilon = self.norm
             sums = torch.nn.functional.layer_norm(sums, gain.shape, gain, bias, epsilon)
@@ -187,9 +186,16 @@ class VocabularyEmbeddings:
         if space is EmbeddingSpace.RAW:
             yield texts.valid, None
             return
-        positions = torch.arange(texts.n_tokens, device=texts.ids.device)
-        for position in range(texts.n_tokens):
+        positions = self._position(texts)
+        for position in positions[texts.valid].unique().tolist():
             yield texts.valid & (positions == position), position
+
+    def _position(self, texts: PaddedTexts) -> torch.Tensor:
+        """Return the index of each token's position and type. *Shape:* ``(sentence, token)``."""
+        assert self.positions is not None
+        of_type = len(self.positions) // self.n_types
+        positions = torch.arange(texts.n_tokens, device=texts.ids.device)
+        return texts.types * of_type + positions
 
     def _scores(self, states: torch.Tensor, position: int | None) -> torch.Tensor:
         """Return the cosines of states with all encodings.

@@ -170,7 +170,7 @@ class _Statistics:
             self._table(*parts) for parts in zip(of_heads, uniform, of_sentences, strict=True)
         ]
         self.columns = [
-            SampleColumn(metric.id, view, table.shape[-1])
+            SampleColumn(metric.id, view, table.shape[-1], metric.labels)
             for (metric, view), table in zip(self._measures, tables, strict=True)
         ]
         self._filled[layer] = np.concatenate(tables, -1)

@@ -425,7 +425,7 @@ def _starts(
         vocabulary = embeddings[stack.queries].vocabulary
         if name in entered and vocabulary is not None and vocabulary.positions is not None:
             texts = batch.texts[stack.queries]
-            encodings = vocabulary.encode(texts.ids)
+            encodings = vocabulary.encode(texts)
             error = relative(encodings[texts.valid], entered[name].to(encodings)[texts.valid])
             yield ORIGINAL_ENCODING, name, error
 

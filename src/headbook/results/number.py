@@ -198,7 +198,7 @@ class Number:
         if not self.known:
             return MISSING
         if format_name.startswith("."):
-            text = format(self.value * self.unit.factor, format_name).replace("-", "−")
+            text = format(self.value * self.unit.factor, f"z{format_name}").replace("-", "−")
         else:
             text = FORMATS[format_name](self)
         return f"{self.sign}{THIN}{text}" if self.sign and format_name != "ends" else text

@@ -108,6 +108,7 @@ def _warn_of(doubt: LanguageDoubt, *, is_parse_left_out: bool) -> None:
 def _texts(corpus: Corpus, side: Side) -> Iterator[str]:
     """Yield the texts of one side of a corpus."""
     for sentence in corpus:
-        text = sentence.text if side is Side.SOURCE else sentence.target
-        if text is not None:
-            yield text
+        if side is Side.SOURCE:
+            yield from sentence.texts
+        elif sentence.target is not None:
+            yield sentence.target

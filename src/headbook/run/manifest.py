@@ -4,7 +4,7 @@ import importlib.metadata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,7 @@ def _unknown_examples(run: Run, counts: Mapping[str, int]) -> Counter[str]:
     examples = Counter[str]()
     for side in filter(partial(is_unknown, counts), Side):
         target = side is Side.TARGET
-        texts = (s.target if target else s.text for s in run.corpus)
+        texts = chain.from_iterable((s.target,) if target else s.texts for s in run.corpus)
         pieces = run.sentences.encoder.unknown_pieces(filter(None, texts), target=target)
         for piece in islice(pieces, MAX_UNKNOWN_PIECES):
             examples[f"{side}.{UNKNOWN}.{piece!r}"] += 1

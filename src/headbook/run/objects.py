@@ -9,7 +9,7 @@ numbers that are computed from weights must be those of the model that runs.
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -236,19 +236,25 @@ def open_model(
     device: str,
     offload: OffloadPlace | None,
     progress: Progress,
+    check: Callable[[Any], None] = lambda _: None,
 ) -> Model:
     """Return the model of a run: a caller's object, or the one that the options name.
+
+    Args:
+        check: function that takes the model's configuration before its weights are read, and
+            raises an error if the model cannot be used.
 
     Raises:
         ModelError: the model cannot be loaded or read.
         ResourceError: out of memory.
     """
     if source is not None:
+        check(source.network.config)
         return source.load(
             dtype=config.dtype, device=device, progress=progress,
             source_lang=config.source_lang, target_lang=config.target_lang,
         )  # fmt: skip
-    return load_model(config.model, device=device, offload=offload, **config.loading)
+    return load_model(config.model, device=device, offload=offload, check=check, **config.loading)
 
 
 def model_and_options(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,7 +18,7 @@ from headbook.errors import ModelError, warn
 from headbook.inputs import Corpus, InputLayout, InputSource, Selection, open_corpus
 from headbook.memory import longest_text, map_memory
 from headbook.metrics import chosen_metrics, head_metrics
-from headbook.metrics.base import Metric
+from headbook.metrics.base import Metric, needs_regions
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, probe_architecture
 from headbook.model.checkpoint import TOKENIZER_FILE, tokenizer_folder
@@ -37,7 +38,7 @@ from headbook.run.objects import ModelObject, open_model
 from headbook.run.sentences import RunSentences
 from headbook.run.shards import SHARD_SENTENCES, Shards, split_into_shards
 from headbook.run.store import Part, Store, open_store
-from headbook.schema import Baseline, BaselineRun, Side
+from headbook.schema import Baseline, BaselineRun, ModelKind, Side
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.groups import Facets, find_facets
 from headbook.text.annotate import shuffle_words
@@ -216,7 +217,10 @@ def open_run(
             device=device,
             offload=stack.enter_context(offload_place(config.offload)),
             progress=progress,
+            check=partial(_check_texts, corpus, config.model),
         )
+        architecture = probe_architecture(model)
+        corpus.read_by(architecture.kind, model.name)
         for warning in model.weights.warnings():
             progress.message(f"warning: {warning}")
         limit = sequence_limit(model, config.max_length)
@@ -234,11 +238,15 @@ def open_run(
         )
         _compare_with_file(texts, model)
         mean_length = _mean_length(texts, encoder, config.n_sentence_pages)
-        architecture = verify_attention(model, probe_architecture(model), probe_texts(encoder))
+        architecture = verify_attention(model, architecture, probe_texts(encoder))
         max_map_tokens = longest_text(architecture.stacks.values(), map_memory(config.memory_bytes))
         long = LongTexts.of(texts, encoder, max_map_tokens)
         paired = bool(model.config.is_encoder_decoder)
-        metrics = long.measurable(chosen_metrics(config.metrics).values())
+        metrics = [
+            metric
+            for metric in long.measurable(chosen_metrics(config.metrics).values())
+            if corpus.regions or not needs_regions(metric)
+        ]
         yield Run(
             inputs=tuple(inputs),
             config=config,
@@ -261,6 +269,12 @@ def open_run(
             long=long,
             mean_length=mean_length,
         )
+
+
+def _check_texts(corpus: Corpus, name: str, configuration: Any) -> None:
+    """Raise an error if an encoder-decoder is given pairs for an encoder, by its configuration."""
+    if configuration.is_encoder_decoder:
+        corpus.read_by(ModelKind.ENCODER_DECODER, name)
 
 
 def _check_metrics(run: Run) -> None:
@@ -296,7 +310,7 @@ def _compare_with_file(texts: Corpus | Passages, model: Model) -> None:
     message = differences_from_file(
         model.tokenizer,
         folder / TOKENIZER_FILE,
-        [text for sentence in first for text in (sentence.text, sentence.target) if text],
+        [text for sentence in first for text in (*sentence.texts, sentence.target) if text],
     )
     if message:
         warn(f"model '{model.name}': {message}")

@@ -127,7 +127,10 @@ def read_embeddings(run: Run, items: Iterable[TokenizedSentence]) -> dict[Side, 
     for side in sentences[0].tokens:
         longest = max(sentences, key=lambda item: len(item.tokens[side]))
         batch = run.sentences.batch([longest])
-        embeddings[side] = read_embedding(run.model, run.architecture, side, batch, coarse)
+        n_types = 1 + max(max(item.tokens[side].types, default=0) for item in sentences)
+        embeddings[side] = read_embedding(
+            run.model, run.architecture, side, batch, coarse, n_types=n_types
+        )
     return embeddings
 
 

@@ -27,6 +27,7 @@ from headbook.pages.sentences import sentences_page
 from headbook.pages.similar import has_similar, similar_page
 from headbook.pages.speech import speech_page
 from headbook.pages.syntax import syntax_page
+from headbook.pages.texts.regions import has_regions, regions_page
 from headbook.pages.tokens import has_types, types_page
 from headbook.report.facts.circuits.rules import has_circuits
 from headbook.report.results import StackResults, study_of
@@ -111,6 +112,12 @@ PAGES = (
         "outputs.html", "Head outputs", MenuPlace.ANALYSES, outputs_page, has_outputs,
         keywords="context similarity passages sentence ends segmentation anchors repetition "
         "separators pack outputs of heads",
+    ),
+    PageEntry(
+        "regions.html", "Between the parts of a text", MenuPlace.ANALYSES, regions_page,
+        has_regions,
+        keywords="pairs premise hypothesis question passage cross-encoder nli reranker segments "
+        "token types regions two texts",
     ),
     PageEntry(
         "circuits.html", "Circuits", MenuPlace.ANALYSES, circuits_page, has_circuits,

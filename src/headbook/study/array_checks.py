@@ -248,7 +248,7 @@ def _check_sentence(sentence: StoredSentence, path: str) -> None:
         consistent &= len(text.heads) == len(text.relations)
         consistent &= min(text.words, default=0) >= -1
         consistent &= all(head == NO_HEAD or 0 <= head < n_words for head in text.heads)
-        ends = chain(text.spans, text.parts)
+        ends = chain(text.spans, text.parts, ((r.start, r.end) for r in text.regions))
         consistent &= all(0 <= start <= end <= len(text.text) for start, end in ends)
         if not consistent:
             raise _error(

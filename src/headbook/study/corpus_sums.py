@@ -128,11 +128,12 @@ class HeadSums:
 
 
 class SampleColumn(NamedTuple):
-    """A sampled metric in one view, with the number of its statistics."""
+    """A sampled metric in one view, with the number of its statistics, and its labels."""
 
     metric: str
     view: SinkView
     width: int
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,13 +319,13 @@ def finish_sampled(sums: SampleSums) -> HeadTable:
     payload = sums.stats.payload
     tables = []
     start = 0
-    for name, view, width in sums.columns:
+    for name, view, width, labels in sums.columns:
         metric_slice = slice(start, start + width)
         start += width
         metric = all_metrics().get(name)
         if not isinstance(metric, SampledMetric):
             raise missing_metric(name)
-        columns = tuple(HeadKey(name, view, label) for label in metric.labels)
+        columns = tuple(HeadKey(name, view, label) for label in labels)
         # Layer by layer, since all layers together in double precision take much memory.
         layers = [
             _finish_layer(metric, statistics(sums, metric_slice, layer), sums.stats.half)
@@ -368,14 +369,14 @@ def sampled_ratios(
         *Shape:* ``(sentence, layer, head, label)``, with the labels that pages list.
     """
     start = 0
-    for name, column_view, width in sums.columns:
+    for name, column_view, width, labels in sums.columns:
         if (name, column_view) == (metric.id, view):
             metric_slice = slice(start, start + width)
             layers = []
             for layer in range(sums.stats.payload.shape[1]):
                 stats = statistics(sums, metric_slice, layer)[rows]
                 layers.append(metric.finish(stats[:, :SENTENCE_ROW], stats[:, SENTENCE_ROW]))
-            listed = [metric.labels.index(label) for label in metric.listed]
+            listed = [n for n, label in enumerate(labels) if label not in metric.baselines]
             n, d = (
                 np.stack([getattr(layer, part)[:, :-1, listed] for layer in layers], 1)
                 for part in ("numerator", "denominator")
@@ -391,7 +392,7 @@ def variability_contributions(sums: SampleSums) -> NDArray[np.float64] | None:
     *Shape:* ``(kept, layer, head)``; NaN if a head has no variability. None if not measured.
     """
     start = 0
-    for name, view, width in sums.columns:
+    for name, view, width, _ in sums.columns:
         if (name, view) == (VARIABILITY, SinkView.NOSINK):
             stats = sums.stats.payload[..., start : start + width]
             metric = all_metrics()[name]

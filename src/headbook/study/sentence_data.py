@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from headbook.analysis.arrays import Ints
 from headbook.analysis.rounded_vectors import RoundedVectors, rounded_vectors
-from headbook.schema import SPECIAL_ROLES, AttentionStack, HeadName, Side
+from headbook.inputs import Region
+from headbook.schema import PAIR_REGIONS, SPECIAL_ROLES, AttentionStack, HeadName, Side
 from headbook.study.token_outputs import TokenOutputs
 from headbook.text.aligned_words import GOLD, AlignedText, aligned_text
 from headbook.text.tokens import TokenizedSentence, TokenizedText
@@ -141,6 +142,7 @@ class StoredText:
         parts: start and end of each sentence of a passage; empty for a single sentence.
         left_out: number of characters behind the cut tokens, which were not tokenized.
         separators: positions of special tokens that end a sentence, such as ``[SEP]``.
+        regions: named parts of the text, such as the two texts of a pair.
     """
 
     text: str
@@ -156,6 +158,7 @@ class StoredText:
     parts: tuple[tuple[int, int], ...] = ()
     left_out: int = 0
     separators: tuple[int, ...] = ()
+    regions: tuple[Region, ...] = ()
 
     @classmethod
     def of(cls, tokens: TokenizedText) -> "StoredText":
@@ -176,6 +179,7 @@ class StoredText:
             parts=tokens.parts,
             left_out=tokens.left_out,
             separators=tuple(np.flatnonzero(tokens.separator).tolist()),
+            regions=tokens.regions,
         )
 
     def role(self, position: int) -> str:
@@ -194,6 +198,18 @@ class StoredText:
             is_whole = word >= 0 and n_tokens[word] == 1 and self.pieces[position].strip()
             if is_whole and not self.special[position]:
                 yield position
+
+    @property
+    def of_pair(self) -> tuple[tuple[int, int], ...]:
+        """Character spans of the two texts of a pair; empty for another text."""
+        is_pair = tuple(region.name for region in self.regions) == PAIR_REGIONS
+        return tuple((region.start, region.end) for region in self.regions) if is_pair else ()
+
+    def region_of(self, position: int) -> str:
+        """Return the name of the region of a token; empty for special and other tokens."""
+        start = self.spans[position][0]
+        names = (region.name for region in self.regions if region.start <= start < region.end)
+        return "" if self.special[position] else next(names, "")
 
     def sink(self, *, causal: bool) -> NDArray[np.bool_]:
         """Return the mask of sink tokens: special ones and, in a causal stack, the first."""

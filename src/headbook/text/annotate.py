@@ -14,7 +14,7 @@ import numpy as np
 import regex
 
 from headbook.errors import AnnotatorError
-from headbook.inputs import NO_HEAD, TextRecord, Word, joined_words
+from headbook.inputs import NO_HEAD, TextRecord, Word, joined_pair, joined_words
 from headbook.languages import NO_LANGUAGE, closest_language
 from headbook.option_values import AUTO_ANNOTATOR, PIPELINES
 from headbook.resources import ANNOTATOR
@@ -114,8 +114,9 @@ class Annotator:
         """Yield sentences in order, lazily, with words, and with tags for bare words."""
         stream = iter(sentences)
         while chunk := list(islice(stream, BATCH_SENTENCES)):
-            # Sentences of a passage are parsed one by one: results do not depend on packing.
-            spans = [sentence.parts or ((0, len(sentence.text)),) for sentence in chunk]
+            # Sentences of a passage and texts of a pair are parsed one by one: results do not
+            # depend on what stands beside them.
+            spans = [sentence.annotated_alone for sentence in chunk]
             texts = [
                 self._unparsed(sentence, start, end)
                 for sentence, sentence_spans in zip(chunk, spans, strict=True)
@@ -217,6 +218,8 @@ def shuffle_words(
         seed: seed of the order.
         split: function that finds the words of the target, and of a text without words.
     """
+    if sentence.is_pair:
+        return _shuffled_pair(sentence, seed, split)
     words = sentence.words if sentence.words is not None else split(sentence.text)
     text, order = _shuffled(sentence.text, words, seed)
     new_place = {old: new for new, old in enumerate(order)}
@@ -232,8 +235,38 @@ def shuffle_words(
     target = sentence.target
     if target is not None:
         target = _shuffled(target, split(target), seed)[0]
-    # Words move between the sentences of a passage, so no sentence ends remain.
-    return replace(sentence, text=text, words=tuple(shuffled_words), target=target, parts=())
+    # Words move between the sentences of a passage and between regions, so none of them remain.
+    return replace(
+        sentence, text=text, words=tuple(shuffled_words), target=target, parts=(), regions=()
+    )
+
+
+def _shuffled_pair(
+    sentence: TextRecord, seed: int, split: Callable[[str], tuple[Word, ...]]
+) -> TextRecord:
+    """Return a pair with the words of each text in random order."""
+    annotated = sentence.words is not None
+    words = sentence.words or ()
+    shuffled = []
+    for text, (start, end) in zip(sentence.texts, sentence.annotated_alone, strict=True):
+        inside = [index for index, word in enumerate(words) if start <= word.start < end]
+        first = inside[0] if inside else 0
+        moved = (
+            replace(
+                words[index],
+                start=words[index].start - start,
+                end=words[index].end - start,
+                head=NO_HEAD if words[index].head == NO_HEAD else words[index].head - first,
+            )
+            for index in inside
+        )
+        alone = TextRecord(sentence.index, "", text, words=tuple(moved) if annotated else None)
+        shuffled.append(shuffle_words(alone, seed, split))
+    text, regions = joined_pair(*(each.text for each in shuffled))
+    parts = [
+        (region.start, each.words or ()) for region, each in zip(regions, shuffled, strict=True)
+    ]
+    return replace(sentence, text=text, regions=regions, words=joined_words(parts))
 
 
 def _shuffled(text: str, words: tuple[Word, ...], seed: int) -> tuple[str, list[int]]:

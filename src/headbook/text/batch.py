@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import split_of
 from headbook.inputs import NO_HEAD
-from headbook.schema import AnnotationScheme, Side
+from headbook.schema import NO_REGION, AnnotationScheme, Side
 from headbook.text.tokens import NO_WORD, TokenizedSentence, TokenizedText
 
 NO_TAG = -1  # of words without a part of speech
@@ -38,6 +38,9 @@ class PaddedTexts:
             has none or one outside the scheme.
         rarest: index of the rarest word, or `NO_WORD`. *Shape:* ``(sentence, 1)``.
         part: number of the token's sentence in a passage, from 0.
+        region: number of the token's region in the scheme, `OTHER_REGION` for other ordinary
+            tokens, `NO_REGION` for special tokens and padding.
+        types: types of the tokens of a pair; 0 for other texts.
         stop: whether the token may end a sentence, as in `headbook.text.tokens.TokenizedText`.
         joined: whether the text is a passage of several sentences. *Shape:* ``(sentence, 1)``.
         tagged, parsed: whether the text has tags, and a tree. *Shape:* ``(sentence, 1)``.
@@ -57,6 +60,8 @@ class PaddedTexts:
     relation: torch.Tensor
     rarest: torch.Tensor
     part: torch.Tensor
+    region: torch.Tensor
+    types: torch.Tensor
     stop: torch.Tensor
     joined: torch.Tensor
     tagged: torch.Tensor
@@ -99,6 +104,12 @@ class PaddedTexts:
         """Parts of speech of tokens as 0 and 1. *Shape:* ``(sentence, token, tag)``."""
         numbers = torch.arange(len(self.scheme.tags), device=self.tag.device)
         return (self.tag.unsqueeze(-1) == numbers).to(self.share.dtype)
+
+    @cached_property
+    def regions(self) -> torch.Tensor:
+        """Regions of tokens as 0 and 1. *Shape:* ``(sentence, token, region)``."""
+        numbers = torch.arange(len(self.scheme.regions), device=self.region.device)
+        return (self.region.unsqueeze(-1) == numbers).to(self.share.dtype)
 
     @cached_property
     def n_words(self) -> int:
@@ -181,6 +192,8 @@ class PaddedTexts:
             ),
             rarest=torch.tensor([[t.rarest] for t in texts], device=device),
             part=pad([t.part for t in texts], 0),
+            region=pad([t.region(scheme.regions) for t in texts], NO_REGION),
+            types=pad([np.array(t.types or [0] * len(t), dtype=np.int64) for t in texts], 0),
             stop=pad([t.stop for t in texts], fill=False),
             joined=flags([len(t.parts) > 1 for t in texts]),
             tagged=flags([any(w.upos for w in t.words) for t in texts]),

@@ -2,15 +2,15 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.inputs import TextRecord, Word
-from headbook.schema import Side
+from headbook.inputs import Region, TextRecord, Word
+from headbook.schema import NO_REGION, OTHER_REGION, Side
 
 NO_WORD = -1  # index of special tokens and stray pieces
 STOP_CHARACTERS = frozenset(".!?")  # which may end a sentence
@@ -39,6 +39,8 @@ class TokenizedText:
         unknown: number of tokens for text that the vocabulary lacks.
         doubled: tokens at the ends of the text that the tokenizer adds there, too: ``begin <s>``,
             ``end </s>``.
+        regions: named parts of the text, as in `headbook.inputs.TextRecord`.
+        types: types of the tokens of a pair, which some models read; empty for zeros alone.
     """
 
     text: str
@@ -57,6 +59,8 @@ class TokenizedText:
     left_out: int = 0
     unknown: int = 0
     doubled: tuple[str, ...] = ()
+    regions: tuple[Region, ...] = ()
+    types: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -73,6 +77,24 @@ class TokenizedText:
         """Number of each token's sentence in the passage, from 0."""
         starts = [start for start, _ in self.parts[1:]]
         return np.searchsorted(starts, self.spans[:, 0], side="right").astype(np.int64)
+
+    def region(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Return the number of each token's region, by the first character of the token.
+
+        Args:
+            names: names of the regions of the corpus, in order.
+
+        Returns:
+            Indices among the names; `OTHER_REGION` for ordinary tokens outside these regions, and
+            `NO_REGION` for special tokens.
+        """
+        numbers = np.full(len(self), OTHER_REGION, dtype=np.int64)
+        for region in self.regions:
+            inside = (region.start <= self.spans[:, 0]) & (self.spans[:, 0] < region.end)
+            if region.name in names:
+                numbers[inside & (numbers == OTHER_REGION)] = names.index(region.name)
+        numbers[self.special] = NO_REGION
+        return numbers
 
     @property
     def stop(self) -> NDArray[np.bool_]:

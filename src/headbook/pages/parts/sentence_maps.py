@@ -127,7 +127,7 @@ def text_data(text: StoredText) -> dict[str, Sequence[Any]]:
 
 
 def sentence_starts(text: StoredText) -> list[int]:
-    """Return the first token of each sentence of a passage but the first one."""
+    """Return the first token of each sentence of a passage, or text of a pair, but the first."""
     places = (
         next(
             (
@@ -137,7 +137,7 @@ def sentence_starts(text: StoredText) -> list[int]:
             ),
             0,
         )
-        for part_start, _ in text.parts[1:]
+        for part_start, _ in text.parts[1:] or text.of_pair[1:]
     )
     return [place for place in places if place]
 

@@ -27,6 +27,8 @@ class Token:
         is_query: whether the token is the query.
         chosen: whether the token is the key that is marked.
         gap: whether tokens before this one are left out.
+        text_of_pair: text of a pair that the token, special or not, belongs to: 0 or 1; None for a
+            single text.
     """
 
     position: int
@@ -38,6 +40,7 @@ class Token:
     is_query: bool = False
     chosen: bool = False
     gap: bool = False
+    text_of_pair: int | None = None
 
     @property
     def unmarked(self) -> bool:
@@ -51,7 +54,8 @@ class Token:
 
     def joins(self, last: "Token") -> bool:
         """Whether the token continues a run: both tokens plain, with a blank between them."""
-        return self.plain and last.plain and self.before == " " and not self.gap
+        runs_on = self.before == " " and not self.gap and self.text_of_pair == last.text_of_pair
+        return self.plain and last.plain and runs_on
 
 
 def running_text(
@@ -76,6 +80,7 @@ def running_text(
     """
     tokens: list[Token] = []
     positions = window(len(text.pieces), around, most)
+    second = _start_of_second(text)
     for position, (before, letters) in zip(positions, _letters(text, positions), strict=True):
         share = None if weights is None else int(weights[position]) / UINT8_STEPS
         tokens.append(
@@ -89,9 +94,23 @@ def running_text(
                 is_query=position == query,
                 chosen=position == key,
                 gap=position != (tokens[-1].position + 1 if tokens else 0),
+                text_of_pair=None if second is None else int(position >= second),
             )
         )
     return tuple(tokens)
+
+
+def _start_of_second(text: StoredText) -> int | None:
+    """Return the position of the first token of the second text of a pair; None without one."""
+    if not text.of_pair:
+        return None
+    start = text.of_pair[1][0]
+    places = (
+        place
+        for place, (begin, end) in enumerate(text.spans)
+        if begin >= start and end > begin and not text.special[place]
+    )
+    return next(places, None)
 
 
 def _letters(text: StoredText, positions: Sequence[int]) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,7 @@ from headbook.report.facts.function_numbers import (
     share_of,
 )
 from headbook.report.facts.language.alignment import agreement
+from headbook.report.facts.texts import regions
 from headbook.report.facts.thresholds import (
     HALF,
     MIN_QUERIES,
@@ -186,6 +187,16 @@ def relation(results: StackResults, head: HeadName, _: Threshold) -> Decision | 
     query, key = (words.partition(" ")[2] for words in ends_of(label))
     noun, where = f"{query} → {key}", f"from {plural(query)} to their {plural(key)}"
     return Decision(number, noun=noun, where=where)
+
+
+def region(results: StackResults, head: HeadName, threshold: Threshold) -> Decision | None:
+    """Return a decision by the share of another region, if the head seeks it beyond distance."""
+    label = None if results.baseline else regions.sought(results, (head.layer, head.head))
+    share = None if label is None else share_of(results, regions.share_key(label), head)
+    if label is None or share is None:
+        return None
+    noun, where = regions.arrow(label), regions.phrase(label)
+    return _reached(share.number, share.least(threshold), share.even, noun, where)
 
 
 def plural(noun: str) -> str:

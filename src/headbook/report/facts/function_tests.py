@@ -12,6 +12,7 @@ from headbook.metrics import ids
 from headbook.report.facts.fact import Tested
 from headbook.report.facts.functions import HeadFunction, functions_of
 from headbook.report.facts.tested.relations import relation_test
+from headbook.report.facts.texts import regions
 from headbook.report.facts.word_rules import word_rules
 from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import best_relation, tests_of_stack
@@ -33,6 +34,7 @@ EVIDENCE = {
     "sink_only": OF_SINK,
     "offset": OFF_SINK,
     "relation": "In {number:interval} of cases",
+    "region": OFF_SINK + ", of tokens that see the other part",
     "next_word": "The other word with the largest weight, for {number:interval} of words",
     "punctuation": OFF_SINK,
     "even": "Normalised entropy off the sink {number:interval}",
@@ -97,6 +99,9 @@ def _held_out(results: StackResults, function: HeadFunction) -> Sentence:
     """Return what was tested on the held-out half, for functions that rest on a test."""
     tested = _against_offsets(results, function)
     phrase = f"any {tested.baseline}" if tested else ""
+    if function.id == "region":
+        tested = regions.tested(results, function.column[2], function.head)
+        phrase = tested.baseline
     if tested is None:
         tests = results.cached(tests_of_stack) if function.id == "relation" else None
         best = best_relation(tests, function.head[1:])

@@ -1,4 +1,4 @@
-"""The function of each head: the first of sixteen rules that holds.
+"""The function of each head: the first of seventeen rules that holds.
 
 Every list, chart, table and sentence about a head takes name, sentence, family and number from
 `functions_of`. A rule holds if the lower end of the 95 % interval of its number reaches its
@@ -141,6 +141,7 @@ RULES = (
                  "{sink} only", "almost only to {sink}"),
     FunctionRule("offset", FunctionFamily.POSITION, HALF, rules.offset),
     FunctionRule("relation", FunctionFamily.WORDS, UNTESTED, rules.relation),
+    FunctionRule("region", FunctionFamily.WORDS, HALF, rules.region),
     FunctionRule("next_word", FunctionFamily.WORDS, HALF, rules.next_word),
     FunctionRule("punctuation", FunctionFamily.WORDS, HALF, rules.punctuation,
                  "punctuation", "to punctuation"),

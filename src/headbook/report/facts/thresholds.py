@@ -47,3 +47,7 @@ PART_OF_LAYERS = Threshold(
 TWICE_UNIFORM = Threshold(
     2.0, "Below, most of what the sink receives is what uniform attention gives to any key."
 )
+REGION_EXCESS = Threshold(
+    0.05,
+    "A twentieth of the attention: many texts confirm less, too, which moves hardly any output.",
+)

@@ -34,6 +34,7 @@ from headbook.report.facts.tested.extremes import (
     trees_of_layers,
 )
 from headbook.report.facts.tested.relations import relation_rows
+from headbook.report.facts.texts.regions import between_regions
 from headbook.report.facts.words import given_by_words
 from headbook.report.results import StackResults, stack_results
 from headbook.study.study import Study
@@ -54,6 +55,7 @@ FACTS: tuple[Callable[[StackResults], Fact], ...] = (
     walk_back,
     function_shift,
     shared_tokens,
+    between_regions,
 )
 OF_STACK: tuple[Callable[[StackResults], Iterator[Tested]], ...] = (
     relation_rows,

@@ -1,0 +1,1 @@
+"""Pages on the texts of a study: their regions."""

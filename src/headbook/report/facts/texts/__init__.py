@@ -1,0 +1,1 @@
+"""Facts about the texts of a study: their regions."""

@@ -1,0 +1,153 @@
+"""Facts on regions: a cross-encoder that was trained to carry a word from one text to the other."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cross_encoder
+import headbook
+from block_parts import every
+from headbook.analysis.accumulators import HELD_OUT
+from headbook.metrics import ids
+from headbook.metrics.targets.region_attention import BACK
+from headbook.pages.parts.blocks import Lead, Table
+from headbook.pages.parts.sentence_maps import sentence_starts
+from headbook.pages.parts.text import running_text
+from headbook.pages.texts.regions import has_regions, regions_page
+from headbook.report.facts.functions import functions_of
+from headbook.report.facts.texts import regions
+from headbook.report.results import StackResults, stack_results
+from headbook.results.number import Number, Printed
+from headbook.schema import PAIR_REGIONS, HeadName, Side
+from headbook.study.study import Study
+from sites import Once
+
+N_PAIRS = 64
+CARRIER, READER = (
+    HeadName("self", *place) for place in (cross_encoder.CARRIER, cross_encoder.READER)
+)
+
+
+def write_study(place: Path, model: Path) -> None:
+    """Collect pairs and draw their site below a folder: ``study``, ``site``."""
+    file = cross_encoder.write_pairs(place / "pairs.jsonl", N_PAIRS)
+    study = headbook.collect(
+        file, model=str(model), annotator="none", language="none", sentence_pages="4"
+    )
+    study.save(place / "study")
+    headbook.render(study, place / "site")
+
+
+@pytest.fixture(scope="module")
+def place(once: Once, cross_encoder_folder: Path) -> Path:
+    return once("cross-encoder-study", lambda path: write_study(path, cross_encoder_folder))
+
+
+@pytest.fixture(scope="module")
+def study(place: Path) -> Study:
+    return Study.load(place / "study")
+
+
+@pytest.fixture(scope="module")
+def results(study: Study) -> StackResults:
+    return stack_results(study)["self"]
+
+
+def test_the_head_that_carries_the_word_is_named(results: StackResults) -> None:
+    fact = regions.between_regions(results)
+    assert fact.holds
+    assert CARRIER in fact.heads
+    assert regions.seeking(results, BACK)[0] == CARRIER
+    row = next(
+        each
+        for each in fact.evidence
+        if (each.label, each.layer, each.head) == (BACK, *CARRIER[1:])
+    )
+    assert row.p < 0.05
+    assert row.split == "held_out"
+    assert (
+        row.value.value == results.split(HELD_OUT, *regions.excess_key(BACK)).at(*CARRIER[1:]).value
+    )
+
+
+def test_its_function_is_to_attend_to_the_first_text(results: StackResults) -> None:
+    function = functions_of(results)[CARRIER]
+    assert (function.id, function.noun) == ("region", "second text → first")
+    assert function.column == (ids.REGION_ATTENTION, "renorm", BACK)
+    assert function.number is not None
+    assert function.number.low >= function.threshold
+    of_regions = {head for head, each in functions_of(results).items() if each.id == "region"}
+    assert of_regions <= {CARRIER, READER}
+
+
+def test_the_task_needs_the_head_that_carries_and_the_head_that_reads(study: Study) -> None:
+    table = study.importance.query("target == 'label' and metric == 'ablation_effect'")
+    table = table[table["replacement"] == "mean"].nlargest(2, "value")
+    assert {*zip(table["layer"], table["head"], strict=True)} == {CARRIER[1:], READER[1:]}
+
+
+def test_heads_with_random_weights_seek_no_text(results: StackResults) -> None:
+    tests = regions.region_tests(results)
+    supported = {at for (at, _), test in tests.items() if test.supported}
+    assert CARRIER[1:] in supported
+    assert supported <= {CARRIER[1:], READER[1:]}
+    excess = results.heads(*regions.excess_key(BACK)).value
+    others = [excess[place] for place in np.ndindex(*excess.shape) if place not in supported]
+    assert np.abs(others).max() < 0.01  # nearly even attention has none
+
+
+def test_exemplars_go_from_the_second_text_to_the_marker(results: StackResults) -> None:
+    found = [*regions.exemplars(results, BACK, CARRIER)]
+    assert found
+    assert {key for _, _, key in found} <= {*cross_encoder.MARKERS}
+
+
+def test_the_page_prints_the_fact_and_the_numbers_of_all_heads(results: StackResults) -> None:
+    assert has_regions({"self": results})
+    page = regions_page({"self": results})
+    assert page.answer == results.cached(regions.between_regions).text
+    tables = every(Table, page)
+    leaders = next(each for each in tables if "exemplars" in each.columns)
+    assert leaders.rows[0][0] == "second text → first"
+    numbers = [cell.number for row in leaders.rows for cell in row if isinstance(cell, Printed)]
+    share, beyond = numbers[:2]
+    assert share.value == results.heads(*regions.share_key(BACK)).value[CARRIER[1:]]
+    assert beyond.value == results.heads(*regions.excess_key(BACK)).value[CARRIER[1:]]
+    assert all(number.row.table == "heads" for number in numbers)
+    uniform = [cell for cell in leaders.rows[0] if isinstance(cell, Number)]
+    assert np.isclose(uniform[0].value, 0.5, atol=0.05)
+    assert sum(isinstance(block, Lead) for block in page.blocks) == 1
+
+
+def test_both_texts_are_drawn_apart(study: Study, place: Path) -> None:
+    sentence = study.sentence_data.listed[0]
+    text = sentence.texts[Side.SOURCE]
+    assert [region.name for region in text.regions] == [*PAIR_REGIONS]
+    (start,) = sentence_starts(text)
+    tokens = running_text(text)
+    assert [token.text_of_pair for token in tokens] == [int(i >= start) for i in range(len(tokens))]
+    assert text.special[start - 1]
+    page = (place / "site" / "sentences" / f"{sentence.number:04}.html").read_text()
+    assert page.count('class="of-pair p0"') >= 1
+    assert page.count('class="of-pair p1"') == page.count('class="of-pair p0"')
+    answer = (place / "site" / "regions.html").read_text()
+    assert "Which heads attend from one part of a text to another?" in answer
+
+
+def test_a_study_of_single_texts_has_no_page(study_of_texts: Callable[[], Study]) -> None:
+    assert not has_regions(stack_results(study_of_texts()))
+    assert not regions.between_regions(stack_results(study_of_texts())["self"]).holds
+
+
+@pytest.fixture
+def study_of_texts(cross_encoder_folder: Path) -> Callable[[], Study]:
+    def collected() -> Study:
+        texts = [row["premise"] for row in cross_encoder.rows(6, seed=0)]
+        return headbook.collect(
+            texts, model=str(cross_encoder_folder), annotator="none", language="none",
+            importance="off", circuits="off", metrics="sink_share,region_excess",
+        )  # fmt: skip
+
+    return collected

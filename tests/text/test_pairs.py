@@ -1,0 +1,95 @@
+"""Two texts for an encoder: tokens, types, words and the order of shuffled words."""
+
+from pathlib import Path
+
+import pytest
+
+import cross_encoder
+import headbook
+import tiny
+from headbook.errors import ConfigError, InputError
+from headbook.inputs import TextRecord, joined_pair
+from headbook.model.load import load_model
+from headbook.model.tokenizer import SentenceTokenizer
+from headbook.schema import NO_REGION, PAIR_REGIONS, Side
+from headbook.text.annotate import Annotator, shuffle_words
+from headbook.text.tokens import TokenizedText
+
+FIRST, SECOND = "the small dog", "old fisherman sees"
+NONE = Annotator.load("none")
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    tiny.write("bert", folder)
+    cross_encoder.tokenizer_of(folder).save_pretrained(folder)
+    return folder
+
+
+def pair(first: str = FIRST, second: str = SECOND) -> TextRecord:
+    text, regions = joined_pair(first, second)
+    return TextRecord(0, "", text, regions=regions, is_pair=True, origin="a.jsonl:1")
+
+
+def tokens_of(folder: Path, limit: int = 64, record: TextRecord | None = None) -> TokenizedText:
+    encoder = SentenceTokenizer(load_model(str(folder), device="cpu"), limit, NONE)
+    (item,) = encoder.tokenize(NONE.annotate([record or pair()]))
+    return item.tokens[Side.SOURCE]
+
+
+def test_a_pair_is_tokenized_as_one(model_folder: Path) -> None:
+    tokens = tokens_of(model_folder)
+    assert tokens.pieces == (
+        "[CLS]", "the", "small", "dog", "[SEP]", "old", "fisher", "man", "sees", "[SEP]",
+    )  # fmt: skip
+    assert tokens.types == (0, 0, 0, 0, 0, 1, 1, 1, 1, 1)
+    assert tokens.region(PAIR_REGIONS).tolist() == [
+        NO_REGION, 0, 0, 0, NO_REGION, 1, 1, 1, 1, NO_REGION,
+    ]  # fmt: skip
+    assert tokens.word.tolist() == [-1, 0, 1, 2, -1, 3, 4, 4, 5, -1]
+    words = [tokens.text[word.start : word.end] for word in tokens.words]
+    assert words == [*FIRST.split(), *SECOND.split()]
+
+
+def test_a_long_pair_loses_the_end_of_its_longer_text(model_folder: Path) -> None:
+    tokens = tokens_of(model_folder, limit=8, record=pair("the dog", "the old small cat sees"))
+    assert tokens.lost == 2
+    assert tokens.pieces == ("[CLS]", "the", "dog", "[SEP]", "the", "old", "small", "[SEP]")
+
+
+def test_words_are_shuffled_within_each_text() -> None:
+    record = next(NONE.annotate([pair("a b c d e f", "u v w x y z")]))
+    shuffled = shuffle_words(record, seed=1)
+    assert shuffled.texts != record.texts
+    assert [sorted(text.split()) for text in shuffled.texts] == [
+        sorted(text.split()) for text in record.texts
+    ]
+    assert shuffled.words is not None
+    spelled = [shuffled.text[word.start : word.end] for word in shuffled.words]
+    assert spelled == " ".join(shuffled.texts).split()
+
+
+def test_states_of_the_second_text_have_their_own_encoding(model_folder: Path) -> None:
+    """The self-check compares the embedding block's output with the computed encodings."""
+    study = headbook.collect(
+        [(FIRST, SECOND), ("the cat", "a bird sings")], model=str(model_folder), annotator="none",
+        language="none", importance="off", circuits="off", dtype="float64",
+    )  # fmt: skip
+    assert not study.manifest.failed
+    assert study.manifest.counts["sentences"] == 2
+    text = study.sentence_data.sentences[0].texts[Side.SOURCE]
+    assert text.text == f"{FIRST}\n{SECOND}"
+
+
+def test_pairs_for_other_models_and_passages_of_pairs_are_one_line(
+    model_folder: Path, tmp_path: Path
+) -> None:
+    file = cross_encoder.write_pairs(tmp_path / "pairs.jsonl", 4)
+    for family in ("bart", "gpt2"):
+        other = tiny.write(family, tmp_path / family)
+        with pytest.raises(InputError, match=r"pairs.jsonl:1: two texts, which only an encoder"):
+            headbook.collect(file, model=str(other), annotator="none", language="none")
+    with pytest.raises(ConfigError, match=r"^pack: got pairs of texts") as error:
+        headbook.collect(file, model=str(model_folder), pack=32, annotator="none")
+    assert "\n" not in str(error.value)
