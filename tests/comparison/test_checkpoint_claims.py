@@ -24,7 +24,7 @@ from headbook.comparison.checkpoint_claims import (
 from headbook.comparison.checkpoint_steps import CHECKPOINT_METRICS, checkpoint_step
 from headbook.comparison.checkpoints import Checkpoints, layer_changes
 from headbook.comparison.claims import SizedClaim
-from headbook.report.facts.thresholds import SCORE
+from headbook.report.thresholds import SCORE
 from headbook.schema import HeadKey, SinkView
 
 PREVIOUS = HeadKey("attention_to", SinkView.RAW, "previous")

@@ -76,8 +76,10 @@ def rows_of(study: Study, metric: HeadMetric) -> dict[tuple[Any, ...], Estimate]
     columns = ["value", "low", "high", "n_sentences", "n_observations"]
     places = zip(*(table[name] for name in ("layer", "head", "view", "label")), strict=True)
     return {
-        place: Estimate(*numbers, effective=np.nan)
-        for place, numbers in zip(places, table[columns].to_numpy(float).tolist(), strict=True)
+        place: Estimate(value, low, high, int(sentences), observations, np.nan)
+        for place, (value, low, high, sentences, observations) in zip(
+            places, table[columns].to_numpy(float).tolist(), strict=True
+        )
     }
 
 
@@ -179,13 +181,13 @@ def test_maps_that_depend_on_distance_alone_have_no_excess(sizes: list[int], see
     strength = torch.from_numpy(rng.random(region_excess.N_DISTANCES) + 0.1)
     borders = [int(rng.integers(1, n)) for n in sizes]
     for weights in (strength, torch.ones_like(strength)):
-        maps = [weights[region_excess.distances(n, torch.device("cpu"))] for n in sizes]
+        maps = [weights[region_excess.distances(torch.ones(n))] for n in sizes]
         rows = [each / each.sum(-1, keepdim=True) for each in maps]
         assert excess_of(rows, borders).abs().max() <= 1e-6 * max(sizes)
 
 
 def test_distances_are_exact_to_32_tokens_and_octaves_beyond() -> None:
-    number = region_excess.distances(300, torch.device("cpu"))
+    number = region_excess.distances(torch.ones(300))
     by_class = defaultdict(set)
     for offset in range(-299, 300):
         by_class[int(number[max(0, -offset), max(0, offset)])].add(offset)

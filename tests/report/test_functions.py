@@ -23,7 +23,6 @@ from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.report import alignment, class_flows, relation_tests
 from headbook.report.answers.overview.family_claim import family_heads, function_heads
 from headbook.report.facts import function_rules, functions, thresholds, word_rules
-from headbook.report.facts.function_numbers import ShareOverEven
 from headbook.report.facts.functions import (
     FUNCTION_COLUMNS,
     RULES,
@@ -33,9 +32,10 @@ from headbook.report.facts.functions import (
     functions_of,
     functions_table,
 )
-from headbook.report.facts.thresholds import HALF, OWN_SENTENCE_ODDS
 from headbook.report.facts.word_rules import WordRule
+from headbook.report.function_numbers import ShareOverEven
 from headbook.report.results import StackResults, stack_results
+from headbook.report.thresholds import HALF, OWN_SENTENCE_ODDS
 from headbook.results.number import SHARE, Number, RowAddress
 from headbook.run.collect import collect
 from headbook.schema import UPOS, HeadKey, HeadName, SinkView, heads_of

@@ -8,7 +8,6 @@ import pytest
 
 from block_parts import every
 from chosen_results import Fake, fake_results
-from headbook.report.facts.fact import Fact
 from headbook.report.facts.outputs import (
     ANCHORS,
     MASKED_OUTPUTS,
@@ -32,6 +31,7 @@ from headbook.report.facts.outputs import (
     sink_masked_note,
 )
 from headbook.report.results import StackResults
+from headbook.results.fact import Fact
 from headbook.results.number import Number
 from headbook.results.sentence import Sentence
 from headbook.schema import Baseline, BaselineRun, SinkView

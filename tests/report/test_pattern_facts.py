@@ -16,7 +16,6 @@ from headbook.charts.plots import PlotMark
 from headbook.charts.sinks import change_plot, change_rows
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.report.answers.overview.stripes import main_stripes, stripes_answer, stripes_matter
-from headbook.report.facts.fact import Fact
 from headbook.report.facts.patterns import (
     SELF,
     diagonal,
@@ -34,6 +33,7 @@ from headbook.report.facts.sinks import (
 )
 from headbook.report.facts.stripes import striped_together
 from headbook.report.results import StackResults
+from headbook.results.fact import Fact
 from headbook.results.formats import interval_text
 from headbook.results.number import Number
 from headbook.results.sentence import Sentence

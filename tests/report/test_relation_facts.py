@@ -9,7 +9,6 @@ import pytest
 
 from chosen_relations import chosen_tests, estimates
 from chosen_results import NO_ESTIMATES, Fake, fake_results
-from headbook.report.facts.fact import Fact
 from headbook.report.facts.language.relations import (
     aligned_head,
     claimed_heads,
@@ -21,6 +20,7 @@ from headbook.report.relation_tests import RelationTests
 from headbook.report.relation_tests import tests_of_stack as of_relations
 from headbook.report.relations import ENDS
 from headbook.report.results import StackResults
+from headbook.results.fact import Fact
 from headbook.results.number import Printed
 from headbook.results.sentence import Link, Sentence
 from headbook.schema import HeadKey, HeadName, SinkView

@@ -8,7 +8,6 @@ import pytest
 from chosen_results import NO_ESTIMATES, fake_results
 from headbook.analysis.accumulators import Estimates
 from headbook.report import token_neighbours as module
-from headbook.report.facts.fact import Fact
 from headbook.report.facts.states.tokens import (
     differ_from,
     different_uses,
@@ -18,6 +17,7 @@ from headbook.report.facts.states.tokens import (
 )
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import RecurringWord, SharedNeighbours, mean_shared
+from headbook.results.fact import Fact
 from headbook.results.number import PLAIN, Number, RowAddress
 from headbook.schema import EmbeddingSpace
 

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-import torch
-
 if TYPE_CHECKING:
+    import torch
+
     from headbook.attention.masks import BatchMask, ViewMask
 
 
-def query_regions(frame: "BatchMask") -> torch.Tensor:
+def query_regions(frame: "BatchMask") -> "torch.Tensor":
     """Return the regions of queries that count, as 0 and 1.
 
     *Shape:* ``(sentence, query, region)``.
@@ -16,12 +16,12 @@ def query_regions(frame: "BatchMask") -> torch.Tensor:
     return frame.queries.regions * frame.counted_queries.unsqueeze(-1)
 
 
-def key_regions(frame: "BatchMask") -> torch.Tensor:
+def key_regions(frame: "BatchMask") -> "torch.Tensor":
     """Return the regions of keys, as 0 and 1. *Shape:* ``(sentence, key, region)``."""
     return frame.keys.regions
 
 
-def sees_region(scope: "ViewMask") -> torch.Tensor:
+def sees_region(scope: "ViewMask") -> "torch.Tensor":
     """Return which queries see a key of each region, as 0 and 1.
 
     *Shape:* ``(sentence, query, region)``.
@@ -30,7 +30,7 @@ def sees_region(scope: "ViewMask") -> torch.Tensor:
     return (seen > 0).to(scope.frame.dtype)
 
 
-def counted_queries(scope: "ViewMask") -> torch.Tensor:
+def counted_queries(scope: "ViewMask") -> "torch.Tensor":
     """Return the number of queries of one region that see a key of another one, or of the same.
 
     *Shape:* ``(sentence, pair)``, pairs as in `headbook.schema.AnnotationScheme.region_pairs`.
@@ -40,8 +40,8 @@ def counted_queries(scope: "ViewMask") -> torch.Tensor:
 
 
 def by_region_pair(
-    scope: "ViewMask", weights: torch.Tensor, mass: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+    scope: "ViewMask", weights: "torch.Tensor", mass: "torch.Tensor"
+) -> "tuple[torch.Tensor, torch.Tensor]":
     """Sum weights between regions, and the mass of the queries that see a key of the region.
 
     Args:

@@ -31,8 +31,8 @@ from headbook.comparison.claims import SizedClaim
 from headbook.comparison.drift import MAX_EQUAL_DRIFT
 from headbook.metrics import all_metrics, ids
 from headbook.report.answers.overview.claim_parts import OF_STACK, OverviewClaim, places_of
-from headbook.report.facts.thresholds import SCORE
 from headbook.report.linked_rows import LinkedNumber, Parts
+from headbook.report.thresholds import SCORE
 from headbook.report.wording import capital, count_text, is_share, number_word, signed_points
 from headbook.results.formats import head_file, head_name, in_hundred, percent
 from headbook.results.sentence import Link, Sentence

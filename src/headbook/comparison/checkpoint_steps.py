@@ -19,10 +19,10 @@ from headbook.report.facts.functions import (
     families_of,
     functions_of,
 )
-from headbook.report.facts.thresholds import HALF, SCORE, UNTESTED, Threshold
 from headbook.report.relations import relation_words
 from headbook.report.results import StackResults, stack_results
 from headbook.report.sink import sink_words
+from headbook.report.thresholds import HALF, SCORE, UNTESTED, Threshold
 from headbook.schema import AblationTarget, AttentionStack, HeadKey, HeadName, SinkView
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.manifest import Manifest

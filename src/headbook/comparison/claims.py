@@ -44,8 +44,8 @@ from headbook.report.answers.overview.claim_parts import (
     short_link,
 )
 from headbook.report.linked_rows import LinkedNumber, Parts
-from headbook.report.wording import capital, count_text, layers_text, number_word, p_text
-from headbook.results.formats import THIN, interval_text, number, percent
+from headbook.report.wording import capital, count_text, layers_text, number_word
+from headbook.results.formats import THIN, interval_text, number, p_text, percent
 from headbook.results.sentence import Link, Sentence
 from headbook.schema import AttentionStack, HeadName, Place, SinkView
 from headbook.study.tables import RowKey

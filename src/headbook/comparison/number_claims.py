@@ -22,8 +22,8 @@ from headbook.comparison.study_pair import StackPair
 from headbook.report.answers.overview.claim_parts import OF_STACK, OverviewClaim, short_link
 from headbook.report.facts.functions import HeadFunction
 from headbook.report.linked_rows import Parts, head_number
-from headbook.report.wording import count_text, p_text
-from headbook.results.formats import number
+from headbook.report.wording import count_text
+from headbook.results.formats import number, p_text
 from headbook.results.sentence import Sentence
 from headbook.schema import HeadName
 

@@ -27,7 +27,8 @@ from headbook.pages.parts.table import layer_frame
 from headbook.report.facts.columns import contrasts as facts
 from headbook.report.facts.columns.contrasts import GroupContrast, GroupMetric, compared_metrics
 from headbook.report.results import StackResults, study_of
-from headbook.report.wording import STACKS, VIEWS, count_text, is_share, label_name, p_text, visible
+from headbook.report.wording import STACKS, VIEWS, count_text, is_share, label_name, visible
+from headbook.results.formats import p_text
 from headbook.results.sentence import Link, Marked, listed, say
 from headbook.study.contrasts import PairDifferences
 from headbook.study.groups import GroupSums

@@ -30,7 +30,6 @@ from headbook.pages.parts.page import (
 from headbook.pages.parts.table import NumberCell, PageTable
 from headbook.report.class_flows import flows_of_stack
 from headbook.report.facts.circuits.head_outputs import outputs_of
-from headbook.report.facts.function_numbers import number_of
 from headbook.report.facts.function_tests import evidence_of
 from headbook.report.facts.functions import (
     SINK_RULES,
@@ -39,6 +38,7 @@ from headbook.report.facts.functions import (
     families_of,
     functions_of,
 )
+from headbook.report.function_numbers import number_of
 from headbook.report.published import published_of_head
 from headbook.report.results import StackResults
 from headbook.report.sink import FIRST_TOKEN, sink_tokens

@@ -33,11 +33,11 @@ from headbook.report.answers.heads import (
 )
 from headbook.report.facts.functions import RULES, FunctionFamily, families_of
 from headbook.report.facts.head_facts import HeadFacts, head_facts
-from headbook.report.facts.thresholds import HALF
 from headbook.report.linked_rows import LinkedNumber, head_number
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.results import StackResults, study_of
 from headbook.report.sink import sink_tokens
+from headbook.report.thresholds import HALF
 from headbook.report.wording import capital, count_text, is_share
 from headbook.results.formats import MISSING, head_file, interval_text, number
 from headbook.schema import HeadKey, HeadName, Replacement

@@ -27,7 +27,7 @@ from headbook.pages.parts.blocks import (
     row,
 )
 from headbook.pages.parts.page import coverage, gap_texts
-from headbook.report.facts import thresholds
+from headbook.report import thresholds
 from headbook.report.facts.circuits.rules import why_no_circuits
 from headbook.report.facts.functions import FAMILY_NAMES, RULES, functions_of
 from headbook.report.published import published_numbers

@@ -15,13 +15,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Estimate
 from headbook.attention.surface_rules import LAST_NOUN, SIDES
 from headbook.metrics.base import Metric
-from headbook.results.formats import (
-    MISSING,
-    THIN,
-    interval_text,
-    number,
-    signed,
-)
+from headbook.results.formats import MISSING, THIN, interval_text, number, p_text, signed
 from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView, relation_of
 from headbook.study.sentence_data import UINT8_STEPS
 
@@ -277,13 +271,6 @@ def counted_if(floor: float, *, share: bool) -> str:
     if math.isnan(floor):
         return f"q < 0.05; consistent across sentences; {ROUNDING_NOTE}"
     return f"q < 0.05, interval beyond the {floor_text(floor, share=share)}"
-
-
-def p_text(p: float) -> str:
-    """Return a p with three decimals, or ``< 0.001``."""
-    if math.isnan(p):
-        return MISSING
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 MAX_NAMED_TIES = 3  # tied places that a note names; it counts the others

@@ -102,3 +102,10 @@ def word_list(words: Sequence[str]) -> str:
     """Return words as a list in a sentence: ``a``, ``a and b``, ``a, b and c``."""
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def p_text(p: float) -> str:
+    """Return a p with three decimals, or ``< 0.001``."""
+    if math.isnan(p):
+        return MISSING
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

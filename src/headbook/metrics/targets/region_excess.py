@@ -13,7 +13,6 @@ out.
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from headbook.analysis.attention_parts import OffsetCounts, fitted_offsets
 from headbook.attention.regions import by_region_pair, counted_queries
@@ -31,18 +30,21 @@ from headbook.metrics.targets.region_attention import BACK, OF_PAIRS
 from headbook.schema import SinkView
 
 if TYPE_CHECKING:
+    import torch
+
     from headbook.analysis.arrays import Floats
     from headbook.attention.views import LayerAttention
 
 REACH = 32  # tokens to either side with a weight of their own
 N_OCTAVES = 12  # beyond, to either side; the last one is open
 N_DISTANCES = 2 * (REACH + N_OCTAVES) + 1
+TINY = float(np.finfo(np.float32).tiny)
 NOT_SEEN = np.inf  # log-weight of distances that no pair of the other half has
 
 
-def distances(n: int, device: torch.device) -> torch.Tensor:
+def distances(weights: "torch.Tensor") -> "torch.Tensor":
     """Return the number of the distance of each query and key. *Shape:* ``(query, key)``."""
-    places = torch.arange(n, device=device)
+    places = weights.new_ones(weights.shape[-1]).cumsum(0).long()
     offset = places[None, :] - places[:, None]
     length = offset.abs().clamp_min(1)
     octave = (length.double().log2().ceil().long() - 5).clamp(0, N_OCTAVES)  # 0: up to 32 tokens
@@ -52,7 +54,7 @@ def distances(n: int, device: torch.device) -> torch.Tensor:
 def gather(layer: "LayerAttention") -> list[OffsetCounts]:
     """Return what the fit of one weight per distance needs of each sentence."""
     weights = (layer.weights * layer.trusted_rows.unsqueeze(-1)).double()
-    number = distances(weights.shape[-1], weights.device)
+    number = distances(weights)
     mass = weights.new_zeros((*weights.shape[:2], N_DISTANCES))
     mass.index_add_(2, number.flatten(), weights.flatten(2))
     seen = layer.scope.visible.double()  # (sentence, query, key)
@@ -77,7 +79,7 @@ def fit(counts: list[OffsetCounts]) -> "Floats | None":
     return np.where(together.keys_at.any(0), fitted_offsets(together), NOT_SEEN)
 
 
-def expected_weights(layer: "LayerAttention", logs: "Floats | None") -> torch.Tensor:
+def expected_weights(layer: "LayerAttention", logs: "Floats | None") -> "torch.Tensor":
     """Return the weights that distance alone gives. *Shape:* ``(sentence, head, query, key)``.
 
     A pair at a distance that the other half lacks is expected as it is. A row that sees no distance
@@ -90,19 +92,19 @@ def expected_weights(layer: "LayerAttention", logs: "Floats | None") -> torch.Te
     weights, visible = layer.weights, layer.scope.mask
     if logs is None:
         logs = np.zeros((weights.shape[1], N_DISTANCES))
-    of_pairs = torch.as_tensor(logs, dtype=weights.dtype, device=weights.device)
+    of_pairs = weights.new_tensor(logs)
     of_pairs = of_pairs.expand(len(weights), weights.shape[1], -1)
-    of_pairs = of_pairs[..., distances(weights.shape[-1], weights.device)]
-    as_it_is = torch.isposinf(of_pairs) * visible
-    strength = of_pairs.nan_to_num(posinf=-torch.inf).exp() * visible
+    of_pairs = of_pairs[..., distances(weights)]
+    as_it_is = of_pairs.isposinf() * visible
+    strength = of_pairs.nan_to_num(posinf=-np.inf).exp() * visible
     others = visible * (1 - as_it_is)
-    strength = torch.where(strength.sum(-1, keepdim=True) > 0, strength, others)
+    strength = strength.where(strength.sum(-1, keepdim=True) > 0, others)
     left = (weights * others).sum(-1, keepdim=True)
-    shares = strength / strength.sum(-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
+    shares = strength / strength.sum(-1, keepdim=True).clamp_min(TINY)
     return left * shares + weights * as_it_is
 
 
-def measure(layer: "LayerAttention", logs: "Floats | None" = None) -> torch.Tensor:
+def measure(layer: "LayerAttention", logs: "Floats | None" = None) -> "torch.Tensor":
     """Return attention between regions beyond that by distance, and the mass of queries.
 
     *Shape:* ``(sentence, head, 2 * pair)``.
@@ -114,12 +116,14 @@ def measure(layer: "LayerAttention", logs: "Floats | None" = None) -> torch.Tens
     """
     rows = layer.trusted_rows
     beyond = (layer.weights - expected_weights(layer, logs)) * rows.unsqueeze(-1)
-    between, mass = by_region_pair(layer.scope, beyond * layer.scope.mask, layer.mass * rows)
-    sums = torch.cat([between, mass], -1)
+    parts = by_region_pair(layer.scope, beyond * layer.scope.mask, layer.mass * rows)
+    sums = beyond.new_zeros((*beyond.shape[:2], 2, parts[0].shape[-1]))
+    sums[:, :, 0], sums[:, :, 1] = parts
+    sums = sums.flatten(2)
     if logs is None:
         return sums
-    known = torch.as_tensor(~np.isnan(logs).any(-1), device=sums.device)
-    return torch.where(known.expand(sums.shape[:2]).unsqueeze(-1), sums, 0.0)
+    known = sums.new_tensor(~np.isnan(logs).any(-1)).bool()
+    return sums.where(known.expand(sums.shape[:2]).unsqueeze(-1), 0.0)
 
 
 def finish(stats: "Floats", text_stats: "Floats") -> FinishedRatios:

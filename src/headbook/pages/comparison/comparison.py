@@ -58,8 +58,8 @@ from headbook.pages.parts.table import Content, PageTable, Row, words_cell
 from headbook.report.facts.functions import FunctionFamily, families_of, functions_of
 from headbook.report.linked_rows import Parts
 from headbook.report.results import heads_by_value
-from headbook.report.wording import capital, count_text, counted_if, number_word, p_text
-from headbook.results.formats import interval_text, number, percent
+from headbook.report.wording import capital, count_text, counted_if, number_word
+from headbook.results.formats import interval_text, number, p_text, percent
 from headbook.results.sentence import Link, head_link
 from headbook.schema import HeadName, SinkView
 from headbook.study.ablation_tables import EFFECT

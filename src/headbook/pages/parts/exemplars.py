@@ -17,8 +17,8 @@ from headbook.report.answers.received_attention import (
     queries_by_weight,
     received_exemplars,
 )
-from headbook.report.facts.function_numbers import LABEL_OF_OFFSET
 from headbook.report.facts.functions import HeadFunction, functions_of
+from headbook.report.function_numbers import LABEL_OF_OFFSET
 from headbook.report.results import StackResults
 from headbook.report.wording import count_text, sentence_page, visible
 from headbook.results.formats import MISSING, head_file, head_name, number

@@ -28,10 +28,10 @@ from headbook.pages.parts.blocks import (
     row,
 )
 from headbook.report.facts.texts import regions as facts
-from headbook.report.facts.thresholds import REGION_EXCESS
 from headbook.report.leaders import alike_note, head_leaders
 from headbook.report.results import StackResults, study_of
 from headbook.report.sink import sink_tokens
+from headbook.report.thresholds import REGION_EXCESS
 from headbook.report.wording import capital, count_text, p_family_wise_text, sentence_page
 from headbook.results.formats import metric_page, percent
 from headbook.results.number import Number

@@ -4,7 +4,6 @@ import math
 
 from headbook.analysis.accumulators import without_interval
 from headbook.metrics import ids
-from headbook.report.facts.fact import Fact, Tested
 from headbook.report.facts.functions import functions_of
 from headbook.report.results import StackResults, sentence_start
 from headbook.report.similar_heads import (
@@ -15,6 +14,7 @@ from headbook.report.similar_heads import (
     mean_distances,
 )
 from headbook.report.wording import number_word
+from headbook.results.fact import Fact, Tested
 from headbook.results.sentence import say
 from headbook.schema import HeadName
 from headbook.study.tables import HELLINGER

@@ -18,10 +18,10 @@ from headbook.analysis.multiple_testing import ALPHA
 from headbook.analysis.paired import ClusterSums
 from headbook.metrics import ids
 from headbook.report.facts import words
-from headbook.report.facts.fact import Fact, Tested
 from headbook.report.leaders import Leaders, alike_note, layer_leaders
 from headbook.report.results import TAG_VIEW, StackResults
 from headbook.report.wording import FEW_WORDS, is_share, label_name
+from headbook.results.fact import Fact, Tested
 from headbook.results.number import PLAIN, SHARE, Number
 from headbook.results.sentence import NOTHING, Sentence, listed, say
 from headbook.schema import HeadKey, SinkView

@@ -1,7 +1,7 @@
 """Rules that decide the function of a head, each from the numbers of that head.
 
 A rule returns a `Decision`, or None if it does not hold. The lower end of the 95 % interval
-decides, on enough sentences and query tokens (`headbook.report.facts.function_numbers.reaches`).
+decides, on enough sentences and query tokens (`headbook.report.function_numbers.reaches`).
 """
 
 import math
@@ -12,10 +12,13 @@ import numpy as np
 
 from headbook.attention.surface_rules import TAG_SETS
 from headbook.metrics import ids
+from headbook.report import thresholds
 from headbook.report.alignment import AER, SAME_FORM
 from headbook.report.class_flows import class_name, key_flows, rule_queries
-from headbook.report.facts import thresholds
-from headbook.report.facts.function_numbers import (
+from headbook.report.facts.language.alignment import agreement
+from headbook.report.facts.texts import regions
+from headbook.report.facts.word_rules import word_rules
+from headbook.report.function_numbers import (
     ENTROPY,
     OWN_SENTENCE,
     PUNCTUATION,
@@ -30,19 +33,16 @@ from headbook.report.facts.function_numbers import (
     reaches,
     share_of,
 )
-from headbook.report.facts.language.alignment import agreement
-from headbook.report.facts.texts import regions
-from headbook.report.facts.thresholds import (
+from headbook.report.relation_counts import VIEW
+from headbook.report.relation_tests import tests_of_stack
+from headbook.report.relations import ends_of
+from headbook.report.results import StackResults
+from headbook.report.thresholds import (
     HALF,
     MIN_QUERIES,
     MIN_SENTENCES,
     Threshold,
 )
-from headbook.report.facts.word_rules import word_rules
-from headbook.report.relation_counts import VIEW
-from headbook.report.relation_tests import tests_of_stack
-from headbook.report.relations import ends_of
-from headbook.report.results import StackResults
 from headbook.report.wording import count_text, number_word, rule_phrase
 from headbook.results.formats import word_list
 from headbook.results.number import Number

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
 from headbook.metrics import ids
-from headbook.report.facts.fact import Tested
 from headbook.report.facts.functions import HeadFunction, functions_of
 from headbook.report.facts.tested.relations import relation_test
 from headbook.report.facts.texts import regions
@@ -18,6 +17,7 @@ from headbook.report.relation_counts import VIEW
 from headbook.report.relation_tests import best_relation, tests_of_stack
 from headbook.report.results import StackResults
 from headbook.report.wording import p_family_wise_text, rule_phrase
+from headbook.results.fact import Tested
 from headbook.results.sentence import NOTHING, Sentence, say
 from headbook.schema import HELD_OUT_SPLIT
 

@@ -2,7 +2,7 @@
 
 Every list, chart, table and sentence about a head takes name, sentence, family and number from
 `functions_of`. A rule holds if the lower end of the 95 % interval of its number reaches its
-threshold (`headbook.report.facts.thresholds`), on enough sentences and query tokens. The share on
+threshold (`headbook.report.thresholds`), on enough sentences and query tokens. The share on
 the sink is a number beside the function: a function off the sink is said with a clause on the sink
 where the sink takes half.
 """
@@ -15,7 +15,8 @@ from enum import StrEnum
 import pandas as pd
 
 from headbook.report.facts import function_rules as rules
-from headbook.report.facts.function_numbers import (
+from headbook.report.facts.function_rules import Decide
+from headbook.report.function_numbers import (
     DUPLICATE,
     INDUCTION,
     NEARBY,
@@ -24,8 +25,9 @@ from headbook.report.facts.function_numbers import (
     reaches,
     share_of,
 )
-from headbook.report.facts.function_rules import Decide
-from headbook.report.facts.thresholds import (
+from headbook.report.results import StackResults
+from headbook.report.sink import sink_tokens
+from headbook.report.thresholds import (
     EVEN,
     HALF,
     OWN_SENTENCE_ODDS,
@@ -35,8 +37,6 @@ from headbook.report.facts.thresholds import (
     UNTESTED,
     Threshold,
 )
-from headbook.report.results import StackResults
-from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital
 from headbook.results.number import Number
 from headbook.results.sentence import Sentence, say

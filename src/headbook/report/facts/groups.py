@@ -12,11 +12,11 @@ import pandas as pd
 
 from headbook.ablation.head_sets import HeadGroup
 from headbook.report.ablation import HEAVY_NAME, KEYS, LAYER, REPLACEMENTS, SINK
-from headbook.report.facts.function_numbers import SINK as SINK_SHARE
-from headbook.report.facts.function_numbers import share_of
 from headbook.report.facts.functions import FunctionFamily, functions_of
-from headbook.report.facts.thresholds import HALF, SINK_ONLY
+from headbook.report.function_numbers import SINK as SINK_SHARE
+from headbook.report.function_numbers import share_of
 from headbook.report.results import StackResults
+from headbook.report.thresholds import HALF, SINK_ONLY
 from headbook.schema import HeadName, Replacement, heads_of
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import AblationVerdict

@@ -24,9 +24,7 @@ from headbook.report.ablation import (
     loss_target,
     representative_verdicts,
 )
-from headbook.report.facts.fact import Fact
 from headbook.report.facts.groups import zero_is_dead
-from headbook.report.facts.layers import layer_sentence, ratio_test
 from headbook.report.facts.tested.ablation import (
     MISSED,
     RANK_CORRELATION,
@@ -35,7 +33,9 @@ from headbook.report.facts.tested.ablation import (
     removable_tests,
     step_test,
 )
+from headbook.report.layers import layer_sentence, ratio_test
 from headbook.report.wording import STACKS, capital, count_text, number_word
+from headbook.results.fact import Fact
 from headbook.results.formats import percent
 from headbook.results.number import PLAIN, SHARE, Number, RowAddress
 from headbook.results.sentence import NOTHING, Link, Sentence, listed, say

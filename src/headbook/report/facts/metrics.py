@@ -10,12 +10,12 @@ import numpy as np
 
 from headbook.metrics import ids
 from headbook.metrics.base import ChartKind, HeadMetric, LayerwiseMetric, Notable
-from headbook.report.facts.fact import Fact, Tested
 from headbook.report.head_numbers import HeadMetricNumbers
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import relation_words
 from headbook.report.results import StackResults, sentence_start
 from headbook.report.wording import DIRECTIONS, TOKEN_CLASSES, capital, count_text, label_name
+from headbook.results.fact import Fact, Tested
 from headbook.results.number import SHARE, Number
 from headbook.results.sentence import NOTHING, Sentence, listed, say
 from headbook.schema import (

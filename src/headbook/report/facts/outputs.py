@@ -12,11 +12,11 @@ import numpy as np
 
 from headbook.analysis.accumulators import Estimate
 from headbook.metrics import ids
-from headbook.report.facts.fact import Fact
 from headbook.report.leaders import alike_note, layer_leaders
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital, layers_text
+from headbook.results.fact import Fact
 from headbook.results.formats import number, word_list
 from headbook.results.number import Number
 from headbook.results.sentence import NOTHING, Sentence, listed, say

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from headbook.metrics import ids
-from headbook.report.facts.fact import Fact
 from headbook.report.facts.sinks import SINK_OUTPUT, largest_share, sink_heads
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import count_text
+from headbook.results.fact import Fact
 from headbook.results.sentence import say
 from headbook.schema import HeadKey, SinkView
 

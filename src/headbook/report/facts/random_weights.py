@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from headbook.report.facts.fact import Fact
 from headbook.report.results import StackResults, sentence_start
 from headbook.report.wording import count_text, number_word
+from headbook.results.fact import Fact
 from headbook.results.sentence import listed, metric_link, say
 from headbook.schema import Baseline, HeadKey
 

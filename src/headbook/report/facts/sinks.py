@@ -7,13 +7,13 @@ import numpy as np
 
 from headbook.metrics import ids
 from headbook.report.ablation import CHANGING_VERDICTS, Rows, rows_by_head
-from headbook.report.facts.fact import Fact
 from headbook.report.facts.groups import group_rows, is_sink_head, zero_is_dead
-from headbook.report.facts.thresholds import HALF, MIN_OFF_UNIFORM
 from headbook.report.leaders import alike_note, head_leaders
 from headbook.report.results import StackResults, heads_by_value
 from headbook.report.sink import sink_tokens
+from headbook.report.thresholds import HALF, MIN_OFF_UNIFORM
 from headbook.report.wording import count_text, number_word, ordinal
+from headbook.results.fact import Fact
 from headbook.results.formats import percent
 from headbook.results.number import PLAIN, Number, RowAddress, Unit
 from headbook.results.sentence import NOTHING, Link, Sentence, say

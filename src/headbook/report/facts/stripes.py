@@ -1,10 +1,10 @@
 """Facts about heads whose maps have vertical stripes: what is lost without all of them together."""
 
 from headbook.report.ablation import main_target
-from headbook.report.facts.fact import Fact
 from headbook.report.facts.groups import STRIPED
 from headbook.report.facts.importance import change, measure_of, random_rank
 from headbook.report.results import StackResults
+from headbook.results.fact import Fact
 from headbook.results.sentence import say
 from headbook.schema import Replacement
 from headbook.study.ablation.effect_tests import AblationVerdict

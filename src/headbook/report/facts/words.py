@@ -7,11 +7,11 @@ import numpy as np
 from headbook.analysis.accumulators import HELD_OUT, SELECTION
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
-from headbook.report.facts.fact import Fact, Tested
 from headbook.report.leaders import Chosen, chosen_head
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import LEAST_PREFERENCE, TAG_VIEW, StackResults
 from headbook.report.wording import FEW_WORDS, capital
+from headbook.results.fact import Fact, Tested
 from headbook.results.number import TIMES, Number
 from headbook.results.sentence import say
 from headbook.schema import CONTENT, FUNCTION, HeadKey, Side, SinkView

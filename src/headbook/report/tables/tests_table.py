@@ -19,7 +19,6 @@ from headbook.report.facts.depth import (
     given_by_depth,
     received_by_depth,
 )
-from headbook.report.facts.fact import Fact, Tested
 from headbook.report.facts.function_tests import function_tests
 from headbook.report.facts.language.alignment import aligned_heads
 from headbook.report.facts.states.geometry import hub_tokens, most_replaced, own_nearest
@@ -37,6 +36,7 @@ from headbook.report.facts.tested.relations import relation_rows
 from headbook.report.facts.texts.regions import between_regions
 from headbook.report.facts.words import given_by_words
 from headbook.report.results import StackResults, stack_results
+from headbook.results.fact import Fact, Tested
 from headbook.study.study import Study
 from headbook.study.tables import ESTIMATE_COLUMNS, LAYER_COLUMNS, MAX_PLAIN_CSV_BYTES, TableSpec
 

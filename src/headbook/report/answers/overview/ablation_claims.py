@@ -21,7 +21,7 @@ from headbook.report.answers.overview.claim_parts import (
 from headbook.report.answers.overview.numbers import decisive_layer, sink_group_effect
 from headbook.report.facts.circuits.facts import vector_words
 from headbook.report.facts.circuits.rules import writes_into_vector
-from headbook.report.facts.layers import CHANGES, layer_sentence, ratio_test
+from headbook.report.layers import CHANGES, layer_sentence, ratio_test
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, number_word
 from headbook.results.number import PLAIN

@@ -27,13 +27,13 @@ from headbook.report.answers.overview.numbers import (
     sink_run,
 )
 from headbook.report.facts.circuits.rules import used_feeds
-from headbook.report.facts.fact import Tested
-from headbook.report.facts.function_numbers import INDUCTION
 from headbook.report.facts.outputs import separators_add
 from headbook.report.facts.sinks import sink_heads, sink_heads_text
+from headbook.report.function_numbers import INDUCTION
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital, count_text, number_word
+from headbook.results.fact import Tested
 from headbook.results.formats import percent
 from headbook.results.number import PLAIN, SHARE, Number
 from headbook.results.sentence import metric_link, say

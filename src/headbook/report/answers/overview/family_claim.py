@@ -15,8 +15,8 @@ from headbook.report.facts.functions import (
     families_of,
     functions_of,
 )
-from headbook.report.facts.thresholds import PART_OF_LAYERS
 from headbook.report.results import StackResults
+from headbook.report.thresholds import PART_OF_LAYERS
 from headbook.report.wording import count_text, number_word
 from headbook.results.number import Number
 from headbook.results.sentence import NOTHING, Sentence, say

@@ -13,9 +13,9 @@ import numpy as np
 
 from headbook.analysis.arrays import Floats
 from headbook.report.facts.functions import WHERE_OF_FAMILY, FunctionFamily, functions_of
-from headbook.report.facts.thresholds import MOST_HEADS
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
+from headbook.report.thresholds import MOST_HEADS
 from headbook.report.wording import STACKS, capital
 
 MAX_RUNS = 3

@@ -26,8 +26,8 @@ from headbook.metrics import all_metrics, ids
 from headbook.report.ablation import LAYER, SINK, LayerRatio, layer_ratio, main_target
 from headbook.report.facts.functions import FunctionFamily, functions_of
 from headbook.report.facts.random_weights import no_layer_differs
-from headbook.report.facts.thresholds import TWICE_UNIFORM
 from headbook.report.results import StackResults
+from headbook.report.thresholds import TWICE_UNIFORM
 from headbook.schema import FUNCTION, Baseline, HeadKey, Place, Replacement, SinkView
 from headbook.study.ablation.results import AblationResults, HeadSet, HeadSetKind
 from headbook.study.ablation_tables import GROUP

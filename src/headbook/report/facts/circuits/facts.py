@@ -40,9 +40,9 @@ from headbook.report.facts.circuits.rules import (
     writes_into_vector,
     written_tokens,
 )
-from headbook.report.facts.fact import Fact
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, count_text, number_word, shortened
+from headbook.results.fact import Fact
 from headbook.results.formats import percent
 from headbook.results.number import PLAIN, SHARE, Number, Unit
 from headbook.results.sentence import NOTHING, Marked, Sentence, listed, say

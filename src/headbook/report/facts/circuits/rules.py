@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from headbook.metrics import ids
-from headbook.report.facts.thresholds import SCORE
 from headbook.report.results import StackResults, share_of_head
+from headbook.report.thresholds import SCORE
 from headbook.report.wording import visible
 from headbook.results.formats import number
 from headbook.results.number import PLAIN, Number, RowAddress, Unit

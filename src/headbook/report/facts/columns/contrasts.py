@@ -9,9 +9,10 @@ import numpy as np
 from headbook.analysis.accumulators import Estimates
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
-from headbook.report.facts.fact import Fact
 from headbook.report.results import StackResults
-from headbook.report.wording import count_text, label_name, p_text
+from headbook.report.wording import count_text, label_name
+from headbook.results.fact import Fact
+from headbook.results.formats import p_text
 from headbook.results.number import PLAIN, Number, RowAddress, Unit, difference, unit_of
 from headbook.results.sentence import NOTHING, Link, Marked, metric_link, say
 from headbook.schema import HeadKey, HeadName

@@ -19,11 +19,11 @@ from headbook.report.alignment import (
     Alignments,
     alignments,
 )
-from headbook.report.facts.fact import Fact, Tested
-from headbook.report.facts.function_numbers import counts
-from headbook.report.facts.thresholds import HALF
+from headbook.report.function_numbers import counts
 from headbook.report.leaders import Leaders, alike_note, leaders_among
 from headbook.report.results import StackResults
+from headbook.report.thresholds import HALF
+from headbook.results.fact import Fact, Tested
 from headbook.results.formats import head_name
 from headbook.results.number import PLAIN, SHARE, Number, RowAddress
 from headbook.results.sentence import say

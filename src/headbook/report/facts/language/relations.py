@@ -6,7 +6,6 @@ import numpy as np
 
 from headbook.analysis.intervals import MIN_EFFECTIVE
 from headbook.metrics import ids
-from headbook.report.facts.fact import Fact, Tested
 from headbook.report.facts.tested.relations import relation_test
 from headbook.report.leaders import chosen_head
 from headbook.report.relation_counts import METRIC, VIEW
@@ -15,6 +14,7 @@ from headbook.report.relations import arrow_words, best_head_of_relation, ends_o
 from headbook.report.results import StackResults
 from headbook.report.trees import heads_with_better_trees
 from headbook.report.wording import NUMBER_WORDS, capital, count_text, number_word, rule_phrase
+from headbook.results.fact import Fact, Tested
 from headbook.results.formats import metric_page
 from headbook.results.number import SHARE, Number, Unit
 from headbook.results.sentence import NOTHING, Link, Sentence, say

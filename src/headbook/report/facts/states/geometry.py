@@ -10,7 +10,6 @@ from itertools import pairwise
 
 from headbook.analysis.accumulators import Estimates, without_interval
 from headbook.metrics import all_metrics, ids
-from headbook.report.facts.fact import Fact, Tested
 from headbook.report.leaders import Leaders, token_leaders
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import (
@@ -20,6 +19,7 @@ from headbook.report.token_neighbours import (
     own_tokens,
 )
 from headbook.report.wording import capital, count_text, number_word, visible
+from headbook.results.fact import Fact, Tested
 from headbook.results.formats import THIN, number, word_list
 from headbook.results.number import PLAIN, SHARE, Number, RowAddress, Unit
 from headbook.results.sentence import Sentence, listed, say

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.metrics import ids
-from headbook.report.facts.fact import Fact, Tested
 from headbook.report.facts.states.geometry import ANY_TWO, space_number
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import (
@@ -23,6 +22,7 @@ from headbook.report.token_neighbours import (
     shared_neighbours,
 )
 from headbook.report.wording import count_text
+from headbook.results.fact import Fact, Tested
 from headbook.results.number import PLAIN, Number, RowAddress, Unit
 from headbook.results.sentence import Sentence, listed, say
 from headbook.study.sums.state_geometry import StateColumn

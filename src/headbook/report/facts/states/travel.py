@@ -13,7 +13,6 @@ import numpy as np
 from headbook.analysis.accumulators import Estimates, without_interval
 from headbook.analysis.arrays import Floats, divide
 from headbook.analysis.multiple_testing import ALPHA, step_down_t_p
-from headbook.report.facts.fact import Fact, Tested
 from headbook.report.facts.states.geometry import (
     COSINE,
     KEPT,
@@ -24,6 +23,7 @@ from headbook.report.facts.states.geometry import (
     token_numbers,
 )
 from headbook.report.results import StackResults
+from headbook.results.fact import Fact, Tested
 from headbook.results.number import PLAIN, SHARE, Number
 from headbook.results.sentence import say
 from headbook.schema import ResidualPoint, TokenKey

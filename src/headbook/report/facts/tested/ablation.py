@@ -9,8 +9,8 @@ import pandas as pd
 
 from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate, without_interval
 from headbook.report.ablation import layer_ratio
-from headbook.report.facts.fact import Tested
-from headbook.report.facts.layers import ratio_test
+from headbook.report.layers import ratio_test
+from headbook.results.fact import Tested
 from headbook.schema import ABLATION, ALL, HELD_OUT_SPLIT, Replacement
 from headbook.study.ablation.effect_tests import (
     RANDOM_ORDER_PREFIX,

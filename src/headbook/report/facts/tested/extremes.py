@@ -19,10 +19,10 @@ from headbook.analysis.accumulators import (
 )
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric
-from headbook.report.facts.fact import Tested
 from headbook.report.leaders import Leaders, head_leaders, highest, layer_leaders
 from headbook.report.results import StackResults
 from headbook.report.trees import TREES, best_heads_of_layers, plain_trees
+from headbook.results.fact import Tested
 from headbook.results.formats import head_name
 from headbook.schema import (
     HELD_OUT_SPLIT,

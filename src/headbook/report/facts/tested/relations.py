@@ -7,11 +7,11 @@ import numpy as np
 
 from headbook.analysis.accumulators import NO_ESTIMATE
 from headbook.metrics import ids
-from headbook.report.facts.fact import Tested
 from headbook.report.relation_counts import METRIC, VIEW
 from headbook.report.relation_tests import RelationTests, tests_of_stack
 from headbook.report.relations import head_rules
 from headbook.report.results import StackResults
+from headbook.results.fact import Tested
 from headbook.schema import ALL, HELD_OUT_SPLIT, RELATION
 
 # Claims of rows of the table of tests.

@@ -18,13 +18,13 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate
 from headbook.analysis.multiple_testing import sign_flip_p
 from headbook.metrics import ids
 from headbook.metrics.base import SampledMetric
-from headbook.report.facts.fact import Fact, Tested
-from headbook.report.facts.thresholds import REGION_EXCESS
 from headbook.report.leaders import highest
 from headbook.report.relation_tests import is_supported
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
+from headbook.report.thresholds import REGION_EXCESS
 from headbook.report.wording import capital, count_text
+from headbook.results.fact import Fact, Tested
 from headbook.results.number import Number, difference
 from headbook.results.sentence import Sentence, say
 from headbook.schema import HELD_OUT_SPLIT, HeadKey, HeadName, Place, SinkView, regions_of

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from headbook.metrics import ids
 from headbook.metrics.patterns.type_shares import EVEN, ONE_OFFSET, PARTS, REACH, WITHIN
-from headbook.report.facts.thresholds import (
+from headbook.report.results import StackResults
+from headbook.report.thresholds import (
     HALF,
     MIN_OFF_UNIFORM,
     MIN_QUERIES,
     MIN_SENTENCES,
     Threshold,
 )
-from headbook.report.results import StackResults
 from headbook.results.number import Number
 from headbook.schema import HeadKey, HeadName, SinkView
 

@@ -2,7 +2,7 @@
 
 from headbook.analysis.accumulators import Estimate
 from headbook.report.ablation import LAYER, LayerRatio
-from headbook.report.facts.fact import Tested
+from headbook.results.fact import Tested
 from headbook.results.number import Unit
 from headbook.results.sentence import Sentence, say
 from headbook.schema import LAYER_RATIO, AblationTarget, Replacement

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headbook.analysis.accumulators import NO_ESTIMATE, Estimate
-from headbook.report.wording import p_text
+from headbook.results.formats import p_text
 from headbook.results.number import Number, RowAddress, Unit, difference
 from headbook.results.sentence import NOTHING, Sentence
 from headbook.schema import ALL, HeadName
