@@ -1,7 +1,7 @@
 "use strict";
 /* The table of a metric of several labels, by another label or with other keys: its numbers and
-   their range, the head at the notable end, its files, its address and its citation. Numbers come from the data of the
-   figure, which is loaded with the first choice. */
+   their range, the head at the notable end, its files, its address and its citation. Numbers come
+   from the data of the figure, which is loaded with the first choice. */
 (() => {
   const { all, one, root, make, load, use, offer, hash, link } = window.headbook;
   const COLUMNS = ["layer", "head", "value", "low", "high", "view", "label"];
@@ -39,7 +39,7 @@
     }));
     const still = cells.map((line) => line.cells.map(
       (cell) => ({ style: cell.className, parts: [...cell.childNodes] })));
-    const shown = one("caption", figure), shownStill = [...shown.childNodes];
+    const tableCaption = one("caption", figure), firstCaption = [...tableCaption.childNodes];
     const files = one(".files", figure), filesStill = [...files.childNodes];
     const cite = one("pre", files).textContent ?? "";
     const scale = one(".steps-of", figure), steps = all("i", scale);
@@ -60,7 +60,7 @@
         cell.className = still[i][j].style;
         cell.replaceChildren(...still[i][j].parts);
       }));
-      shown.replaceChildren(...shownStill);
+      tableCaption.replaceChildren(...firstCaption);
       showSteps(fills);
       files.replaceChildren(...filesStill);
     };
@@ -85,7 +85,7 @@
       const [from, to] = [cellText(least.value, share), cellText(most.value, share)];
       const unit = optionOf(chosen().label)?.dataset.unit ?? "";
       const words = share ? `${to}\u202f%` : unit ? `${to} ${unit}` : to;
-      shown.textContent = `${phraseOf(chosen().label)}: ${from} to ${words}`;
+      tableCaption.textContent = `${phraseOf(chosen().label)}: ${from} to ${words}`;
     };
 
     /* Files, address and citation of what is chosen. */
@@ -99,7 +99,9 @@
       /** @type {(value: number) => string} */
       const fillHere = (value) => fillOf(value, low, high, notableOf(label) === "low");
       const picture = () =>
-        window.headbook.heatPicture(rows, { fills: fillsOf(label), ends, fillOf: fillHere, caption });
+        window.headbook.heatPicture(rows, {
+          fills: fillsOf(label), ends, fillOf: fillHere, caption,
+        });
       const options = [`--only ${name}`, `--label ${quoted(label)}`, `--view ${view}`];
       files.replaceChildren(
         saver("SVG", () => offer(`${file}.svg`, "image/svg+xml", picture())),
@@ -136,7 +138,10 @@
       const { label, view } = chosen();
       const about = nameOf(label);
       const rows = rowsOf(columns).filter((row) => row.label === about && row.view === view);
-      if (!rows.length) { shown.textContent = `${about}: not measured with these keys`; return; }
+      if (!rows.length) {
+        tableCaption.textContent = `${about}: not measured with these keys`;
+        return;
+      }
       fill(rows);
       tell(rows);
     };

@@ -331,7 +331,7 @@
   document.addEventListener("pointerover", ({ target }) => {
     const mark = target instanceof Element ? target.closest("svg a[aria-label]") : null;
     if (mark === null || mark.querySelector("title") !== null) return;
-    const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
+    const title = document.createElementNS(mark.namespaceURI, "title");
     title.textContent = mark.getAttribute("aria-label");
     mark.prepend(title);
   });

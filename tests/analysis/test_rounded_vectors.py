@@ -43,7 +43,7 @@ def test_the_error_is_that_of_the_weights(
     rounded = rounded_vectors(queries, keys, WIDTH**-0.5, NOTHING, seen)
     assert 8 * rounded.queries.itemsize == bits
     n_scales = (HEADS + KEY_HEADS) * scales
-    assert rounded.nbytes == bits // 8 * (queries.size + keys.size) + 4 * n_scales
+    assert rounded.n_bytes == bits // 8 * (queries.size + keys.size) + 4 * n_scales
     exact = naive(queries, keys, WIDTH**-0.5, seen)
     again = naive(
         in_float32(rounded.queries, rounded.query_scales),

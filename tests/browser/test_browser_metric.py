@@ -69,10 +69,10 @@ def test_another_choice_has_its_numbers_files_address_and_citation(
     framed = page.locator(f"{MAP} td.top1")
     expect(framed).to_have_count(1)
     assert framed.inner_text() == printed[int(rows["value"].argmax())]
-    shown = page.locator(f"{MAP} caption").inner_text()
-    assert shown.startswith(f"To the {label} token: ")
+    caption = page.locator(f"{MAP} caption").inner_text()
+    assert caption.startswith(f"To the {label} token: ")
     ends = (printed[int(index)] for index in (rows["value"].argmin(), rows["value"].argmax()))
-    assert all(end in shown for end in ends)
+    assert all(end in caption for end in ends)
     assert page.locator(f"{MAP} a[href*='figures/']").count() == 0
     name, table = saved(page, "CSV")
     assert name == f"{NAME}-{label}-{view}.csv"

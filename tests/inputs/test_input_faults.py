@@ -60,14 +60,6 @@ FAULTS = {
     "a translation of three": (
         "a.jsonl", b'{"translation": {"a": "a", "b": "b", "c": "c"}}\n', "a.jsonl:1: translation",
     ),
-    "two texts": (
-        "a.csv", b"text,n,text_pair\na,1,b\n",
-        "a.csv:1: columns 'text' and 'text_pair'; expected one text in each row: two texts",
-    ),
-    "two sentences": (
-        "a.jsonl", b'{"sentence": "a", "sentence_b": "b"}\n',
-        "a.jsonl:1: columns 'sentence' and 'sentence_b'; expected one text",
-    ),
     "a chat": (
         "a.jsonl", b'{"messages": []}\n', "a.jsonl:1: column 'messages'; expected texts: chats",
     ),

@@ -326,12 +326,12 @@ def test_the_page_has_every_head_with_its_numbers(pair_site: Site) -> None:
     known = [value for value in values if not math.isnan(value)]
     assert values[: len(known)] == sorted(known, reverse=True)
     for head, (_, *cells) in zip(heads, first.rows, strict=True):
-        shown = {
+        printed = {
             str(number.row.key[3][1]): number for number in cells if isinstance(number, Number)
         }
         for row, found in by_row.items():
             own = found.estimates["same_form"].at(*head[1:])
-            assert shown[str(row)].value == pytest.approx(own.value, nan_ok=True)
+            assert printed[str(row)].value == pytest.approx(own.value, nan_ok=True)
 
 
 def text_of_cell(cell: Cell) -> str:

@@ -142,16 +142,20 @@ def test_heads_and_layers_equal_the_naive_computation(
     name: str, case: str, study: Callable[[str], Study], naive: Callable[[str], Expected]
 ) -> None:
     metric, sentences = METRICS[name], measured(METRICS[name], naive(case))
+    bounds = metric.bounds(study(case).corpus_sums.max_tokens)
     heads: dict[tuple[object, ...], Estimate] = {
-        (*where, label): ratio(parts, metric.limits, metric.spread(label))
+        (*where, label): within(ratio(parts, metric.limits, metric.spread(label)), bounds)
         for (where, label), parts in sentences.items()
     }
     by_layer: dict[tuple[Any, ...], list[list[Part]]] = defaultdict(list)
     for ((stack, layer, _, view), label), parts in sentences.items():
         by_layer[stack, layer, view, label].append(parts)
     layers = {
-        where: ratio(
-            [*map(together, zip(*parts, strict=True))], metric.limits, metric.spread(where[-1])
+        where: within(
+            ratio(
+                [*map(together, zip(*parts, strict=True))], metric.limits, metric.spread(where[-1])
+            ),
+            bounds,
         )
         for where, parts in by_layer.items()
     }
@@ -213,14 +217,21 @@ def test_uniform_attention_gives_what_plain_loops_give(
                 found[stack, 0, view, label].append(part)
     table = study(case).controls
     table = table[table["layer"] == 0]
+    bounds = metric.bounds(study(case).corpus_sums.max_tokens)
     expected = {
-        where: ratio(parts, metric.limits, metric.spread(where[-1]))
+        where: within(ratio(parts, metric.limits, metric.spread(where[-1])), bounds)
         for where, parts in found.items()
     }
     if name == "sink_norm_share":  # uniform attention has no values
         assert table.loc[table["metric"] == name, "value"].isna().all()
         return
     compare(table, name, ["stack", "layer", "view", "label"], expected, DOUBLE)
+
+
+def within(estimate: Estimate, bounds: tuple[float, float]) -> Estimate:
+    """The estimate with its interval inside what texts of their length allow."""
+    low, high = (min(max(end, bounds[0]), bounds[1]) for end in (estimate.low, estimate.high))
+    return estimate._replace(low=low, high=high)
 
 
 def measured(metric: HeadMetric, attentions: Expected) -> dict[tuple[Where, str], list[Part]]:

@@ -76,9 +76,9 @@ def test_samples_say_that_they_are_made_up_whatever_is_given(small_site: Site) -
 def test_the_demo_model_comes_from_its_package(small_site: Site) -> None:
     manifest = small_site.study.manifest
     model = replace(manifest.model, revision=f"sha256:{DEMO_SHA256}", license="apache-2.0")
-    shown = facts(replace(manifest, model=model))
-    assert DEMO_PACKAGE in shown["Origin"]
-    assert shown["Licence"] == "apache-2.0"
+    of_model = facts(replace(manifest, model=model))
+    assert DEMO_PACKAGE in of_model["Origin"]
+    assert of_model["Licence"] == "apache-2.0"
 
 
 @pytest.mark.parametrize(

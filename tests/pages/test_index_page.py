@@ -307,9 +307,9 @@ def test_metrics_in_which_no_layer_differs_from_random_weights_are_a_limit() -> 
     key = HeadKey("attention_distance", SinkView.RAW, "")
     same = {BaselineRun(Baseline.UNTRAINED, 0): {key: Fake([[0.5]])}}
     other = {BaselineRun(Baseline.UNTRAINED, 0): {key: Fake([[0.9]])}}
-    for runs, is_said in ((same, True), (other, False), ({}, False)):
+    for runs, is_listed in ((same, True), (other, False), ({}, False)):
         results = {"self": fake_results({key: Fake([[0.5]])}, baseline_runs=runs)}
-        assert bool(overview_page(results).like_random) == is_said
+        assert bool(overview_page(results).like_random) == is_listed
 
 
 def test_the_live_sentence_is_drawn_for_its_word_and_scripts_have_its_data(

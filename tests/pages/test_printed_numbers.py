@@ -57,6 +57,7 @@ EXEMPT = (
     Exempt(CONSTANTS, r"at least \d+ times|weights under 10%|flows below 2\.5 %"),
     Exempt(CONSTANTS, r"full colour from (?:a weight of )?0\.5|surely at least 0\.3"),
     Exempt(CONSTANTS, r"100 %: all the same"),
+    Exempt("few sentences", r"holds? \d+ % of it; without: .*", "title"),
     Exempt(TICKS, r"^(?:layer )?[−+]?\d[\d.]* ?%?$", "text"),
 )
 APART = {
@@ -65,6 +66,7 @@ APART = {
     "weights of single tokens in the map of one sentence: no estimates": {"links", "t", "say"},
     "texts of the corpus": {"exemplar-text", "roll", "picks"},
     "names of metrics to choose from": {"select"},
+    "answers of pages, whose numbers are links to their rows": {"answers"},
 }
 OTHERS = (
     r"(?:best surface rule \([^»]*\)|uniform attention|random choice|random key|"

@@ -181,8 +181,10 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: Page) -> Non
         (layer, head), rule = chosen(sentences, label)
         assert row["head"] == HeadName("self", layer, head)
         accuracy = found.heads("relation_accuracy", VIEW, label).at(layer, head)
-        shown = row["accuracy"]
-        assert [shown.value, shown.low, shown.high] == pytest.approx(accuracy[:3], nan_ok=True)
+        printed = row["accuracy"]
+        assert [printed.value, printed.low, printed.high] == pytest.approx(
+            accuracy[:3], nan_ok=True
+        )
         words = sum(len([*s.cases(label)]) for s in sentences)
         assert row["words"] == words == int(accuracy.events)
         at = sum(rule_hits(s, label, rule) for s in sentences) / words
@@ -385,7 +387,7 @@ def names_of(table: Table) -> list[tuple[str, str]]:
 def test_tables_by_layer_have_the_margins_of_the_best_heads(
     page: Page, ranked: RelationTests
 ) -> None:
-    shown = []
+    printed = []
     for table, direction in zip(margins_of(page), DIRECTIONS, strict=True):
         for (name, relation), (_, *cells) in zip(names_of(table), table.rows, strict=True):
             n = ranked.labels.index(f"{relation}:{direction}")
@@ -394,18 +396,18 @@ def test_tables_by_layer_have_the_margins_of_the_best_heads(
                 assert isinstance(cell, Heat)
                 assert isinstance(cell.number, Sentence)
                 value = ranked.layer_margin.value[layer, n]
-                shown += values(cell.number)
-                assert shown[-1] == value
+                printed += values(cell.number)
+                assert printed[-1] == value
                 head = ranked.layer_head[layer, n]
                 assert cell.number.text.endswith(f"H{head}")
                 low = ranked.layer_margin.low[layer, n]
                 p = ranked.p_of_all_heads[layer, head, n]
                 assert ("top1" in cell.fill) == (p < 0.05 and low > 0)
                 assert cell.fill.split()[0] == points_class(100 * value)
-    assert len(shown) == tiny.LAYERS * len(ranked.labels)
+    assert len(printed) == tiny.LAYERS * len(ranked.labels)
     (legend,) = every(Steps, group_of(page, "layers-self"))
     assert (legend.low, legend.high) == (
-        signed(round(100 * min(shown))), f"{signed(round(100 * max(shown)))} points",
+        signed(round(100 * min(printed))), f"{signed(round(100 * max(printed)))} points",
     )  # fmt: skip
 
 
@@ -427,11 +429,11 @@ def test_long_figures_and_tables_are_cut(
     page = syntax_page(stack_results(study))
     order = np.argsort(-ranked.scores.margin.value)
     wanted = [arrow_words(ranked.labels[n]) for n in order[:2]]
-    shown = [row["relation"] for row in drawn(page)]
-    assert shown[:2] == wanted
+    printed = [row["relation"] for row in drawn(page)]
+    assert printed[:2] == wanted
     main = {arrow_words(label) for label in ranked.labels if label.split(":")[0] in syntax.MAIN}
     assert len(main) == 4
-    assert {*shown} == {*wanted} | main
+    assert {*printed} == {*wanted} | main
     assert len(lines(numbers_of(page))) == len(ranked.labels)
     best = ranked.layer_margin.value.max(0)
     highest = [arrow_words(ranked.labels[n]) for n in np.argsort(-best)[:3]]
@@ -527,9 +529,9 @@ def test_trees_have_the_numbers_of_the_study(study: Study, page: Page) -> None:
 def test_split_words_are_counted(study: Study, page: Page) -> None:
     words, split = (study.manifest.counts[f"source.{name}"] for name in ("words", "split_words"))
     assert words == sum(map(len, corpus()))
-    said = [plain(text.words) for text in every(Text, page.measured)]
+    texts = [plain(text.words) for text in every(Text, page.measured)]
     start = f"Of {words:,} words {split:,} are split into several tokens"
-    (sentence,) = [text for text in said if text.startswith(start)]
+    (sentence,) = [text for text in texts if text.startswith(start)]
     assert "attention inside words" in sentence
 
 

@@ -21,6 +21,7 @@ from headbook.metrics.base import (
     Metric,
     Ratio,
     TokenMetric,
+    needs_regions,
 )
 from headbook.model.architecture import Architecture, probe_architecture
 from headbook.model.load import Model, load_model
@@ -31,7 +32,12 @@ from headbook.schema import AnnotationScheme
 from headbook.text.annotate import Annotator
 from headbook.text.tokens import TokenizedSentence
 
-METRICS = all_metrics()
+# Probe texts have no regions.
+METRICS = {
+    name: metric
+    for name, metric in all_metrics().items()
+    if not (isinstance(metric, HeadMetric) and needs_regions(metric))
+}
 CHECKED = {
     name: metric
     for name, metric in METRICS.items()

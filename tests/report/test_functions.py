@@ -20,9 +20,9 @@ from headbook.analysis.accumulators import HELD_OUT, SELECTION, Estimate
 from headbook.attention.surface_rules import OFFSETS, SIDES
 from headbook.attention.word_pairs import HAS_OTHERS, SEEN
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
-from headbook.report import alignment, class_flows, relation_tests
+from headbook.report import alignment, class_flows, relation_tests, thresholds
 from headbook.report.answers.overview.family_claim import family_heads, function_heads
-from headbook.report.facts import function_rules, functions, thresholds, word_rules
+from headbook.report.facts import function_rules, functions, word_rules
 from headbook.report.facts.functions import (
     FUNCTION_COLUMNS,
     RULES,

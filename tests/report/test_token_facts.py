@@ -11,9 +11,9 @@ from headbook.report import token_neighbours as module
 from headbook.report.facts.states.tokens import (
     differ_from,
     different_uses,
+    last_layer_apart,
     same_word,
     shared_numbers,
-    told_apart_until,
 )
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import RecurringWord, SharedNeighbours, mean_shared
@@ -89,7 +89,7 @@ def numbers(values: list[float]) -> list[Number]:
 def test_words_are_told_apart_up_to_the_first_layer_in_which_they_are_not(
     values: list[float], different: list[float], layer: int | None
 ) -> None:
-    assert told_apart_until(numbers(values), numbers(different)) == layer
+    assert last_layer_apart(numbers(values), numbers(different)) == layer
 
 
 def test_without_intervals_classes_are_called_about_the_same() -> None:
@@ -138,7 +138,7 @@ def test_words_with_different_uses_are_named_with_their_layer() -> None:
     fact = different_uses(results)
     assert fact.holds
     assert "2 of 2" in fact.text.text
-    assert "“bat” (from layer 0)" in fact.text.text
+    assert "“bat” from layer 0" in fact.text.text
 
 
 def test_shared_tokens_of_occurrences_without_any_are_none() -> None:

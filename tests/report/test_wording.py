@@ -38,7 +38,7 @@ def test_each_label_of_a_metric_has_a_name_of_its_own(metric: object) -> None:
         ("alignment:sum", "alignment, subword tokens summed"),
         ("head_found:unsplit", "accuracy, unsplit words"),
         ("windowdiff:attention", "WindowDiff by attention"),
-        ("uas", "UAS"),
+        ("uas", "undirected UAS"),
         ("rest_of_word", "the rest of the same word"),
         ("", ""),
     ],

@@ -31,7 +31,7 @@ from code_blocks import (
 )
 from headbook import pages as views
 from headbook.cli import main as cli
-from headbook.config import Config
+from headbook.config import SITE_QUERY_KEY_BYTES, Config
 from headbook.metrics import all_metrics, base
 from headbook.pages.parts.page import AnalysisPage, StackSection, TemplatePage, TemplateQuestion
 from headbook.report.facts.functions import RULES
@@ -153,6 +153,9 @@ def test_defaults_are_those_of_the_program() -> None:
     rows = dict(re.findall(r"^\| `--([\w-]+)` \| .* \| (.+) \|$", text, re.MULTILINE))
     defaults = {name.replace("-", "_"): value for name, value in rows.items() if "," not in value}
     assert len(defaults) > 5
+    assert defaults.pop("query_key_sentences").startswith("as many as fit into 5 MB")
+    assert Config().query_key_sentences is None
+    assert SITE_QUERY_KEY_BYTES == 5_000_000
     assert defaults == {name: str(getattr(Config(), name)) for name in defaults}
 
 

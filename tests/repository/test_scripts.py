@@ -3,15 +3,18 @@
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
+from headbook import pages
 from headbook.pages.parts.page import TemplatePage
 from headbook.resources import folder
 from headbook.site import sites  # noqa: F401 - imports every page
 from headbook.site.assets import SCRIPTS_ON_DEMAND
 
 ASSETS = folder("templates") / "assets"
+SOURCES = Path(pages.__file__).parent
 OURS = {file.stem for file in ASSETS.glob("*.js")}
 SHARED = r"window\.headbook"
 TAKEN = re.compile(rf"const \{{([^}}]*)\}} =\s+{SHARED};")  # const { all, svg: draw } = ...
@@ -65,13 +68,21 @@ def missing(script: str, before: Iterable[str]) -> list[str]:
     return [*lacks, *(f"{script}: {name}" for name in sorted(needed(script) - there))]
 
 
+def of_functions(argument: str) -> set[str]:
+    """Names that functions give to the pages of blocks that they return."""
+    texts = (file.read_text(encoding="utf-8") for file in SOURCES.rglob("*.py"))
+    given_lines = (line for text in texts for line in re.findall(rf"\b{argument}=(.+)", text))
+    return {name for line in given_lines for name in re.findall(r'"(\w+)"', line)}
+
+
 def test_every_script_is_loaded_by_some_page() -> None:
     loaded = {"site"}.union(*(kind.scripts for kind in PAGES), *SCRIPTS_ON_DEMAND.values())
+    loaded |= of_functions("scripts")
     assert loaded == OURS
 
 
 def test_every_style_sheet_is_loaded_by_some_page() -> None:
-    loaded = {"site"}.union(*(kind.styles for kind in PAGES))
+    loaded = {"site"}.union(*(kind.styles for kind in PAGES)) | of_functions("styles")
     # Each site writes a style sheet of its own with the maps of its heads.
     assert loaded - {"maps"} == {file.stem for file in ASSETS.glob("*.css")}
 

@@ -234,9 +234,9 @@ def test_no_interval_goes_beyond_what_the_longest_text_allows(whole: Study) -> N
     results = stack_results(whole)["self"]
     rows = whole.heads[whole.heads["metric"] == "attention_distance"]
     for view in SinkView:
-        shown = results.heads(*COLUMN._replace(view=view)).high.ravel()
+        highs = results.heads(*COLUMN._replace(view=view)).high.ravel()
         in_table = rows[rows["view"] == str(view)]["high"].to_numpy()
-        np.testing.assert_array_equal(shown, in_table)
+        np.testing.assert_array_equal(highs, in_table)
 
 
 def test_an_interval_that_few_long_sentences_widen_is_clipped() -> None:

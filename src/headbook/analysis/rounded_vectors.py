@@ -38,7 +38,7 @@ class RoundedVectors(NamedTuple):
     error: float
 
     @property
-    def nbytes(self) -> int:
+    def n_bytes(self) -> int:
         """Bytes of all arrays."""
         return sum(array.nbytes for array in self[:4])
 

@@ -126,14 +126,14 @@ def _order(results: StackResults) -> list[HeadName]:
     Where the half that chooses has no sentence, the better number counts.
     """
     by_row = results.cached(alignments)
-    judged = by_row[AlignmentRow.READ].judged
+    measure = by_row[AlignmentRow.READ].measure
 
     def rank(head: HeadName) -> float:
-        better = better_row(results, head, judged)
+        better = better_row(results, head, measure)
         rows = [better] if better else [*AlignmentRow]
-        values = [float(by_row[line].estimates[judged].value[head.layer, head.head])
+        values = [float(by_row[line].estimates[measure].value[head.layer, head.head])
                   for line in rows]  # fmt: skip
-        ranks = [value if judged == AER else -value for value in values if not np.isnan(value)]
+        ranks = [value if measure == AER else -value for value in values if not np.isnan(value)]
         return min(ranks, default=np.inf)
 
     return sorted(heads_of(results.stack), key=rank)
@@ -159,18 +159,18 @@ def _measures(by_row: ByRow) -> list[str]:
 def _table(results: StackResults, order: Sequence[HeadName]) -> Table:
     """Return the first heads with error rate and equal forms by both rows."""
     by_row = results.cached(alignments)
-    judged = by_row[AlignmentRow.READ].judged
+    measure = by_row[AlignmentRow.READ].measure
     measures = [m for m in (AER, SAME_FORM) if m in by_row[AlignmentRow.READ].estimates]
     first = next(linked_sentences(results)).number
     rows = []
     for head in order[:MOST_HEADS]:
-        better = better_row(results, head, judged)
+        better = better_row(results, head, measure)
         cells: list[Cell] = [
             _number(by_row, head, line, measure) for measure in measures for line in SHORT
         ]
         see = Link(f"sentence {first}", f"{sentence_page(first)}#{_state(head, better)}")
         rows.append(row(head, SHORT[better] if better else "–", *cells, see))
-    which = "fewest errors" if judged == AER else "most words of the same form"
+    which = "fewest errors" if measure == AER else "most words of the same form"
     return Table(
         row("head", "aligns", *(SHORT[line] for _ in measures for line in SHORT), "lines"),
         tuple(rows),

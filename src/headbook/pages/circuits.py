@@ -171,7 +171,7 @@ def _feeding(results: StackResults) -> Lead | None:
         f"Green: {head_name(main)}, which costs most in sum."
     )
     plot = feeding_plot("circuits-feeds", caption, previous, induction, used)
-    words = say("{caption}", caption=caption) + facts.unjoined(results)
+    words = say("{caption}", caption=caption) + facts.without_links(results)
     return Lead(plot, words, blocks=(Title("Which heads feed which", 2),))
 
 

@@ -118,8 +118,9 @@ def _file(
     )  # fmt: skip
     meanings = tuple((say("{name}", name=Marked(column, "code")), meaning)
                      for column, meaning in columns.items())  # fmt: skip
+    of_columns = Symbols(meanings, of_file=True) if meanings else None
     return Group(
-        blocks(Text(listed(links, " · ", " · ")), Symbols(meanings) if meanings else None),
+        blocks(Text(listed(links, " · ", " · ")), of_columns),
         say("{name}", name=Marked(name, "code")), note, id=name, folded=True,
     )  # fmt: skip
 

@@ -300,11 +300,11 @@ def _claim_items(
 ) -> Iterator[ClaimItem]:
     by_stack = {sentence.stack: sentence for sentence in live}
     for item in claim_items(claims):
-        claim, shown, word = item.claim, by_stack.get(item.claim.stack), item.word
-        if shown is not None:
+        claim, of_stack, word = item.claim, by_stack.get(item.claim.stack), item.word
+        if of_stack is not None:
             places = [(head.layer, head.head) for head in sorted(claim.heads)]
-            maps = sentences.mean_map(results[claim.stack], shown, places)
-            word = sentences.claim_word(shown, maps, special=claim.kind == "sink")
+            maps = sentences.mean_map(results[claim.stack], of_stack, places)
+            word = sentences.claim_word(of_stack, maps, special=claim.kind == "sink")
         yield replace(item, word=word)
 
 

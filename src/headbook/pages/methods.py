@@ -226,11 +226,11 @@ def _checks(manifest: Manifest) -> Question:
     table = Table(
         CHECKED, tuple(map(_check, manifest.checks)), caption=DIFFERENCE, label="Self-checks"
     )
-    shown: Block = table
+    checks: Block = table
     if not manifest.failed:
-        shown = Details("Each check, with its largest difference", (table,))
+        checks = Details("Each check, with its largest difference", (table,))
     return Question(
-        "checks", "Self-checks", answer, (shown,), "tests correctness verification eager"
+        "checks", "Self-checks", answer, (checks,), "tests correctness verification eager"
     )
 
 

@@ -54,7 +54,7 @@ Part = tuple[Floats, Floats]  # numerators and denominators, of a sentence or of
 
 @dataclass(frozen=True, eq=False)
 class Alignments:
-    """How heads align words by one of the rows that belong to a word.
+    """Alignment of words by every head, by one of the rows that belong to a word.
 
     Attributes:
         parts: numerators and denominators of sentences by measure; a sentence without the measure
@@ -77,7 +77,7 @@ class Alignments:
     even: Mapping[str, Estimate]
 
     @property
-    def judged(self) -> str:
+    def measure(self) -> str:
         """Measure by which heads are compared: error rate with gold links, else equal forms."""
         return AER if AER in self.estimates else SAME_FORM
 

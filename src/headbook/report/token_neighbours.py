@@ -166,7 +166,7 @@ class RecurringWord(NamedTuple):
 
     @property
     def uses(self) -> tuple[Cell, ...]:
-        """Its first occurrences, which stand side by side."""
+        """First occurrences of the word, which stand side by side."""
         return self.cells[:MAX_USES]
 
 

@@ -61,7 +61,7 @@ class QueriesAndKeys:
     @property
     def site_bytes(self) -> float:
         """Bytes of the file that pages read."""
-        return BASE64 * (self.rounded().nbytes + self.added.nbytes + self.seen.nbytes)
+        return BASE64 * (self.rounded().n_bytes + self.added.nbytes + self.seen.nbytes)
 
 
 def bytes_needed(stack: AttentionStack, n_queries: int, n_keys: int) -> int:

@@ -39,10 +39,9 @@ from headbook.report.wording import (
     count_text,
     is_share,
     label_name,
-    p_text,
     unbroken,
 )
-from headbook.results.formats import MISSING, head_file, head_name, head_page, number
+from headbook.results.formats import MISSING, head_file, head_name, head_page, number, p_text
 from headbook.schema import HeadName, SinkView
 
 FIRST = 6  # differences that the page begins with

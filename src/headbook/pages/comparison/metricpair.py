@@ -49,10 +49,9 @@ from headbook.report.wording import (
     count_text,
     counted_if,
     floor_text,
-    p_text,
     signed_points,
 )
-from headbook.results.formats import number
+from headbook.results.formats import number, p_text
 from headbook.results.number import PLAIN, SHARE, Number, RowAddress, difference
 from headbook.results.sentence import Link, Marked, Sentence, say
 from headbook.schema import COMPARED_CLASSES, HeadName, ResidualPoint, TokenKey

@@ -124,9 +124,9 @@ def _patched(task: AblationResults) -> Table:
         restored.sort_values("value", ascending=False, kind="stable")
     ):
         is_head = (effects[[*HeadName._fields]] == list(head)).all(axis=1)
-        by_way = effects[is_head].set_index("way")
-        ways = (by_way.loc[way].to_dict() for way in tasks.PATCHES)
-        rows.append(row(head, *map(answers.patching_number, ways)))
+        by_patch = effects[is_head].set_index("way")
+        effects_of_patches = (by_patch.loc[way].to_dict() for way in tasks.PATCHES)
+        rows.append(row(head, *map(answers.patching_number, effects_of_patches)))
     return Table(
         ("Head", *("all positions", "last position") * 2), tuple(rows), "Patched one at a time",
         groups=(("Restored", 2), ("Destroyed", 2)),

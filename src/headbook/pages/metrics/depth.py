@@ -41,7 +41,10 @@ from headbook.study.sums.buckets import MAX_BUCKETS
 NAMES = {  # numbers of the page, with the end of its questions
     facts.DISTANCE: ("distance", "Do deeper layers attend farther?"),
     facts.ENTROPY: ("entropy", "Do deeper layers spread attention more evenly?"),
-    facts.VARIABILITY: ("variability", "Do deeper layers follow content rather than position?"),
+    facts.VARIABILITY: (
+        facts.VARIABILITY.metric,
+        "Do deeper layers follow content rather than position?",
+    ),
     facts.SINK: ("sink", "Do deeper layers attend more to the sink?"),
     facts.ALIGNMENT: ("alignment", "Do deeper layers follow dependencies more?"),
 }

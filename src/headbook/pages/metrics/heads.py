@@ -139,8 +139,10 @@ def _phrase(numbers: HeadMetricNumbers) -> str:
 
 def _scale_ends(numbers: HeadMetricNumbers, labels: Sequence[str]) -> Ends:
     """Return the ends of the fills of a metric: one scale for all views and labels."""
-    shown = [numbers._replace(view=view, label=x) for view in numbers.metric.views for x in labels]
-    values = [of_choice.heads.value.ravel() for of_choice in shown if of_choice.known]
+    choices = [
+        numbers._replace(view=view, label=x) for view in numbers.metric.views for x in labels
+    ]
+    values = [of_choice.heads.value.ravel() for of_choice in choices if of_choice.known]
     return domain(np.concatenate(values), numbers.metric.limits)
 
 

@@ -94,7 +94,7 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True)
 class Choices:
-    """What readers may choose for a table of all heads, and what its script needs to show it.
+    """Choices of readers for a table of all heads, with the data that its script needs.
 
     Attributes:
         title: title of the numbers.
@@ -221,9 +221,15 @@ class Bullets(Block):
 
 @dataclass(frozen=True)
 class Symbols(Block):
-    """Terms with their meaning."""
+    """Terms with their meaning.
+
+    Attributes:
+        pairs: each term with its meaning.
+        of_file: whether the terms are columns of a file.
+    """
 
     pairs: tuple[tuple[Words, Words], ...]
+    of_file: bool = False
 
 
 class Definition(NamedTuple):

@@ -99,9 +99,9 @@ def _lead(results: StackResults, most_cells: int) -> Iterator[Block]:
     left = len(pairs) - len(drawn)
     link = Link("all numbers", metric_page(ids.REGION_EXCESS))
     more = say("{n} more ordered pairs: {link}.", n=left, link=link) if left else None
-    shown: Block = Columns(grids, 2) if len(grids) <= 2 else Small(grids)
+    of_layers: Block = Columns(grids, 2) if len(grids) <= 2 else Small(grids)
     yield Lead(
-        blocks=blocks(shown, Caption((steps,)), Caption((more,)) if more else None),
+        blocks=blocks(of_layers, Caption((steps,)), Caption((more,)) if more else None),
         caption=note,
         data=Link("Data", "data.html#heads"),
         id=f"heads-{results.stack.name}",

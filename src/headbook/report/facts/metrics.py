@@ -1,4 +1,4 @@
-"""What the numbers of one metric show: the head that leads, or between which values heads lie.
+"""Numbers of one metric: the head that leads, or the range of values over heads.
 
 A metric has a headline only if its definition says which end is notable. Of other metrics the
 largest number of many heads is no finding, and the fact describes where all values lie.
@@ -14,7 +14,14 @@ from headbook.report.head_numbers import HeadMetricNumbers
 from headbook.report.relation_tests import tests_of_stack
 from headbook.report.relations import relation_words
 from headbook.report.results import StackResults, sentence_start
-from headbook.report.wording import DIRECTIONS, TOKEN_CLASSES, capital, count_text, label_name
+from headbook.report.wording import (
+    DIRECTIONS,
+    TOKEN_CLASSES,
+    capital,
+    count_text,
+    label_name,
+    unbroken,
+)
 from headbook.results.fact import Fact, Tested
 from headbook.results.number import SHARE, Number
 from headbook.results.sentence import NOTHING, Sentence, listed, say
@@ -66,7 +73,7 @@ def _start(numbers: HeadMetricNumbers, rest: str, between: str = ": ") -> str:
     """Return the beginning of a fact: stack and label, as far as there are several."""
     several = len(numbers.results.drawable(numbers.metric)) > 1
     phrase = label_phrase(numbers.label, numbers.metric) + between if several else ""
-    return sentence_start(numbers.results, capital(phrase + rest))
+    return sentence_start(numbers.results, unbroken(capital(phrase + rest)))
 
 
 def _leading(numbers: HeadMetricNumbers) -> Fact:
@@ -114,12 +121,12 @@ def _best_for_relation(numbers: HeadMetricNumbers) -> Fact | None:
 
 def _over_heads(numbers: HeadMetricNumbers) -> Fact:
     """Return between which values heads lie, with all keys and with the sink masked."""
-    shown = [numbers._replace(view=view) for view in WITH_KEYS]
-    shown = [of_view for of_view in shown if of_view.known] or [numbers]
+    known_views = [numbers._replace(view=view) for view in WITH_KEYS]
+    known_views = [of_view for of_view in known_views if of_view.known] or [numbers]
     ranges = [
         say("{values}{keys}", values=range_over_heads(of_view),
-            keys=f" with {WITH_KEYS[of_view.view]}" if len(shown) > 1 else "")
-        for of_view in shown
+            keys=f" with {WITH_KEYS[of_view.view]}" if len(known_views) > 1 else "")
+        for of_view in known_views
     ]  # fmt: skip
     amount = count_text(int((~np.isnan(numbers.heads.value)).sum()), "head")
     text = say(
@@ -137,7 +144,9 @@ def range_over_heads(numbers: HeadMetricNumbers) -> Sentence:
         return say("{high}", high=high)
     if low.as_text() == high.as_text():
         return say("{high} in each", high=high)
-    return say("{low:bare} to {high}", low=low, high=high)
+    return say(
+        "{low} to {high}" if low.unit == SHARE else "{low:bare} to {high}", low=low, high=high
+    )
 
 
 TokenNumbers = tuple[TokenKey, tuple[Number, ...]]  # a class of tokens, and its layers

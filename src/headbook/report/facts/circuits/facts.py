@@ -133,7 +133,7 @@ def intervention(results: Results) -> Fact:
     return Fact("intervention", text, heads=(lower, feed.upper))
 
 
-def unjoined(results: StackResults) -> Sentence:
+def without_links(results: StackResults) -> Sentence:
     """Return the previous-token and induction heads that no line joins, with their scores."""
     used = used_feeds(results)
     joined = {head for feed in used for head in (feed.upper, feed.lower)}

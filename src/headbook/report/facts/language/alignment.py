@@ -89,22 +89,22 @@ def agreement(results: StackResults, head: HeadName, measure: str) -> Agreement 
 def row_leaders(results: StackResults, row: AlignmentRow) -> Leaders | None:
     """Return the heads that align best by a row, from a test paired by sentence."""
     numbers = results.cached(alignments)[row]
-    n, d = numbers.parts[numbers.judged]
+    n, d = numbers.parts[numbers.measure]
     places = [
         (head.layer, head.head)
         for head in heads_of(results.stack)
         if d[:, head.layer, head.head].any()
     ]
-    values = numbers.estimates[numbers.judged].value
+    values = numbers.estimates[numbers.measure].value
     each = np.ones(len(n), np.int64)
-    return leaders_among(places, values, ClusterSums(n, d), each, lowest=numbers.judged == AER)
+    return leaders_among(places, values, ClusterSums(n, d), each, lowest=numbers.measure == AER)
 
 
 TOO_FEW = (
     "Too few sentences to say which heads align: {measure} {written_number} of {written} for the "
-    "word about to be written, {read_number} of {read} for the word that is read."
+    "word to be written, {read_number} of {read} for that read."
 )
-ANSWERS = {  # by the rows whose leading head is right for half of the words, at the lower end
+TEXTS = {  # by the rows whose leading head is right for half of the words, at the lower end
     (True, True): "{written} aligns the word about to be written ({measure} {written_number}), "
     "{read} the word that is read ({read_number}).",
     (True, False): "{written} aligns the word about to be written ({measure} {written_number}); no "
@@ -128,14 +128,14 @@ def aligned_heads(results: StackResults) -> Fact:
     if len(led) < len(AlignmentRow):
         return Fact("aligned_heads", say("Not known: no target word has a source."), holds=False)
     heads = {row: HeadName(results.stack.name, *led[row].first) for row in led}
-    judged = by_row[AlignmentRow.READ].judged
-    numbers = {row: alignment_number(by_row[row], heads[row], row, judged) for row in led}
+    measure_name = by_row[AlignmentRow.READ].measure
+    numbers = {row: alignment_number(by_row[row], heads[row], row, measure_name) for row in led}
     clear = {
-        row: (1 - number.high if judged == AER else number.low) >= HALF.value
+        row: (1 - number.high if measure_name == AER else number.low) >= HALF.value
         for row, number in numbers.items()
     }
     enough = all(counts(number) for number in numbers.values())
-    text = ANSWERS[clear[AlignmentRow.WRITTEN], clear[AlignmentRow.READ]] if enough else TOO_FEW
+    text = TEXTS[clear[AlignmentRow.WRITTEN], clear[AlignmentRow.READ]] if enough else TOO_FEW
     named = {
         str(row): say("{head}{note}", head=head, note=alike_note(results, led[row]))
         for row, head in heads.items()
@@ -143,7 +143,7 @@ def aligned_heads(results: StackResults) -> Fact:
     values = {f"{row}_number": number for row, number in numbers.items()}
     return Fact(
         "aligned_heads",
-        say(text, measure=MEASURES[judged], **named, **values),
+        say(text, measure=MEASURES[measure_name], **named, **values),
         tuple(_tested(results, row, led[row]) for row in led),
         tuple(heads.values()),
         holds=enough and any(clear.values()),
@@ -153,10 +153,10 @@ def aligned_heads(results: StackResults) -> Fact:
 def _tested(results: StackResults, row: AlignmentRow, leaders: Leaders) -> Tested:
     """Return the row of the head that aligns best, beside the best head that is told from it."""
     numbers = results.cached(alignments)[row]
-    values, (layer, head) = numbers.estimates[numbers.judged], leaders.first
+    values, (layer, head) = numbers.estimates[numbers.measure], leaders.first
     second = leaders.second
     return Tested(
-        LOWEST if numbers.judged == AER else HIGHEST, results.stack.name, numbers.judged, "",
+        LOWEST if numbers.measure == AER else HIGHEST, results.stack.name, numbers.measure, "",
         str(row), values.at(layer, head), layer, head,
         baseline=head_name(HeadName(results.stack.name, *second)) if second else "",
         baseline_value=float(values.value[second]) if second else np.nan, p=leaders.p,

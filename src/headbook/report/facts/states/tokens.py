@@ -120,7 +120,7 @@ def same_word(results: StackResults) -> Fact:
     return Fact("same_word", text, holds=mean >= PARTLY)
 
 
-def told_apart_until(numbers: list[Number], different: list[Number]) -> int | None:
+def last_layer_apart(numbers: list[Number], different: list[Number]) -> int | None:
     """Return the last layer up to which uses share `MIN_RATIO` times what different words share."""
     is_more = [n.value >= MIN_RATIO * d.value for n, d in zip(numbers, different, strict=True)]
     return (is_more.index(False) if False in is_more else len(is_more)) - 1 if is_more[0] else None
@@ -128,7 +128,7 @@ def told_apart_until(numbers: list[Number], different: list[Number]) -> int | No
 
 def _until(one: str, numbers: list[Number], different: list[Number]) -> Sentence:
     """Return up to which layer two occurrences of a word share more than different words."""
-    layer = told_apart_until(numbers, different)
+    layer = last_layer_apart(numbers, different)
     if layer is None:
         return say(
             "Not by neighbours: after the last layer, two occurrences of {one} share {n} of their "
@@ -258,8 +258,8 @@ def different_uses(results: StackResults) -> Fact:
     named = sorted(layers, key=lambda name: (layers[name], name))[:MAX_NAMED]
     more = len(layers) - len(named)
     text = say(
-        "{differ} of {n} have uses that differ in the end: {named}.",
-        differ=len(layers), n=_count(words),
+        "{differ} of {n} {verb} uses that differ in the end: {named}.",
+        differ=len(layers), n=_count(words), verb="has" if len(words) == 1 else "have",
         named=listed([*(f"“{name}” from layer {layers[name]}" for name in named),
                       *([f"{more} more"] if more else [])]),
     )  # fmt: skip
