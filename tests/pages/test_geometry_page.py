@@ -70,7 +70,8 @@ def test_a_stored_study_has_the_same_numbers(study: Study, tmp_path: Path) -> No
     study.save(tmp_path / "study")
     stored = Study.load(tmp_path / "study")
     pd.testing.assert_frame_equal(study.geometry, stored.geometry)
-    assert number_tables(page_of(stored)) == number_tables(page_of(study))
+    # As texts: a missing part is NaN, which equals nothing.
+    assert repr(number_tables(page_of(stored))) == repr(number_tables(page_of(study)))
 
 
 def test_two_studies_together_have_no_numbers_of_states_and_say_why(

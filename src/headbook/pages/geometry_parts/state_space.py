@@ -133,17 +133,20 @@ def outlier_table(results: StackResults) -> Table | None:
         return None
     most = max(n.value for numbers in (whole, largest, three) for n in numbers if n.known)
 
-    def heat(number: Number) -> Heat:
-        if not number.known:
+    def heat(numbers: Sequence[Number], state: int) -> Heat:
+        number = numbers[state] if numbers else None  # --metrics may leave one of them out
+        if number is None or not number.known:
             return Heat(MISSING, "q0")
         fill = amount_class(number.value, 0.0, most)
         return Heat(number, fill, number.as_text("ends"))
 
-    order = sorted(range(len(largest)), key=lambda state: -np.nan_to_num(largest[state].value))
+    order = sorted(range(len(three)), key=lambda state: -np.nan_to_num(three[state].value))
+    if largest:
+        order.sort(key=lambda state: -np.nan_to_num(largest[state].value))
     rows = tuple(
         row(
-            _long_name(state), heat(whole[state]), heat(largest[state]),
-            ", ".join(map(str, sums.largest(state, 1))), heat(three[state]),
+            _long_name(state), heat(whole, state), heat(largest, state),
+            ", ".join(map(str, sums.largest(state, 1))), heat(three, state),
         )
         for state in order[:MAX_STATES]
     )  # fmt: skip
