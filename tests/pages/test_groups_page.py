@@ -298,7 +298,7 @@ def test_every_stack_of_a_translator_has_its_groups(
     headbook.render(study, tmp_path / "site")
     page = groups_page(stack_results(study))
     titles = [title.words for title in every(Title, page) if title.level == 2]
-    assert titles == ["Encoder", "Decoder", "Cross-attention"]
+    assert titles == ["Encoder self-attention", "Decoder self-attention", "Cross-attention"]
     assert {question.id for question in page.questions} == {
         f"{stack}-{part}" for stack in ("encoder", "decoder", "cross") for part in ("1", "pairs")
     }

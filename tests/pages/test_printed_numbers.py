@@ -98,6 +98,7 @@ HINTS = (
         {"metric": ("sink_share",)},
     ),
     Hint("", r"from B to A \(score »", {"metric": ("previous_score",), "label": ("",)}),
+    Hint("", "copy rate »", {"metric": ("copy_rate",)}),
     Hint("", "mixes shares.*»", {"metric": ("type_shares",)}),
     Hint("Phrase trees", "", {"metric": ("phrase_trees",)}),
     Hint("Dependency trees", "", {"metric": ("dependency_trees",)}),

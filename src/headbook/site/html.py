@@ -55,8 +55,8 @@ class Printer:
         self._macros: Any = environment.get_template("blocks.html").make_module(variables)
         self._by_type: dict[type, Callable[[Any], str]] = {
             str: (lambda text: unbroken(visible(text))) if joins_units else visible,
-            Number: lambda number: self._row(number.row, number.as_text(), number.few_note),
-            Printed: lambda each: self._row(each.number.row, each.text, each.number.few_note),
+            Number: lambda number: self._number(number.printed("")),
+            Printed: self._number,
             LinkedNumber: lambda number: self._row(number.place, number.text),
             HeadName: lambda head: self._link(head_link(head)),
             Link: self._link,
@@ -114,6 +114,13 @@ class Printer:
         if isinstance(cell.number, str | Sentence):
             inside = f"<span>{escape(inside)}</span>"
         return Markup(f'<td class="h {cell.fill}"{note}>{inside}</td>')
+
+    def _number(self, printed: Printed) -> Markup:
+        """Return a number with a link to its row; one that is missing has none."""
+        number = printed.number
+        if not number.known:
+            return escape(printed.text)
+        return self._row(number.row, printed.text, number.few_note)
 
     def _row(self, row: RowAddress, text: str, note: str = "") -> Markup:
         """Return a printed number with a link to its row, and with a note as tooltip."""
