@@ -136,9 +136,9 @@ def interval_steps(results: StackResults) -> IntervalSteps | None:
     Returns:
         None if no head has a share with an interval.
     """
-    for key in _shares(results):
+    table = results.study.head_tables[results.stack.name]
+    for key in filter(table.columns.__contains__, _shares(results)):  # circuits have no sums
         estimates = results.heads(*key)
-        table = results.study.head_tables[results.stack.name]
         present = table.heads[:, :, table.columns.index(key)].total["present"]
         certain = np.isfinite(estimates.low) & (estimates.value < 1) & (present >= MIN_PRESENT)
         if certain.any():
