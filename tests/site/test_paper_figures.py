@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 KINDS = (".csv", ".pdf", ".svg", "-column.pdf", "-column.svg")
 ONLY = ("attention_distance-*", "vocabulary_rank-self-layers")
 CHOSEN = [
-    "attention_distance-self", "attention_distance-self-heads", "attention_distance-self-layers",
+    "attention_distance-self-heads", "attention_distance-self", "attention_distance-self-layers",
     "vocabulary_rank-self-layers",
 ]  # fmt: skip
 OBJECT = "obj:to_head"

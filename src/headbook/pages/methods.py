@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Metric
@@ -382,7 +381,7 @@ def _not_measured(manifest: Manifest) -> Iterator[str]:
         yield f"Not measured{baseline_run}: {', '.join(ids)}{beyond}. {each.why}"
 
 
-def _option(value: Any) -> str:
+def _option(value: object) -> str:
     return "default" if value is None else str(value)
 
 

@@ -30,12 +30,13 @@ SHEETS = re.compile(r'<link rel="stylesheet" href="assets/([\w-]+)\.css">')
 SUM = "<!-- sha256 {} -->\n"  # last line of the file, with the sum of all before it
 BLOCK_BYTES = 1 << 20  # read at a time to compute the sum
 STYLE, SENTENCE_PAGE = re.compile(r"assets/[^/]*\.css"), re.compile(r"sentences/[^/]*\.html")
+HEAD_ROWS = re.compile(r"data/numbers/.*")  # the file has the table of all heads instead
 LINKS = re.compile(r'(<a [^>]*?href=")(?!["#]|[a-z]+:)')
 # Pictures in files, which readers without scripts cannot see in the one file.
 PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')
 DRAWN_PICTURES = re.compile(r'data-few(?:(?!<img).)*<img[^>]* src="(?:\.\./)*([^"]+)', re.DOTALL)
 MAX_BLOCK_BYTES = 6_000_000  # of files that are decompressed together; a larger file is alone
-MAX_QUERY_KEY_BYTES = 1_000_000  # of queries and keys in the file, those of the first sentences
+MAX_QUERY_KEY_BYTES = 200_000  # of queries and keys in the file, those of the first sentences
 COMPRESSED_SUFFIXES = {".pdf", ".parquet", ".gz"}
 LEFT_OUT_MESSAGE = "Left out of this one file, but in the folder of the site: {}."
 
@@ -106,7 +107,9 @@ def _stored(site: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
     """Return the contents of the file by address, data files as their values."""
     unwanted = FOLDER_ONLY_FILES | _redrawn_pictures(site) | _later_queries_keys(site)
     for name, file in site.items():
-        if name in unwanted or file.suffix == ".css" or _is_left_out(file):
+        if name in unwanted or HEAD_ROWS.fullmatch(name) or file.suffix == ".css":
+            continue
+        if _is_left_out(file):
             continue
         content = file.read_bytes()
         if name.startswith("data/") and name.endswith(".js"):
