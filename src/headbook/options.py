@@ -25,6 +25,7 @@ class Options(TypedDict, total=False):
     limit: int | None
     sample: int | None
     text_column: str | None
+    pair_column: str | None
     subset: str | None
     split: str | None
     title: str | None

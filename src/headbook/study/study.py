@@ -88,7 +88,7 @@ class Study:
       `groups`, `minimal_pairs`, `top_tokens`, `class_flows` |
     | tables of ablations | `importance`, `effect_tokens`, `head_groups`, `pruning`, `task_facets` |
     | tables of circuits | `composition`, `promoted_tokens`, `exemplar_tokens` |
-    | tables of tokens and states | `words`, `types`, `tokens`, `nearest`, `geometry` |
+    | tables of tokens and states | `words`, `types`, `tokens`, `nearest`, `uses`, `geometry` |
     | files | `save`, `load`, `manifest` |
 
     Attributes:
