@@ -29,6 +29,7 @@ pytest_plugins = ["browser_windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NAME = "report.html"
+METHODS = "How are the numbers made, and when should they be trusted?"
 WIDTHS = (360, 800, 1440)
 AWAKE = "body[data-root='#/'] > .top .theme"  # not hidden once the scripts of a page have run
 REST = """() => new Promise((done) => {
@@ -187,7 +188,7 @@ def test_back_returns_to_the_page_its_view_and_its_place(
     page.locator("[data-wall]").first.wait_for()
     assert page.evaluate("scrollY") == 0
     page.go_back()
-    expect(page.locator("h1")).to_have_text("Methods")
+    expect(page.locator("h1")).to_have_text(METHODS)
     assert page.evaluate("scrollY") == 500
 
 

@@ -24,7 +24,7 @@ from sites import FAMILIES, Once
 
 KINDS = ("encoder", "decoder", "pair")
 # Tables that hold nothing in merged studies.
-EMPTY = {"geometry", "effect_tokens", "composition", "promoted_tokens", "exemplar_tokens"}
+EMPTY = {"geometry", "uses", "effect_tokens", "composition", "promoted_tokens", "exemplar_tokens"}
 CIRCUITS = {"attended_rank", "copying_score", "copy_rate", "copy_rate_negative"}
 # Metrics that compare sentences with each other, which baselines keep no statistics for.
 ACROSS = {"pattern", "variability"}

@@ -37,6 +37,7 @@ FREE_OPTIONS = {  # options that may differ between two studies, with the reason
     "limit": "each part may be a part of another file",
     "sample": "each part may be a part of another file",
     "text_column": "the name of a column does not change its texts",
+    "pair_column": "the name of a column does not change its texts",
     "subset": "each part may be a part of another dataset",
     "split": "each part may be a part of another dataset",
     "circuits": "merged studies have no circuits, whose tokens are chosen on one study's sentences",

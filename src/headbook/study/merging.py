@@ -75,6 +75,7 @@ def missing(what: str, cause: str, key: str = "") -> NotAvailable:
 
 
 CIRCUITS = missing("what heads read and write", "each part chose its own tokens and exemplars")
+USES = missing("cosines of two uses of a word", "each part compared the uses in its own sentences")
 
 
 def merge_gaps(manifest: Manifest) -> list[NotAvailable]:

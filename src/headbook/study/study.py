@@ -375,6 +375,9 @@ class Study:
         if len(self.circuits.numbers) or len(other.circuits.numbers):
             gaps.append(merging.CIRCUITS)
         sentence_data = self.sentence_data + other.sentence_data.shifted(shift)
+        if len(sentence_data.uses):
+            gaps.append(merging.USES)
+            sentence_data = replace(sentence_data, uses=sentence_data.uses.iloc[:0])
         manifests = self.manifest, other.manifest
         manifest = merging.merge_manifests(*manifests)
         manifest = replace(

@@ -251,7 +251,7 @@ def stays_nearest(results: StackResults) -> Fact:
     if not numbers or not numbers[-1].known:
         return Fact("stays_nearest", say("How many are nearest to themselves"), holds=False)
     many = how_many(numbers[-1].value)
-    text = say("{many} are nearest to themselves in the end", many=many)
+    text = say("{many} are nearest to themselves", many=many)
     return Fact("stays_nearest", text, holds=numbers[-1].value >= MOST)
 
 
