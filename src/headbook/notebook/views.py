@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from headbook.charts import Figure, images
+from headbook.charts import Figure, Plot, images
 from headbook.charts.axes import altair_chart
 from headbook.comparison.checkpoints import Checkpoints
 from headbook.comparison.comparison import Comparison
@@ -161,7 +161,8 @@ def plot(study: Study, name: str, stack: str | None, label: str, view: str) -> A
         chosen = _stack_name(study, "plot", stack)
         results = {chosen: results[chosen]}
     metrics = [metric for metric in study_metrics(results) if metric.id == name]
-    figures = exported(metric_pages(results, metrics))
+    pages = metric_pages(results, metrics)
+    figures = sorted(exported(pages), key=lambda figure: isinstance(figure, Plot))  # maps first
     if not metrics:
         figures = [figure for figure in study_figures(study) if figure.name == name]
     if not figures:

@@ -41,6 +41,9 @@ HEADING_OR_SKIPPED = re.compile(
     re.DOTALL,
 )
 SMALL_TEXT_OR_TAG = re.compile(r"<small\b.*?</small>|<[^>]+>", re.DOTALL)
+# A section that begins with a heading, whose id leads to both.
+SECTION = re.compile(r'<section\b[^>]* id="(?P<id>[^"]*)"[^>]*>\s*\Z')
+MAX_TAG = 300  # characters of such a section before the heading
 ID = re.compile(r'\bid="([^"]*)"')
 
 
@@ -51,7 +54,7 @@ class _Heading:
     Attributes:
         start: index of its first character in the page.
         level: 2 or 3.
-        id: id of its element, unique on the page.
+        id: id of its element, or of the section that it begins, unique on the page.
         text: its text as HTML without elements.
     """
 
@@ -80,7 +83,7 @@ def with_contents(html: str) -> str:
 
 
 def _headings(html: str) -> Iterator[_Heading]:
-    """Yield the headings of the main part, with ids made of their text if they lack one."""
+    """Yield the headings of the main part; ids are made of their text if they have none."""
     start, end = html.index(MAIN), html.rindex(MAIN_END)
     taken_ids, skipped_depth, section_id = set(ID.findall(html)), 0, ""
     for match in HEADING_OR_SKIPPED.finditer(html, start, end):
@@ -88,7 +91,9 @@ def _headings(html: str) -> Iterator[_Heading]:
             skipped_depth += -1 if match["end"] else 1
         elif not skipped_depth:
             text = " ".join(SMALL_TEXT_OR_TAG.sub("", match["text"]).split())
-            heading_id = match["id"] or _unique_id(
+            section = SECTION.search(html, max(start, match.start() - MAX_TAG), match.start())
+            heading_id = match["id"] or (section["id"] if section else "")
+            heading_id = heading_id or _unique_id(
                 text, section_id if match["level"] == "3" else "", taken_ids
             )
             section_id = heading_id if match["level"] == "2" else section_id
@@ -110,7 +115,7 @@ def _with_ids(html: str, headings: list[_Heading]) -> str:
     """Return the page with an id on each of its headings."""
     for heading in reversed(headings):
         tag, start = f"<h{heading.level}", heading.start
-        if html.startswith(f"{tag}>", start):
+        if html.startswith(f"{tag}>", start) and f'id="{heading.id}"' not in html:
             html = f'{html[:start]}{tag} id="{heading.id}"{html[start + len(tag) :]}'
     return html
 
