@@ -132,7 +132,7 @@ def test_without_scripts_a_number_leads_to_its_table(encoder_site: Site) -> None
     assert re.fullmatch(
         r"data\.html\?row=heads:\d+&on=data#heads", page.one(NUMBER).attributes["href"]
     )
-    (line,) = page.all("tr#heads")
+    (line,) = page.all("#heads")
     assert line.one("code").text == "heads"
 
 

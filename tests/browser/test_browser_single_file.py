@@ -245,7 +245,7 @@ def test_numbers_and_rows_are_those_of_the_folder(encoder_site: Site, open_page:
     numbers.locator("tbody a").first.click()
     expect(page).to_have_url(re.compile(r"/metrics/\w+\.html"))
     go(page, "tokens.html")
-    page.locator("#all > summary").click()
+    page.locator("#all summary").first.click()
     types = data_of(encoder_site, "types")["self"]
     page.get_by_label("Find a token").fill("O")
     wanted = [row for row in types if "o" in row[0].lower()]

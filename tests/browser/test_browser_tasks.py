@@ -124,9 +124,10 @@ def test_a_function_word_against_content_words(reader: Reader) -> None:
 
 def test_a_heat_map_as_pdf_with_its_citation(reader: Reader) -> None:
     reader.click(reader.page.locator(".later").get_by_role("link", name="All metrics"))
-    reader.click(reader.page.locator("#metrics summary", has_text="Cite").first)
-    reader.respond(reader.page.locator("#metrics details[open] pre"), "@")
-    expect(reader.page.get_by_role("link", name="Heat map (PDF)").first).to_be_visible()
+    reader.click(reader.page.get_by_role("link", name="Attention distance", exact=True).first)
+    reader.click(reader.page.locator(".files summary", has_text="Cite").first)
+    reader.respond(reader.page.locator("details.cite[open] pre"), "@")
+    expect(reader.page.get_by_role("link", name="PDF", exact=True).first).to_be_visible()
 
 
 def test_heads_that_are_nearly_the_same_and_the_most_similar_pairs(reader: Reader) -> None:

@@ -127,7 +127,7 @@ def _rules(study: Study) -> Question:
     return Question(
         "rules", "Rules for all numbers",
         "Sums over sentences are divided once; never a mean of sentences' ratios.",
-        (Symbols(tuple(rules(study))),), "distrust limits",
+        (Symbols(tuple(rules(study))),), "sums over sentences",
     )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def _intervals(results: Results) -> Question:
         "An interval says what other sentences like these would give: 95 % of such intervals hold "
         "the value of all sentences.",
         (*interval_blocks(results), Text(SENTENCES_LIKE_THESE)),
-        "distrust confidence interval significance statistics p-value bootstrap bootstrap-t wilson "
+        "confidence interval significance statistics p-value bootstrap bootstrap-t wilson "
         "resampling student cluster robust variance multiple testing max-t",
     )  # fmt: skip
 
