@@ -42,7 +42,7 @@ PARTS = {
     ),
     ("encoder", "sentences/index.html"): ("ol.sentences",),
     ("encoder", "speech.html"): ("figure.lead svg.pl", "table.tags", "details.fold"),
-    ("encoder", "syntax.html"): ("table.numbers", "figure.lead svg.pl", "details.fold"),
+    ("encoder", "syntax.html"): ("figure.lead svg.pl", "details.fold"),
     ("encoder", "patterns.html"): ("ul.head-maps .map", "figure.lead svg.pl", "table.heat"),
     ("encoder", "depth.html"): ("figure.lead svg.pl", "table.numbers"),
     ("encoder", "outputs.html"): ("figure.lead svg.pl", "table.heat"),

@@ -47,7 +47,9 @@ def few_clusters(n: Floats, sentences: Ints | None = None) -> FewClusters:
     """
     size = np.where((n < 0).any(0), 0, np.asarray(n, np.float64))
     sentences = np.ones(len(size), np.int64) if sentences is None else sentences
-    order = np.argsort(-size, axis=0, kind="stable")[:MOST_FEW]
+    # Equal numerators keep the order of clusters, however their sums were rounded.
+    comparable = np.round(divide(size, size.sum(0)), 9)
+    order = np.argsort(-comparable, axis=0, kind="stable")[:MOST_FEW]
     held = divide(np.take_along_axis(size, order, 0).cumsum(0), size.sum(0))
     within = sentences[order].cumsum(0)
     decides = (held > MIN_SHARE) & (within <= max(MOST_FEW, MOST_FEW_SHARE * sentences.sum()))
