@@ -48,7 +48,7 @@ PARTS = {
     ("encoder", "outputs.html"): ("figure.lead svg.pl", "table.heat"),
     ("encoder", "importance.html"): ("figure.lead", "table.all-heads", "svg.pl"),
     ("encoder", "similar.html"): ("details.fold", "ul.head-maps .map"),
-    ("encoder", "geometry.html"): ("figure.lead .plot svg", "#mixing svg", "#observations table"),
+    ("encoder", "geometry.html"): ("figure.lead .plot svg", "#mixing svg"),
     ("encoder", "tokens.html"): ("figure.lead .plot svg", "table.heat"),
     ("encoder", "methods.html"): ("#rules", "section summary"),
     ("encoder", "data.html"): (".lead table", ".lead td", "main details"),
