@@ -56,7 +56,9 @@ def results_of_maps(sentences: Sequence[Mapped], *, causal: bool = False) -> Sta
     found = fake_results(NOTHING, causal=causal, sentences=len(sentences))
     corpus_sums = found.study.corpus_sums
     heads = {"self": replace(corpus_sums.heads["self"], table=table)}
-    study = Study(found.study.manifest, replace(corpus_sums, heads=heads), SentenceData(), {})
+    # The buckets of the numbers that were replaced are those of another table.
+    corpus_sums = replace(corpus_sums, heads=heads, buckets={})
+    study = Study(found.study.manifest, corpus_sums, SentenceData(), {})
     keys = Side.TARGET if crosses else found.stack.keys
     stack = replace(found.stack, n_heads=len(sentences[0].maps), keys=keys)
     return StackResults(study, stack)
