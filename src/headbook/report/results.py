@@ -48,6 +48,9 @@ TAG_VIEW = SinkView.RENORM  # the view of attention by part of speech
 LEAST_PREFERENCE = 1.25
 
 
+MAX_SAMPLED_BYTES = 1 << 26  # of numerators by sentence, beyond which they are computed again
+
+
 class FewArrays(NamedTuple):
     """Few sentences behind each number of heads, or of layers; see `FewSentences`."""
 
@@ -283,7 +286,8 @@ class StackResults(CachedByFunction):
         if sampled is None or not isinstance(metric, SampledMetric) or not is_listed:
             return None
         if (key.metric, key.view) not in self._sampled:
-            self._sampled.clear()  # metrics are asked for in turn, and these sums are large
+            if sum(kept.n.nbytes for kept in self._sampled.values() if kept) > MAX_SAMPLED_BYTES:
+                self._sampled.clear()
             ratios = sampled_ratios(sampled, metric, key.view)
             if ratios is not None and len(ratios.n) > MAX_BUCKETS:
                 places = bucket_of(sampled.stats.content_hash, MAX_BUCKETS)
