@@ -21,6 +21,7 @@ from headbook.pages.speech import speech_page
 from headbook.pages.syntax import syntax_page
 from headbook.report.facts import words
 from headbook.report.results import StackResults
+from headbook.report.token_neighbours import class_of_tag
 from headbook.schema import MAX_OWN_NAMES, OTHER, RELATIONS, UPOS, AnnotationScheme, HeadName, Side
 from headbook.study.study import merge
 
@@ -407,7 +408,7 @@ def test_tags_and_relations_of_its_own_stand_on_the_pages(own: Study) -> None:
     assert counts == {ATOM: 120, "NOUN": 60}
     given = {tested.label for tested in words.given_by_words(results).evidence}
     assert {*counts} <= given
-    assert [words.word_class(tag) for tag in counts] == ["other", "content"]
+    assert [class_of_tag(tag) for tag in counts] == ["other", "content"]
     assert words.tag_name(ATOM) == f"words tagged {ATOM}"
     (plot,) = every(Plot, speech_page({"self": results}))
     assert {*plot.rows["series"]} == {*map(words.tag_name, counts)}

@@ -38,8 +38,9 @@ from headbook.pages.parts.table import (
 from headbook.pages.parts.text import running_text
 from headbook.pages.sentence import sentence_pages
 from headbook.report.results import stack_results
-from headbook.report.wording import count_text, label_name, unbroken, visible, with_unit
+from headbook.report.wording import count_text, label_name, unbroken, visible
 from headbook.results.formats import MISSING, head_file, head_name, interval_text, number, percent
+from headbook.results.number import Unit
 from headbook.results.sentence import Link
 from headbook.schema import HeadName, SinkView
 from headbook.study.manifest import NotAvailable
@@ -71,7 +72,7 @@ def test_a_number_is_within_half_a_digit(value: float) -> None:
 
 
 def test_what_is_missing_is_a_dash_and_never_zero() -> None:
-    assert number(NAN) == number(NAN, share=True) == with_unit(number(NAN), "bits") == MISSING
+    assert number(NAN) == number(NAN, share=True) == Unit(" bits").text(NAN) == MISSING
     assert interval_text(NAN, 1) == interval_text(0, NAN) == ""
     cell = NumberCell.of(Estimate(NAN, NAN, NAN, 0, 0), all_metrics()["attention_distance"])
     assert (cell.text, cell.interval, cell.note) == (MISSING, "", "no data")

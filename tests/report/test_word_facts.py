@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from chosen_results import Fake, fake_results
-from headbook.report.facts.words import most_attending_head, most_received, word_class
+from headbook.report.facts.words import most_attending_head, most_received
 from headbook.report.results import StackResults
+from headbook.report.token_neighbours import class_of_tag
 from headbook.results.number import Printed
 from headbook.results.sentence import Sentence
 from headbook.schema import HeadKey, SinkView
@@ -90,6 +91,6 @@ def test_the_head_of_a_kind_is_that_of_all_sentences() -> None:
 
 
 def test_classes_of_words_follow_their_tags() -> None:
-    assert [word_class(tag) for tag in ("NOUN", "PRON", "PUNCT", "SYM", "$,")] == [
+    assert [class_of_tag(tag) for tag in ("NOUN", "PRON", "PUNCT", "SYM", "$,")] == [
         "content", "function", "punctuation", "other", "other",
     ]  # fmt: skip

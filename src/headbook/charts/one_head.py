@@ -25,7 +25,6 @@ MIN_RIBBON_NUMBER = 6.0  # height from which on a flow bears its ratio
 MAX_RIBBON_NUMBERS = 4
 MIN_NUMBER_DISTANCE = 14.0  # from one ratio to the next, so that they do not touch
 MIN_TOKENS_HEIGHT = 27.0  # height of a node from which on its tokens stand below its name
-MAX_TOKENS_LETTERS = 24
 
 
 class FlowNode(NamedTuple):

@@ -35,6 +35,7 @@ from headbook.pages.parts.page import gap_text
 from headbook.report.facts import words
 from headbook.report.leaders import Chosen
 from headbook.report.results import StackResults, study_of
+from headbook.report.token_neighbours import class_of_tag
 from headbook.report.wording import FEW_WORDS, count_text
 from headbook.results.formats import MISSING, metric_page
 from headbook.results.number import TIMES, Number
@@ -188,7 +189,7 @@ def _plain_table(results: StackResults, side: Side, numbers: Numbers) -> Table:
 
 def _kind(tag: str) -> Marked:
     """Return the words of a tag with the colour and the mark of their class."""
-    return Marked(words.tag_name(tag), f"cl c-{words.word_class(tag)}")
+    return Marked(words.tag_name(tag), f"cl c-{class_of_tag(tag)}")
 
 
 def _heat(number: Number | None) -> Heat:
@@ -285,7 +286,7 @@ def _grid(results: StackResults, tag: str, best: Chosen | None) -> Table:
 
 def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
     """Draw attention received by layer, a line for each part of speech."""
-    others = ", ○ other words" if any(words.word_class(tag) == "other" for tag in tags) else ""
+    others = ", ○ other words" if any(class_of_tag(tag) == "other" for tag in tags) else ""
     frequent = ", the most frequent" if len(tags) == MOST_LINES else ""
     caption = (
         "Attention that words of a kind receive as keys, all heads of a layer, as a multiple of "
@@ -293,7 +294,7 @@ def _plot(results: StackResults, tags: Sequence[str]) -> Plot:
         f"{others}. Kinds with at least {FEW_WORDS} words{frequent}."
     )
     lines = [
-        Line(words.tag_name(tag).replace("conjunctions", "conj."), words.word_class(tag),
+        Line(words.tag_name(tag).replace("conjunctions", "conj."), class_of_tag(tag),
              words.received(results, tag))
         for tag in tags
     ]  # fmt: skip

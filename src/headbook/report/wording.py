@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Estimate
 from headbook.attention.surface_rules import LAST_NOUN, SIDES
 from headbook.metrics.base import Metric
-from headbook.results.formats import MISSING, THIN, interval_text, number, p_text, signed
+from headbook.results.formats import THIN, interval_text, number, p_text, signed
 from headbook.schema import EmbeddingSpace, ResidualPoint, SinkView, relation_of
 from headbook.study.sentence_data import UINT8_STEPS
 
@@ -109,11 +109,6 @@ def stored_weight(steps: int) -> str:
     """Return an attention weight stored with 8 bits in whole per cent, exact to ± 0.2 %."""
     share = 100 * steps / UINT8_STEPS
     return f"<{THIN}1{THIN}%" if 0 < share < 0.5 else f"{share:.0f}{THIN}%"
-
-
-def with_unit(text: str, unit: str) -> str:
-    """Return a number with its unit."""
-    return f"{text} {unit}" if unit and text != MISSING else text
 
 
 def sentence_file(sentence_number: int) -> str:

@@ -234,8 +234,6 @@ def _cell(
     return NumberCell.of(results.heads(metric, view, label).at(head.layer, head.head), known)
 
 
-DRIFT_REFERENCES = {FLOOR_LABEL: "rounding to bfloat16", CEILING_LABEL: "another head of its layer"}
-
 Links = tuple[str, str] | None
 
 

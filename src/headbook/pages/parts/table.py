@@ -4,7 +4,7 @@ Tables of numbers, which are files of a site, are defined in `headbook.study.tab
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,6 @@ from headbook.report.linked_rows import LinkedNumber
 from headbook.report.wording import is_share
 from headbook.results.formats import MISSING, interval_text, number
 from headbook.results.sentence import Link
-from headbook.study.tables import RowKey
 
 COLOUR_STEPS = 21
 
@@ -41,12 +40,6 @@ class NumberCell:
     note: str
     too_few: bool
     number: LinkedNumber | None = None
-
-    def with_row(self, table: str, row: RowKey) -> "NumberCell":
-        """Return the cell as a link to the row that holds its value; without a value no link."""
-        if self.text == MISSING:
-            return self
-        return replace(self, number=LinkedNumber(self.text, table, row))
 
     @classmethod
     def of(cls, value: Estimate, metric: Metric) -> "NumberCell":

@@ -14,7 +14,7 @@ from headbook.report.wording import FEW_WORDS, capital
 from headbook.results.fact import Fact, Tested
 from headbook.results.number import TIMES, Number
 from headbook.results.sentence import say
-from headbook.schema import CONTENT, FUNCTION, HeadKey, Side, SinkView
+from headbook.schema import HeadKey, Side, SinkView
 
 # Renormalised, every word would give as much, so that attention given is of another view.
 GIVEN_VIEW = SinkView.NOSINK
@@ -24,13 +24,6 @@ GIVEN_BY_TAG = "attention given by words of a part of speech"  # claim
 def received_key(tag: str) -> HeadKey:
     """Return the key of attention to words of a tag, as a multiple of uniform attention."""
     return HeadKey(ids.POS_RECEIVED_RATIO, TAG_VIEW, tag)
-
-
-def word_class(tag: str) -> str:
-    """Return the class of words of a tag, as the palette names it."""
-    if tag == "PUNCT":
-        return "punctuation"
-    return "content" if tag in CONTENT else "function" if tag in FUNCTION else "other"
 
 
 def tag_name(tag: str) -> str:
