@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import cross_encoder
 import headbook
 from block_parts import every
-from headbook.analysis.accumulators import HELD_OUT
+from headbook.analysis.accumulators import HELD_OUT, Estimates
 from headbook.metrics import ids
 from headbook.metrics.targets.region_attention import BACK
 from headbook.pages.parts.blocks import Lead, Table
@@ -96,6 +97,22 @@ def test_heads_with_random_weights_seek_no_text(results: StackResults) -> None:
     excess = results.heads(*regions.excess_key(BACK)).value
     others = [excess[place] for place in np.ndindex(*excess.shape) if place not in supported]
     assert np.abs(others).max() < 0.01  # nearly even attention has none
+
+
+def test_a_head_whose_number_of_all_texts_is_small_seeks_none(
+    results: StackResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages print that number, so that a claim of the held-out half alone would contradict it."""
+    heads = StackResults.heads
+
+    def lower(self: StackResults, *key: Any) -> Estimates:
+        estimates = heads(self, *key)
+        return estimates._replace(value=estimates.value - 0.9)
+
+    monkeypatch.setattr(StackResults, "heads", lower)
+    tests = regions._region_tests(results)
+    assert min(test.p for test in tests.values()) < 0.05
+    assert not any(test.supported for test in tests.values())
 
 
 def test_exemplars_go_from_the_second_text_to_the_marker(results: StackResults) -> None:

@@ -92,7 +92,8 @@ class RegionTest(NamedTuple):
     Attributes:
         held_out: attention beyond distance.
         p: family-wise p value.
-        supported: whether the head seeks the region.
+        supported: whether the head seeks the region: by the test, by its number on all sentences,
+            and by the lower end of the interval of ``held_out``.
     """
 
     held_out: Estimate
@@ -122,7 +123,9 @@ def _region_tests(results: StackResults) -> dict[tuple[Place, str], RegionTest]:
     tests = {}
     for number, label in enumerate(pairs):
         held_out = results.split(HELD_OUT, *excess_key(label))
-        supported = is_supported(p[..., number], held_out) & (held_out.low >= REGION_EXCESS.value)
+        of_all = results.heads(*excess_key(label)).value  # what pages print
+        is_large = np.minimum(held_out.low, of_all) >= REGION_EXCESS.value
+        supported = is_supported(p[..., number], held_out) & is_large
         for layer, head in np.argwhere(present).tolist():
             place = layer, head
             tests[place, label] = RegionTest(
