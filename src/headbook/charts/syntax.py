@@ -27,6 +27,8 @@ from headbook.results.number import Number
 ROW_HEIGHT = 44.0  # pixels of a relation
 FIRST, WIDTH = 1.0, 97.0  # per cent of the plot at which shares of 0 begin, and that they span
 WIDE_LETTERS, FEW_LETTERS = 85, 40  # letters that a wide and a narrow plot have room for
+NARROW_LINE = 54  # letters of a name and a difference beside each other in a narrow plot
+UNDECIDED = ", undecided"
 LETTER = 6.3  # pixels of a letter, on average
 TREE_HEIGHT = 230.0
 MANY_POINTS = 12  # layers beyond which points of a plot have no values beside them
@@ -43,7 +45,8 @@ class RelationLine(NamedTuple):
         accuracy: share of the words that the head finds.
         rule: share of the words that the rule finds.
         against: the rule in words.
-        verdict: the difference in points, or that nothing is decided.
+        points: the difference in points.
+        undecided: whether there are too few words to tell.
         supported: whether pages may claim the relation.
         label: the numbers in words.
     """
@@ -54,7 +57,8 @@ class RelationLine(NamedTuple):
     accuracy: Number
     rule: Number
     against: str
-    verdict: str
+    points: str
+    undecided: bool
     supported: bool
     label: str
 
@@ -89,14 +93,19 @@ def _relation_marks(line: RelationLine, y: float) -> list[str | PlotMark]:
 
 
 def _relation_words(line: RelationLine, y: float) -> list[str]:
-    """Write what is compared above the marks: query and key, the rule, the verdict."""
+    """Write what is compared above the marks: query and key, the rule, the difference."""
     style = "b s" if line.supported else "s"
     example = f' <tspan class="at-page">{escape(visible(line.example))}</tspan>'
+    words = f"{line.points}{UNDECIDED}" if line.undecided else line.points
+    is_narrow = len(line.name) + len(words) <= NARROW_LINE  # else it would run into the name
+    differences = [text(words, "100%", y, f"{style} end{'' if is_narrow else ' at-wide'}")]
+    if not is_narrow:
+        differences.append(text(line.points, "100%", y, f"{style} end at-narrow"))
     return [
         f'<text class="s" x="0" y="{y:.1f}"><tspan class="{style}">{escape(visible(line.name))}'
         f"</tspan>{example if line.example else ''}</text>",
-        text(line.against, "100%", y, "s end at-wide", -16 - LETTER * len(line.verdict)),
-        text(line.verdict, "100%", y, f"{style} end"),
+        text(line.against, "100%", y, "s end at-wide", -16 - LETTER * len(words)),
+        *differences,
     ]
 
 

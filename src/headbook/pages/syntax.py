@@ -154,7 +154,8 @@ def _line(
         accuracy=accuracy,
         rule=rule,
         against=f"against {rule_phrase(tests.rule[n])}",
-        verdict=f"{points}, undecided" if undecided else points,
+        points=points,
+        undecided=undecided,
         supported=bool(tests.claimed[n]),
         label=f"{words}; p = {p.as_text()} family-wise" if p.known else words,
     )
