@@ -137,7 +137,7 @@ def test_words_with_different_uses_are_named_with_their_layer() -> None:
     )
     fact = different_uses(results)
     assert fact.holds
-    assert "2 of 2" in fact.text.text
+    assert "2 recurring words, 2 have" in fact.text.text
     assert "“bat” from layer 0" in fact.text.text
 
 

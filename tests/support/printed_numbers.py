@@ -17,7 +17,7 @@ from typing import NamedTuple
 from headbook.metrics import all_metrics
 from headbook.pages.head_parts.standing import STRIP_TITLES
 from headbook.report.ablation import REPLACEMENT_NAMES
-from headbook.report.relations import arrow_words, ends_of, relation_words
+from headbook.report.relations import TAG_NAMES, arrow_words, ends_of, relation_words
 from headbook.report.wording import DIRECTIONS, TOKEN_CLASSES, VIEWS, label_name
 from headbook.schema import relation_of
 
@@ -340,6 +340,7 @@ class _Place:
         labels = {title[1]} if title and title[1] else set()
         around = row.text() if row else self.text
         labels |= {label for words, label in _words().items() if words and words in around}
+        labels |= {tag for tag, words in TAG_NAMES.items() if words == self._first}
         if self.node.tag in {"text", "title"}:  # of curves
             kinds = ((label, words) for label, words in TOKEN_CLASSES.items())
             labels |= {label for label, words in kinds if self.text.startswith(words)}

@@ -75,6 +75,7 @@ ALLOWED_CLASSES = {
     "sentences": "sentences of the input",
     "becomes": "occurrences of a word, quoted with their sentences",
     "facts": "columns of files, options and their values",
+    "record": "a row of a file with the meaning of its columns",
     "published": "what papers print, in their words",
 }
 ALLOWED_DIRECTED = 'dir="auto" marks words of the input'

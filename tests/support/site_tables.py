@@ -34,7 +34,10 @@ VALUES = {
     "second": ("", "", "value"), "margin": ("", "", "value"),
     "share_high": ("", "", "value"), "share_changed": ("share_low", "share_high", "value"),
 }  # fmt: skip
-TEXTS = ("stack", "metric", "view", "label", "claim", "split", "target", "replacement")
+TEXTS = (
+    "stack", "metric", "view", "label", "claim", "split", "target", "replacement", "query_class",
+    "key_class",
+)  # fmt: skip
 RENAMED = {
     "words": {"class": "label", "state": "view"},
     "class_flows": {"ratio": "value", "share": "first"},  # the interval is that of the ratio

@@ -80,7 +80,13 @@ def short_number(value: float) -> str:
     return number(value, like=10.0 if abs(value) < 9.95 else 100.0)
 
 
+def tenths(value: float) -> str:
+    """Return a value in one decimal."""
+    return f"{value:.1f}"
+
+
 PLAIN = Unit()
+RATIO = Unit(digits=tenths)  # of two effects: more digits would only follow the sample
 SHARE = Unit(f"{THIN}%", in_hundred)
 TIMES = Unit("×")
 NATS = Unit(" nats", thousandths)

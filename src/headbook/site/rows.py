@@ -220,7 +220,9 @@ class SiteRows:
         )
         file = of_table["files"][0]
         where = f"row {place.number + 1:,}" if file.endswith("parquet") else f"line {place.line:,}"
-        return Table(("column", "value", "meaning"), cells, f"{file}, {where}")
+        return Table(
+            ("column", "value", "meaning"), cells, f"{file}, {where}", style="numbers record"
+        )
 
     def shared(self) -> "SiteRows":
         """Return the small tables that pages asked for, to be sent to another process."""

@@ -24,7 +24,7 @@ from headbook.report.facts.circuits.rules import writes_into_vector
 from headbook.report.layers import CHANGES, layer_sentence, ratio_test
 from headbook.report.results import StackResults
 from headbook.report.wording import capital, number_word
-from headbook.results.number import PLAIN
+from headbook.results.number import RATIO
 from headbook.results.sentence import Link, say
 from headbook.schema import AblationTarget
 
@@ -74,12 +74,12 @@ def layer_claim(results: StackResults) -> Iterator[OverviewClaim]:
         heads_at(results, writing or places),
         say(
             "{Target}: {effect:interval} for all heads of layer {first}, {next:interval} for those "
-            "of layer {second}, the next; ratio {ratio:.1f} {ratio:ends}, on all sentences. Each "
+            "of layer {second}, the next; ratio {ratio:interval}, on all sentences. Each "
             "head is replaced by its mean output.{writing} {texts} {words} {link}",
             Target=capital(TARGET_NAMES[target]), first=ratio.first, second=ratio.second,
             effect=group_change(results, f"{LAYER}{ratio.first}", layer.effect),
             next=group_change(results, f"{LAYER}{ratio.second}", layer.next_effect),
-            ratio=tested.number(PLAIN), writing=WRITING if writing else "",
+            ratio=tested.number(RATIO), writing=WRITING if writing else "",
             texts=texts_behind(results, layer.effect),
             words=vector_words(results, ratio.first).text,
             link=Link("All layers", "importance.html"),

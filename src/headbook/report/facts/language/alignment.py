@@ -101,8 +101,8 @@ def row_leaders(results: StackResults, row: AlignmentRow) -> Leaders | None:
 
 
 TOO_FEW = (
-    "Too few sentences to say which heads align: {measure} {written_number} of {written} for the "
-    "word to be written, {read_number} of {read} for that read."
+    "Too few sentences to say which heads align the word written ({measure} {written_number}, "
+    "{written}) or read ({read_number}, {read})."
 )
 TEXTS = {  # by the rows whose leading head is right for half of the words, at the lower end
     (True, True): "{written} aligns the word about to be written ({measure} {written_number}), "

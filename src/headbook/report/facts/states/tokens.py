@@ -258,8 +258,8 @@ def different_uses(results: StackResults) -> Fact:
     named = sorted(layers, key=lambda name: (layers[name], name))[:MAX_NAMED]
     more = len(layers) - len(named)
     text = say(
-        "{differ} of {n} {verb} uses that differ in the end: {named}.",
-        differ=len(layers), n=_count(words), verb="has" if len(words) == 1 else "have",
+        "Of {n}, {differ} {verb} uses that differ in the end: {named}.",
+        differ=len(layers), n=_count(words), verb="has" if len(layers) == 1 else "have",
         named=listed([*(f"“{name}” from layer {layers[name]}" for name in named),
                       *([f"{more} more"] if more else [])]),
     )  # fmt: skip
