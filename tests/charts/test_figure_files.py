@@ -26,7 +26,7 @@ from headbook.site.page_writer import figures_of
 from headbook.site.sites import across_pages
 from headbook.study.study import Study
 from html_pages import elements, html_of, text_of
-from pdf_files import fonts, inches, letters, type_sizes
+from pdf_files import fonts, inches, letters, tall_inches, type_sizes
 from sites import Site
 
 pytestmark = pytest.mark.slow
@@ -102,6 +102,7 @@ def test_files_are_as_wide_as_a_page_and_a_column_with_letters_that_can_be_read(
         for ending, wide in (("", 6.9), ("-column", 3.3)):
             pdf, path = drawn[f"{ending}.pdf"], f"{name}{ending}"
             assert inches(pdf) == pytest.approx(wide, abs=0.1 / 72), path
+            assert tall_inches(pdf) <= 7 or ending, path
             picture = drawn[f"{ending}.svg"].decode("utf-8")
             assert f'width="{wide}in"' in picture
             texts = [*ET.fromstring(picture).iter(TEXT)]  # noqa: S314 - our own
@@ -116,6 +117,16 @@ def test_files_are_as_wide_as_a_page_and_a_column_with_letters_that_can_be_read(
             assert max(sizes) <= 9.01, path
             seen += 1
     assert seen > 50
+
+
+def test_files_have_a_title_with_metric_and_keys(encoder_site: Site) -> None:
+    for name, title in (
+        ("attention_distance-self", "Attention distance of every head, all keys"),
+        ("depth-distance", "Attention distance by layer, all heads, sink masked and renormalised"),
+    ):
+        picture = (encoder_site.folder / f"figures/{name}.svg").read_text("utf-8")
+        texts = [*ET.fromstring(picture).iter(TEXT)]  # noqa: S314 - our own
+        assert texts[0].text == title
 
 
 def test_a_pdf_of_several_fonts_and_groups_has_the_same_bytes_each_time() -> None:

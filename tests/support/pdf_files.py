@@ -21,6 +21,11 @@ def inches(pdf: bytes) -> float:
     return float(page_of(pdf).mediabox.width) / POINTS
 
 
+def tall_inches(pdf: bytes) -> float:
+    """Return the height of the page in inches."""
+    return float(page_of(pdf).mediabox.height) / POINTS
+
+
 def letters(pdf: bytes) -> list[str]:
     """Return the letters of the text that a reader selects and copies, sorted, without blanks."""
     return sorted("".join(page_of(pdf).extract_text().split()))

@@ -91,7 +91,7 @@ class Figure:
         for ending in paper.WIDTHS if columns else ("",):
             inches = paper.WIDTHS[ending]
             svg = paper.draw_to_width(self.spec, inches, draw, lambda: self.svg)
-            files |= paper_files(svg, inches, ending)
+            files |= paper_files(svg, inches, ending, paper.title_of(self.caption))
         return files
 
     def forget(self) -> None:
@@ -114,9 +114,13 @@ def lazy_figure(
     return figure
 
 
-def paper_files(svg: str, inches: float, ending: str = "") -> dict[str, bytes]:
-    """Return a picture on white paper of a width as SVG and PDF, by the ending of a file's name."""
-    whole, points = paper.on_white_paper(svg, inches)
+def paper_files(svg: str, inches: float, ending: str = "", title: str = "") -> dict[str, bytes]:
+    """Return a picture on white paper of a width as SVG and PDF, by the ending of a file's name.
+
+    Args:
+        title: what stands above the picture; empty for none.
+    """
+    whole, points = paper.on_white_paper(svg, inches, title)
     pdf = paper.with_ordered_objects(vl_convert.svg_to_pdf(points))
     return {f"{ending}.svg": whole.encode(), f"{ending}.pdf": pdf}
 

@@ -55,6 +55,11 @@ class PanelPlot(Plot):
         beside = len(self.panels) if len(self.panels) < MOST_BESIDE else 2
         return f'<div class="grid{beside}">{parts}</div>'
 
+    @property
+    def printed_title(self) -> str:
+        """No title: each of the plots has its own."""
+        return ""
+
     def drawn(self, width: float) -> tuple[float, str]:
         """Return height and elements of all plots at a width in pixels, without links."""
         beside = 2 if width > PAGE_WIDTH and len(self.panels) > 1 else 1

@@ -7,10 +7,11 @@ the panels of a chart stand one below the other.
 import re
 import textwrap
 from collections.abc import Callable
+from html import escape
 from itertools import pairwise
 from typing import Any
 
-from headbook.charts.theme import INK, PRINTED_INK, PRINTED_PAPER
+from headbook.charts.theme import FONT, INK, PRINTED_INK, PRINTED_PAPER
 
 WIDTHS = {"": 6.9, "-column": 3.3}  # inches, by the ending of a file's name
 PIXELS, POINTS = 96, 72  # of an inch, as SVG and as PDF count
@@ -20,6 +21,9 @@ MIN_FACTOR = 0.05
 MAX_FACTOR = 1.6  # a chart of few cells does not fill a page
 TOLERANCE_PIXELS = 4.0  # of the width of the picture
 NON_PLOT_PIXELS = 120.0  # first guess of the width of axis labels and legends beside the plot
+# The title of a picture: font size, height of a line, space below, and mean width of a letter.
+TITLE_PIXELS, TITLE_LINE_PIXELS, TITLE_GAP_PIXELS, TITLE_LETTER_PIXELS = 12, 16, 8, 6.2
+TITLE_END = re.compile(r"[;.] ")  # in a caption
 # Limits in a column.
 PANEL_TITLE_PIXELS = 9.5  # font size of the titles of panels: 7.1 points
 TITLE_CHARACTERS = 46  # in a line of the chart's title
@@ -135,18 +139,35 @@ def _plot_width(spec: Spec) -> float:
     return float(width["step"]) * len(values) if field and "column" not in spec["encoding"] else 0.0
 
 
-def on_white_paper(svg: str, inches: float) -> tuple[str, str]:
+def title_of(caption: str) -> str:
+    """Return the part of a caption that names the numbers of a chart: metric, keys and texts."""
+    return TITLE_END.split(caption, maxsplit=1)[0].removesuffix(".")
+
+
+def on_white_paper(svg: str, inches: float, title: str = "") -> tuple[str, str]:
     """Return a picture on white paper of some width, as SVG and as SVG in points for the PDF.
 
     A narrower picture stands in the middle; a wider one is shrunk.
+
+    Args:
+        title: what stands above the picture, in as many lines as it needs.
     """
     width, height = size(svg)
     paper_width = max(inches * PIXELS, width)
-    left, paper_height = (paper_width - width) / 2, height * inches * PIXELS / paper_width
+    left = (paper_width - width) / 2
+    lines = textwrap.wrap(title, int(paper_width / TITLE_LETTER_PIXELS))
+    head = TITLE_LINE_PIXELS * len(lines) + (TITLE_GAP_PIXELS if lines else 0)
+    height += head
+    paper_height = height * inches * PIXELS / paper_width
     start, end, rest = svg.replace(f'="{INK}"', f'="{PRINTED_INK}"').partition(">")
-    view_box = f'viewBox="{-left:.1f} 0 {paper_width:.1f} {height:.1f}"'
-    rectangle = f'x="{-left:.1f}" width="{paper_width:.1f}" height="{height:.1f}"'
-    paper = f'<rect {rectangle} fill="{PRINTED_PAPER}" />'
+    view_box = f'viewBox="{-left:.1f} {-head} {paper_width:.1f} {height:.1f}"'
+    rectangle = f'x="{-left:.1f}" y="{-head}" width="{paper_width:.1f}" height="{height:.1f}"'
+    letters = f'font-family="{FONT}" font-size="{TITLE_PIXELS}" style="fill:{PRINTED_INK}"'
+    paper = f'<rect {rectangle} fill="{PRINTED_PAPER}" />' + "".join(
+        f'<text x="{-left:.1f}" y="{TITLE_LINE_PIXELS * (n + 1) - 4 - head}" {letters} '
+        f'text-anchor="start">{escape(line)}</text>'
+        for n, line in enumerate(lines)
+    )
     attributes = (
         f' width="{inches}in" height="{paper_height / PIXELS:.3f}in" {view_box}',
         f' width="{inches * POINTS:.2f}" height="{paper_height / PIXELS * POINTS:.2f}" {view_box}',

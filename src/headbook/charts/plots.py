@@ -151,8 +151,14 @@ class Plot:
         files: dict[str, bytes] = {}
         for ending in paper.WIDTHS if columns else ("",):
             inches = paper.WIDTHS[ending]
-            files |= paper_files(self._printed(inches * paper.PIXELS), inches, ending)
+            picture = self._printed(inches * paper.PIXELS)
+            files |= paper_files(picture, inches, ending, self.printed_title)
         return files
+
+    @property
+    def printed_title(self) -> str:
+        """Title above the chart in papers: metric, keys and texts, from the caption."""
+        return paper.title_of(self.caption)
 
     def _printed(self, width: float) -> str:
         """Return the chart as one SVG element of a width in pixels, without links."""

@@ -12,7 +12,7 @@ from headbook.results.formats import whole_percent
 from headbook.results.number import Number
 from headbook.schema import SPECIAL_ROLES, EmbeddingSpace
 
-HEIGHT, SMALL_HEIGHT = 340, 250  # pixels of the plots that answer, and of those below
+HEIGHT, SMALL_HEIGHT = 260, 250  # pixels of the plots that answer, and of those below
 MAX_MARKED, MAX_MARKED_WIDE = 11, 20  # layers with a mark in panels of a third and a half
 QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 # Kinds of rollout, the one that is drawn if it is known first, with its assumption.

@@ -227,8 +227,8 @@ def _scatter(results: StackResults, other: HeadKey) -> Plot:
     heads = [h for h in heads_of(results.stack) if all(k[h.layer, h.head] for k in known)]
     across, up = (_axis(results, key, heads) for key in keys)
     caption = (
-        f"Each point is a head: {across.title}, {VIEWS[keys[0].view]}, against {up.title}, "
-        f"{VIEWS[other.view]}. Ring: uniform attention."
+        f"Heads by {across.title}, {VIEWS[keys[0].view]}, and {up.title}, {VIEWS[other.view]}. "
+        "Each point is a head; ring: uniform attention."
     )
     name = figure_name(results, "depth", f"heads-{NAMES[other][0]}")
     return scatter_plot(name, caption, heads, across, up)

@@ -244,7 +244,7 @@ def _plot(numbers: HeadMetricNumbers) -> Plot:
     }
     means = {layer: numbers.layer(layer) for layer in of_layers if metric.has_layer_value}
     uniform = {layer: numbers.uniform(layer) for layer in of_layers}
-    parts = [f"{metric.title} of every head, {VIEWS[numbers.view]}: in each layer lowest first."]
+    parts = [f"{metric.title} of every head, {VIEWS[numbers.view]}. In each layer lowest first."]
     if any(number.known for number in means.values()):
         parts.append("Line: all heads of the layer together.")
     if any(number.known for number in uniform.values()):
