@@ -1,5 +1,6 @@
 """Two texts for an encoder: tokens, types, words and the order of shuffled words."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,15 @@ def test_pairs_that_are_cut_are_counted(model_folder: Path) -> None:
     text = study.sentence_data.sentences[0].texts[Side.SOURCE]
     assert text.lost == 3
     assert text.pieces == ("[CLS]", *["the", "dog"] * 2, "the", "[SEP]", "the", "cat", "[SEP]")
+
+
+def test_texts_are_counted_as_pairs_if_all_are(model_folder: Path) -> None:
+    rows = [{"text": FIRST, "text_b": SECOND}, {"text": "the cat", "text_b": "a bird"}]
+    of_pairs = headbook.collect(rows, model=str(model_folder), **QUICK).manifest
+    assert (of_pairs.counts["pairs"], of_pairs.counts["sentences"]) == (2, 2)
+    assert of_pairs.text_noun == "pair"
+    of_both = replace(of_pairs, counts={**of_pairs.counts, "sentences": 3})
+    assert of_both.text_noun == "sentence"
+    firsts = headbook.collect(rows, model=str(model_folder), text_column="text", **QUICK).manifest
+    assert "pairs" not in firsts.counts
+    assert firsts.text_noun == "sentence"
