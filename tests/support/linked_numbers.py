@@ -39,7 +39,9 @@ def numbers_of(site: Path, page: Path) -> list[Linked]:
     """Return the linked numbers of a page, each of which names a line and the page itself."""
     found = []
     for link in linked(tree_of(html_of(page))):
-        if "heads/" in link.attributes["href"].partition("?")[0]:  # a mark of a chart that leads to its head
+        if (
+            "heads/" in link.attributes["href"].partition("?")[0]
+        ):  # a mark of a chart that leads to its head
             continue
         match = ADDRESS.fullmatch(link.attributes["href"])
         assert match, f"{page}: {link.attributes['href']} names no line"
