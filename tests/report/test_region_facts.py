@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import cross_encoder
 import headbook
@@ -26,27 +27,15 @@ from headbook.results.number import Number, Printed
 from headbook.schema import PAIR_REGIONS, HeadName, Side
 from headbook.study.sentence_data import APART
 from headbook.study.study import Study
-from sites import Once
 
-N_PAIRS = 64
 CARRIER, READER = (
     HeadName("self", *place) for place in (cross_encoder.CARRIER, cross_encoder.READER)
 )
 
 
-def write_study(place: Path, model: Path) -> None:
-    """Collect pairs and draw their site below a folder: ``study``, ``site``."""
-    file = cross_encoder.write_pairs(place / "pairs.jsonl", N_PAIRS)
-    study = headbook.collect(
-        file, model=str(model), annotator="none", language="none", sentence_pages="4"
-    )
-    study.save(place / "study")
-    headbook.render(study, place / "site")
-
-
 @pytest.fixture(scope="module")
-def place(once: Once, cross_encoder_folder: Path) -> Path:
-    return once("cross-encoder-study", lambda path: write_study(path, cross_encoder_folder))
+def place(cross_encoder_study: Path) -> Path:
+    return cross_encoder_study
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +197,23 @@ def test_both_texts_are_drawn_apart(study: Study, place: Path) -> None:
     assert lines.count(f" {APART} ") == len(study.sentence_data.paged)
     cards = (place / "site" / "index.html").read_text()
     assert f" {APART} " in cards
+
+
+def test_small_maps_have_a_gap_between_both_texts(study: Study, place: Path) -> None:
+    sentence, stack = study.sentence_data.listed[0], study.manifest.stacks[0]
+    maps = study.sentence_data.maps["self", sentence.index]
+    (start,) = sentence_starts(sentence.texts[Side.SOURCE])
+    n = maps.shape[-1]
+    file = place / "site" / "data" / "sentences" / f"{sentence.number:04}-self.png"
+    picture = Image.open(file).convert("RGBA")
+    assert picture.size == (stack.n_heads * (n + 2), stack.n_layers * (n + 2))
+    opacity = np.array(picture)[..., 3].reshape(stack.n_layers, n + 2, stack.n_heads, n + 2)
+    tiles = opacity.transpose(0, 2, 1, 3)
+    assert not tiles[:, :, start].any()
+    assert not tiles[..., start].any()
+    of_texts = np.delete(np.delete(tiles, [start, n + 1], 2), [start, n + 1], 3)
+    largest = maps == maps.max(-1, keepdims=True)
+    assert (of_texts[largest] > 0).all()
 
 
 def test_a_study_of_single_texts_has_no_page(study_of_texts: Callable[[], Study]) -> None:
