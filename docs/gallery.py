@@ -2,8 +2,9 @@
 
 Usage: python docs/gallery.py SITE PAIRS [--out docs]
 
-SITE is what `headbook demo` wrote, PAIRS a site of `sample_inputs/nli.jsonl`. Pages are opened from disk in Chromium, as they look at first;
-nothing is drawn that is not on them. `make gallery` builds both sites and runs this.
+SITE is what `headbook demo` wrote, PAIRS a site of `sample_inputs/nli.jsonl`. Pages are opened from
+disk in Chromium, as they look at first; nothing is drawn that is not on them. `make gallery` builds
+both sites and runs this.
 """
 
 import argparse
@@ -109,8 +110,8 @@ SHOTS = (
 
 HEAD = """# Gallery
 
-First screens of the sample site (64 sentences, the demo model, all-MiniLM-L6-v2) and of one of pairs
-of texts, 1440 pixels wide, scaled down. Built by `make gallery`, which also writes this page.
+First screens of the sample site (64 sentences, the demo model, all-MiniLM-L6-v2) and of a site of
+pairs, 1440 pixels wide, scaled down. Built by `make gallery`, which also writes this page.
 """
 
 
