@@ -64,7 +64,8 @@ browser: $(VENV)/test.done
 	|| $(BIN)/python -m playwright install --with-deps chromium
 
 gallery: demo browser
-	$(BIN)/python docs/gallery.py site
+	$(BIN)/headbook build sample_inputs/nli.jsonl --model demo --out site-pairs --force
+	$(BIN)/python docs/gallery.py site site-pairs
 
 clean:
-	rm -rf $(VENV) node_modules site site-causal build dist
+	rm -rf $(VENV) node_modules site site-causal site-pairs build dist

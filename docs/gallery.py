@@ -1,9 +1,10 @@
 """Pictures of a site for README and gallery, and the text of the gallery.
 
-Usage: python docs/gallery.py SITE [--out docs]
+Usage: python docs/gallery.py SITE PAIRS [--out docs]
 
-SITE is what `headbook demo` wrote. Pages are opened from disk in Chromium, as they look at first;
-nothing is drawn that is not on them. `make gallery` builds the sample site and runs this.
+SITE is what `headbook demo` wrote, PAIRS a site of `sample_inputs/nli.jsonl`. Pages are opened from
+disk in Chromium, as they look at first; nothing is drawn that is not on them. `make gallery` builds
+both sites and runs this.
 """
 
 import argparse
@@ -40,6 +41,7 @@ class Shot:
         page: its address in the site; fields in braces are those of `subjects`.
         title, text: what stands above and below the picture.
         theme: light or dark.
+        of_pairs: whether the page is one of the site of pairs.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Shot:
     title: str
     text: str
     theme: Theme = "light"
+    of_pairs: bool = False
 
 
 SHOTS = (
@@ -82,6 +85,11 @@ SHOTS = (
         "trees induced from attention.",
     ),
     Shot(
+        "regions", "regions.html", "Two texts at once",
+        "Which heads of an encoder attend from one text of a pair to the other, beyond what "
+        "distance explains (24 pairs of premise and hypothesis).", of_pairs=True,
+    ),
+    Shot(
         "geometry", "geometry.html", "How words travel",
         "Whether tokens stay nearest to their own vocabulary token, kinds of words, context "
         "mixing, and the space of states.",
@@ -102,8 +110,8 @@ SHOTS = (
 
 HEAD = """# Gallery
 
-First screens of the sample site (64 sentences, the demo model, all-MiniLM-L6-v2), 1440 pixels wide,
-scaled down. Built by `make gallery`, which also writes this page.
+First screens of the sample site (64 sentences, the demo model, all-MiniLM-L6-v2) and of a site of
+pairs, 1440 pixels wide, scaled down. Built by `make gallery`, which also writes this page.
 """
 
 
@@ -142,13 +150,14 @@ def shoot(browser: Browser, site: Path, shot: Shot, displayed: Mapping[str, str]
     return image.resize((WIDTH, image.height * WIDTH // image.width), Image.Resampling.LANCZOS)
 
 
-def make(site: Path, out: Path, browser: Browser) -> None:
+def make(site: Path, pairs: Path, out: Path, browser: Browser) -> None:
     """Write all pictures and the gallery below a folder; pictures there are replaced."""
     displayed = subjects(site)
     shutil.rmtree(out / "gallery", ignore_errors=True)
     (out / "gallery").mkdir(parents=True)
     for shot in SHOTS:
-        save(shoot(browser, site, shot, displayed), out / "gallery" / f"{shot.name}.webp")
+        image = shoot(browser, pairs if shot.of_pairs else site, shot, displayed)
+        save(image, out / "gallery" / f"{shot.name}.webp")
     (out / "gallery.md").write_text(text(displayed), encoding="utf-8")
 
 
@@ -158,15 +167,16 @@ def save(image: Image.Image, file: Path) -> None:
 
 
 def main() -> None:
-    """Make the gallery of a site."""
+    """Make the gallery of a site and of a site of pairs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("site", type=Path)
+    parser.add_argument("pairs", type=Path)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     given = parser.parse_args()
     found = next(filter(None, map(shutil.which, INSTALLED)), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
-        make(given.site, given.out, browser)
+        make(given.site, given.pairs, given.out, browser)
         browser.close()
 
 

@@ -9,6 +9,7 @@
   const { most, shade } = window.headbook.weights;
   const LARGEST = 560;
   const NAMED = 9; /* pixels of a cell from which on names stand beside it */
+  const GAPS = 28; /* a gap between two texts is one part in so many of a small map */
   const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 
   /* The stops of a scale on light or dark paper: `q` from paper to ink, `v` both ways from zero. */
@@ -158,20 +159,24 @@
       pen.restore();
     });
   };
-  /* Lines where sentences of a passage begin. */
+  /* Gaps with a line where sentences of a passage, or the second text of a pair, begin. */
   /** @type {(pen: Pen, shown: Drawable, room: Room) => void} */
   const paintStarts = (pen, { rows, columns, starts = [[], []] }, { size, left, top }) => {
     const [width, height] = [columns.length * size, rows.length * size];
-    const gap = size > 4 ? 0.5 : 0;
+    const half = size > 4 ? 0.5 : 0, gap = Math.max(3, Math.round(size / 3));
     pen.lineWidth = 1;
     pen.beginPath();
     for (const q of starts[0]) {
-      pen.moveTo(left, top + q * size - gap);
-      pen.lineTo(left + width, top + q * size - gap);
+      const y = top + q * size - half;
+      pen.clearRect(left, y - gap / 2, width, gap);
+      pen.moveTo(left, y);
+      pen.lineTo(left + width, y);
     }
     for (const k of starts[1]) {
-      pen.moveTo(left + k * size - gap, top);
-      pen.lineTo(left + k * size - gap, top + height);
+      const x = left + k * size - half;
+      pen.clearRect(x - gap / 2, top, gap, height);
+      pen.moveTo(x, top);
+      pen.lineTo(x, top + height);
     }
     pen.stroke();
   };
@@ -250,24 +255,31 @@
   };
   /** @type {Drawing["paintSheet"]} */
   const paintSheet = (views, heads, scale) => {
-    const [rows, columns] = [views[0].rows.length, views[0].columns.length];
+    const { rows, columns, starts = [[], []] } = views[0];
+    const gap = Math.max(1, Math.round(Math.max(rows.length, columns.length) / GAPS));
+    /* The pixel of each token, with gaps before those that begin a text. */
+    /** @type {(tokens: string[], first: number[]) => number[]} */
+    const placed = (tokens, first) =>
+      tokens.map((_, i) => i + gap * first.filter((start) => start <= i).length);
+    const down = placed(rows, starts[0]), across = placed(columns, starts[1]);
+    const [height, width] = [down, across].map((places) => places[places.length - 1] + 1);
     const canvas = make("canvas", {
-      width: heads * (columns + 1),
-      height: (views.length / heads) * (rows + 1),
+      width: heads * (width + 1),
+      height: (views.length / heads) * (height + 1),
     });
-    const pen = penOf(canvas), pixels = new ImageData(columns, rows);
+    const pen = penOf(canvas), pixels = new ImageData(width, height);
     const table = Array.from({ length: 256 }, (_, step) => inked(step / 255));
     views.forEach(({ values }, place) => {
       values.forEach((value, i) => {
         pixels.data.set(
           Number.isNaN(value) ? [0, 0, 0, 0] : table[Math.round(255 * shade(value, scale))],
-          4 * i,
+          4 * (down[Math.floor(i / columns.length)] * width + across[i % columns.length]),
         );
       });
       pen.putImageData(
         pixels,
-        (place % heads) * (columns + 1),
-        Math.floor(place / heads) * (rows + 1),
+        (place % heads) * (width + 1),
+        Math.floor(place / heads) * (height + 1),
       );
     });
     return canvas.toDataURL();

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from latex2mathml.converter import convert
 
+import cross_encoder
 import headbook.metrics
 import tiny
 import treebank
@@ -38,12 +39,13 @@ from headbook.metrics.base import (
     needs_regions,
 )
 from headbook.metrics.examples import Example
+from headbook.run import shards
 from headbook.run.collect import collect
 from headbook.schema import UPOS, ModelKind, SinkView
 from headbook.study.study import Study, merge
 from layers import Marks, example_layer, views_of
 from metric_values import parts, values
-from sites import Once
+from sites import QUICK, Once
 
 METRICS = all_metrics()
 
@@ -289,6 +291,50 @@ def test_splits_padding_and_batches_change_nothing(runs: Runs, name: str, other:
         ends = [column for column in ("low", "high") if column in one]
         same(one.drop(columns=ends), two.drop(columns=ends), 1e-9)
         same(one[ends], two[ends], 1e-6)
+
+
+REGION_METRICS = sorted(name for name, metric in HEADS.items() if needs_regions(metric))
+N_PAIRS = 24
+
+
+@pytest.fixture(scope="module")
+def pair_runs(cross_encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Study]:
+    """Pairs for an encoder at once; in shards; with a batch for each; in two halves."""
+    folder = tmp_path_factory.mktemp("pairs")
+    whole = cross_encoder.write_pairs(folder / "all.jsonl", N_PAIRS).read_text().splitlines()
+    files = []
+    for name, lines in (("a", whole[: N_PAIRS // 2]), ("b", whole[N_PAIRS // 2 :])):
+        files.append(folder / f"{name}.jsonl")
+        files[-1].write_text("\n".join(lines) + "\n")
+    options: dict[str, Any] = QUICK | {
+        "model": str(cross_encoder_folder), "dtype": "float64",
+        "metrics": ",".join(REGION_METRICS),
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "SHARD_SENTENCES", 7)
+        in_shards = collect(files, **options)
+    one_by_one = collect(files, **options, batch_tokens=1)
+    joined = merge([collect(file, **options) for file in files])
+    return [collect(files, **options), in_shards, one_by_one, joined]
+
+
+@pytest.mark.parametrize("name", REGION_METRICS)
+def test_shards_and_batches_change_no_number_of_regions(pair_runs: list[Study], name: str) -> None:
+    whole, *others = pair_runs
+    if METRICS[name].id == "region_excess":
+        others = others[:-1]  # each merged part has its own weights per distance
+    assert set(whole.heads["metric"]) == {*REGION_METRICS}
+    for table in ("heads", "layers", "controls"):
+        frame = getattr(whole, table)
+        frame = frame[frame["metric"] == name].reset_index(drop=True)
+        assert frame["value"].notna().all()
+        assert len(frame) or (table, name) == ("controls", "region_excess")
+        for other in others:
+            two = getattr(other, table)
+            two = two[two["metric"] == name].reset_index(drop=True)
+            ends = [column for column in ("low", "high") if column in frame]
+            same(frame.drop(columns=ends), two.drop(columns=ends), 1e-9)
+            same(frame[ends], two[ends], 1e-6)
 
 
 def anywhere(metric: Metric, study: Study) -> bool:

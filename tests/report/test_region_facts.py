@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import cross_encoder
 import headbook
@@ -13,7 +14,9 @@ from block_parts import every
 from headbook.analysis.accumulators import HELD_OUT, Estimates
 from headbook.metrics import ids
 from headbook.metrics.targets.region_attention import BACK
+from headbook.pages.head_parts.regions import regions_section
 from headbook.pages.parts.blocks import Lead, Table
+from headbook.pages.parts.exemplars import fits_function
 from headbook.pages.parts.sentence_maps import sentence_starts
 from headbook.pages.parts.text import running_text
 from headbook.pages.texts.regions import has_regions, regions_page
@@ -22,28 +25,17 @@ from headbook.report.facts.texts import regions
 from headbook.report.results import StackResults, stack_results
 from headbook.results.number import Number, Printed
 from headbook.schema import PAIR_REGIONS, HeadName, Side
+from headbook.study.sentence_data import APART
 from headbook.study.study import Study
-from sites import Once
 
-N_PAIRS = 64
 CARRIER, READER = (
     HeadName("self", *place) for place in (cross_encoder.CARRIER, cross_encoder.READER)
 )
 
 
-def write_study(place: Path, model: Path) -> None:
-    """Collect pairs and draw their site below a folder: ``study``, ``site``."""
-    file = cross_encoder.write_pairs(place / "pairs.jsonl", N_PAIRS)
-    study = headbook.collect(
-        file, model=str(model), annotator="none", language="none", sentence_pages="4"
-    )
-    study.save(place / "study")
-    headbook.render(study, place / "site")
-
-
 @pytest.fixture(scope="module")
-def place(once: Once, cross_encoder_folder: Path) -> Path:
-    return once("cross-encoder-study", lambda path: write_study(path, cross_encoder_folder))
+def place(cross_encoder_study: Path) -> Path:
+    return cross_encoder_study
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +51,16 @@ def results(study: Study) -> StackResults:
 def test_the_head_that_carries_the_word_is_named(results: StackResults) -> None:
     fact = regions.between_regions(results)
     assert fact.holds
-    assert CARRIER in fact.heads
+    assert fact.heads[0] == CARRIER
+    assert len(fact.text.text.split()) <= 30
+    printed = [part.number for part in fact.text.parts if isinstance(part, Printed)]
+    assert regions.beyond(results, BACK, CARRIER).row in {number.row for number in printed}
     assert regions.seeking(results, BACK)[0] == CARRIER
+    assert {
+        head for label in regions.crossing(results) for head in regions.seeking(results, label)
+    } <= {
+        HeadName(row.stack, int(row.layer), int(row.head)) for row in fact.evidence if row.p < 0.05
+    }
     row = next(
         each
         for each in fact.evidence
@@ -119,6 +119,48 @@ def test_exemplars_go_from_the_second_text_to_the_marker(results: StackResults) 
     found = [*regions.exemplars(results, BACK, CARRIER)]
     assert found
     assert {key for _, _, key in found} <= {*cross_encoder.MARKERS}
+    data, weights = results.study.sentence_data, []
+    for number, query, key in found:
+        exemplar = next(
+            each for each in data.by_weight if (each.head, each.index) == (CARRIER, number - 1)
+        )
+        pieces = data.sentences[number - 1].texts[Side.SOURCE].pieces
+        border = pieces.index("[SEP]")
+        block = exemplar.attention[border + 1 : -1, 1:border]
+        assert (query, key) in [
+            (pieces[border + 1 + q], pieces[1 + k])
+            for q, k in np.argwhere(block == block.max()).tolist()
+        ]
+        weights.append(block.max())
+    assert weights == sorted(weights, reverse=True)
+
+
+def test_the_page_of_a_head_has_its_pairs_of_regions(results: StackResults) -> None:
+    section = regions_section(results, CARRIER)
+    assert section is not None
+    numbers = [part.number for part in section.text.parts if isinstance(part, Printed)]
+    keys = regions.share_key(BACK), regions.excess_key(BACK)
+    assert [number.value for number in numbers] == [
+        results.heads(*key).value[CARRIER[1:]] for key in keys
+    ]
+    first, second = section.table.rows
+    assert (first[0], second[0]) == ("second text → first", "first text → second")
+    cells = [cell.number for cell in first if isinstance(cell, Printed)]
+    assert [number.value for number in cells] == [number.value for number in numbers]
+    other = regions_section(results, HeadName("self", 0, 0))
+    assert other is not None
+    assert not any(isinstance(part, Printed) for part in other.text.parts)
+
+
+def test_exemplars_of_the_function_go_from_text_to_text(results: StackResults) -> None:
+    function = functions_of(results)[CARRIER]
+    exemplars = [e for e in results.study.sentence_data.by_weight if e.head == CARRIER]
+    fitting = {fits_function(results, function, each) for each in exemplars}
+    assert True in fitting
+    for each in exemplars:
+        text = results.study.sentence_data.sentences[each.index].texts[Side.SOURCE]
+        crosses = (text.region_of(each.query), text.region_of(each.key)) == PAIR_REGIONS[::-1]
+        assert fits_function(results, function, each) == crosses
 
 
 def test_the_page_prints_the_fact_and_the_numbers_of_all_heads(results: StackResults) -> None:
@@ -150,7 +192,28 @@ def test_both_texts_are_drawn_apart(study: Study, place: Path) -> None:
     assert page.count('class="of-pair p0"') >= 1
     assert page.count('class="of-pair p1"') == page.count('class="of-pair p0"')
     answer = (place / "site" / "regions.html").read_text()
-    assert "Which heads attend from one part of a text to another?" in answer
+    assert "Which heads attend from one text of a pair to the other text?" in answer
+    lines = (place / "site" / "sentences" / "index.html").read_text()
+    assert lines.count(f" {APART} ") == len(study.sentence_data.paged)
+    cards = (place / "site" / "index.html").read_text()
+    assert f" {APART} " in cards
+
+
+def test_small_maps_have_a_gap_between_both_texts(study: Study, place: Path) -> None:
+    sentence, stack = study.sentence_data.listed[0], study.manifest.stacks[0]
+    maps = study.sentence_data.maps["self", sentence.index]
+    (start,) = sentence_starts(sentence.texts[Side.SOURCE])
+    n = maps.shape[-1]
+    file = place / "site" / "data" / "sentences" / f"{sentence.number:04}-self.png"
+    picture = Image.open(file).convert("RGBA")
+    assert picture.size == (stack.n_heads * (n + 2), stack.n_layers * (n + 2))
+    opacity = np.array(picture)[..., 3].reshape(stack.n_layers, n + 2, stack.n_heads, n + 2)
+    tiles = opacity.transpose(0, 2, 1, 3)
+    assert not tiles[:, :, start].any()
+    assert not tiles[..., start].any()
+    of_texts = np.delete(np.delete(tiles, [start, n + 1], 2), [start, n + 1], 3)
+    largest = maps == maps.max(-1, keepdims=True)
+    assert (of_texts[largest] > 0).all()
 
 
 def test_a_study_of_single_texts_has_no_page(study_of_texts: Callable[[], Study]) -> None:

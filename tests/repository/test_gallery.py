@@ -25,13 +25,17 @@ def pictures(folder: Path) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.browser
 def test_a_gallery_is_made_of_a_site(
-    encoder_site: Site, chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    encoder_site: Site,
+    cross_encoder_study: Path,
+    chromium: Browser,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same pictures, of the same sizes, as those that are there; old ones go."""
     monkeypatch.setattr(gallery, "WAIT", 100)
     (tmp_path / "gallery").mkdir()
     (tmp_path / "gallery" / "old.webp").touch()
-    gallery.make(encoder_site.folder, tmp_path, chromium)
+    gallery.make(encoder_site.folder, cross_encoder_study / "site", tmp_path, chromium)
     assert pictures(tmp_path) == pictures(DOCS)
     for shot in gallery.SHOTS:
         with Image.open(tmp_path / "gallery" / f"{shot.name}.webp") as image:

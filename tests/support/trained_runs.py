@@ -64,3 +64,24 @@ def write_cross_encoder(place: Path) -> None:
 def cross_encoder_folder(once: Once) -> Path:
     """Return the folder of a trained cross-encoder, made once for all workers."""
     return once("cross-encoder", write_cross_encoder) / "model"
+
+
+def write_cross_encoder_study(place: Path, model: Path) -> None:
+    """Collect pairs and draw their site below a folder: ``study``, ``site``."""
+    import cross_encoder
+    import headbook
+
+    file = cross_encoder.write_pairs(place / "pairs.jsonl")
+    study = headbook.collect(
+        file, model=str(model), annotator="none", language="none", sentence_pages="4"
+    )
+    study.save(place / "study")
+    headbook.render(study, place / "site")
+
+
+@pytest.fixture(scope="session")
+def cross_encoder_study(once: Once, cross_encoder_folder: Path) -> Path:
+    """Return the folder of a study of the cross-encoder and its site, made once for all workers."""
+    return once(
+        "cross-encoder-study", lambda path: write_cross_encoder_study(path, cross_encoder_folder)
+    )

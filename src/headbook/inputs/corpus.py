@@ -36,6 +36,7 @@ from headbook.inputs.sources import (
 )
 from headbook.schema import (
     MAX_REGIONS,
+    PAIR_REGIONS,
     RELATIONS,
     UPOS,
     AnnotationScheme,
@@ -339,6 +340,11 @@ class Corpus:
             counts.update(file.regions)
         return tuple(sorted(counts, key=lambda name: (-counts[name], name)))
 
+    @property
+    def has_two_texts(self) -> bool:
+        """Whether any row has a second text for an encoder."""
+        return any(PAIR_REGIONS[1] in file.regions for file in self.files)
+
     def read_by(self, kind: ModelKind, model: str) -> None:
         """Read texts as a kind of model takes them: both texts of a pair, or source and target.
 
@@ -346,7 +352,7 @@ class Corpus:
             InputError: the model is no encoder, and rows have a second text for one.
         """
         self.for_encoder = kind is ModelKind.ENCODER
-        if self.for_encoder or not any(file.regions for file in self.files):
+        if self.for_encoder or not self.has_two_texts:
             return
         for file, record in self._records():
             if record.second is not None and record.target is None:

@@ -58,8 +58,6 @@ def pack_sentences(corpus: Corpus, model: Model, max_tokens: int, limit: int) ->
     Raises:
         ConfigError: the input has source-target pairs, or passages would be cut.
     """
-    if any(sentence.is_pair for sentence in corpus):
-        raise ConfigError("--pack: got pairs of texts, expected one text in each row")
     if any(sentence.target is not None for sentence in corpus):
         raise ConfigError("--pack: got source-target pairs, expected texts without a target")
     if max_tokens > limit:

@@ -130,12 +130,13 @@ def sentence_view(study: Study, index: int) -> NotebookView:
         )
     place = indices.index(index)
     page = next(sentence_pages(results, slice(place, place + 1)))
-    stacks = []
+    stacks, sentence = [], study.sentence_data.sentences[index]
     for each in page.stacks:
         stack = results[each.stack].stack
         maps = study.sentence_data.maps.get((each.stack, index))
         if maps is not None:
-            sheet = images.inline(sheet_picture(stack, maps[[*stack.attention_layers]]))
+            picture = sheet_picture(stack, sentence, maps[[*stack.attention_layers]])
+            sheet = images.inline(picture)
             each = replace(each, sheet=sheet)  # noqa: PLW2901
         stacks.append(each)
     starts = [each.start for each in stacks if each.start]

@@ -12,6 +12,7 @@ from headbook.pages.head_parts import sections
 from headbook.pages.head_parts.effect import AblationSection, ablation_section
 from headbook.pages.head_parts.nearest_heads import Neighbours, nearest_heads
 from headbook.pages.head_parts.numbers import metric_rows
+from headbook.pages.head_parts.regions import RegionsSection, regions_section
 from headbook.pages.head_parts.standing import Strip, strips, strips_text
 from headbook.pages.head_parts.tokens import FromTo, TopTokens, from_to, top_tokens
 from headbook.pages.head_parts.writes import WritesSection, missing_text, writes_section
@@ -91,6 +92,7 @@ class HeadPage(TemplatePage):
             pictures, by the keys ``near_keys``.
         relations: relations that the head serves most above uniform attention; empty without trees.
         weak_relations: how many of these have no support, in words; empty if all have it.
+        regions: attention between the regions of a text; None without regions.
         contributions: shares of the head and of the sink in the output.
         ablated: effects of ablating the head; None if no head was replaced.
         writes: tokens that the head promotes, or words that vectors move to; None if not measured.
@@ -136,6 +138,7 @@ class HeadPage(TemplatePage):
     strips_text: str
     relations: tuple[ShareWithBaseline, ...]
     weak_relations: str
+    regions: RegionsSection | None
     contributions: tuple[ShareWithBaseline, ...]
     ablated: AblationSection | None
     writes: WritesSection | None
@@ -237,6 +240,7 @@ def _page(
         exemplars=exemplars_of(results, head, exemplars),
         strips=found_strips,
         strips_text=strips_text(results, head, len(found_strips)),
+        regions=regions_section(results, head),
         contributions=tuple(sections.output_shares(results, head)),
         ablated=ablation_section(results, head),
         writes=writes_section(results, head),

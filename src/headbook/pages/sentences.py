@@ -77,7 +77,7 @@ def sentences_page(results: Results) -> SentencesPage:
         SentenceLine(
             s.number,
             sentence_page(s.number),
-            s.texts[Side.SOURCE].text,
+            s.texts[Side.SOURCE].apart,
             sum(len(text.pieces) for text in s.texts.values()),
             s.listed,
             tuple(_families(strongest.get(s.index, {}))),

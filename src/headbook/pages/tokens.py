@@ -159,7 +159,7 @@ def _scope(results: StackResults) -> Iterator[tuple[str, str]]:
     yield (
         "Words",
         f"of one token: {len(neighbours.words):,} occur in at least two of the "
-        f"{count_text(pages, 'sentence')} whose pages show all heads.",
+        f"{count_text(pages, results.study.manifest.text_noun)} whose pages show all heads.",
     )
     space = SPACES[neighbours.space]
     yield "Nearest", f"ten without the word itself, by cosine to {space}, state after the layer."

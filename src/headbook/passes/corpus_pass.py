@@ -164,6 +164,8 @@ def count_batch(batch: Batch) -> Counter[str]:
     unread = sum(single_text and item.sentence.target is not None for item in batch.items)
     if unread:
         counts["unread_targets"] = unread
+    if pairs := sum(item.sentence.is_pair for item in batch.items):
+        counts["pairs"] = pairs
     for side, texts in batch.texts.items():
         tagged = (texts.share.unsqueeze(-1) * texts.tags).sum((0, 1)).round().long()
         counts.update(

@@ -185,7 +185,11 @@ class StackResults(CachedByFunction):
             before: words before the number.
         """
         is_whole_corpus = sentences == self.study.manifest.counts["sentences"]
-        return "" if is_whole_corpus else f"{before} {count_text(sentences, 'sentence')}"
+        return (
+            ""
+            if is_whole_corpus
+            else f"{before} {count_text(sentences, self.study.manifest.text_noun)}"
+        )
 
     def heads(self, metric: str, view: SinkView, label: str = "") -> Estimates:
         """Return a number for each head. *Shape:* ``(layer, head)``."""

@@ -14,7 +14,7 @@ import torch
 
 from headbook import __version__
 from headbook.config import Config
-from headbook.errors import ModelError, warn
+from headbook.errors import ConfigError, ModelError, warn
 from headbook.inputs import Corpus, InputLayout, InputSource, Selection, open_corpus
 from headbook.memory import longest_text, map_memory
 from headbook.metrics import chosen_metrics, head_metrics
@@ -210,6 +210,8 @@ def open_run(
         stack.enter_context(isolated_random_state(config.seed, _gpu(device)))
         stack.enter_context(attention_hook.hooks_removed())
         corpus = stack.enter_context(unopened)
+        if config.pack is not None and corpus.has_two_texts:
+            raise ConfigError("--pack: got pairs of texts, expected one text in each row")
         facets = find_facets(corpus, config.facet, config.pair_member)
         model = open_model(
             source,

@@ -139,7 +139,7 @@ def _write_sentence(
             value = _cited(result, sentence)
         else:
             maps = maps[list(stack.attention_layers)]
-            picture = sheet_picture(stack, maps)
+            picture = sheet_picture(stack, sentence, maps)
             (folder / f"{name}-{stack_name}.png").write_bytes(picture)
             norms = sentence_data.norms.get((stack_name, sentence.index))
             norms = None if norms is None else norms[list(stack.attention_layers)]

@@ -269,7 +269,10 @@ class Manifest:
 
     @property
     def text_noun(self) -> str:
-        """Noun of what is counted: ``passage`` if sentences were joined, else ``sentence``."""
+        """Noun of texts: ``pair`` if all are two for an encoder, ``passage``, or ``sentence``."""
+        pairs = self.counts.get("pairs", 0)
+        if pairs and pairs == self.counts["sentences"]:
+            return "pair"
         return "passage" if self.options.get("pack") else "sentence"
 
     @property

@@ -86,6 +86,7 @@ def complete_layers(
 
 
 UINT8_STEPS = 255  # steps between 0 and 1 in which attention weights are stored
+APART = "‖"  # between the two texts of a pair in one line
 # Columns of the tables of single sentences: place of a state, then its numbers.
 STATE_COLUMNS = ("sentence", "position", "token", "stack", "layer", "state")
 TOKEN_COLUMNS = (*STATE_COLUMNS, "metric", "space", "value")
@@ -204,6 +205,12 @@ class StoredText:
         """Character spans of the two texts of a pair; empty for another text."""
         is_pair = tuple(region.name for region in self.regions) == PAIR_REGIONS
         return tuple((region.start, region.end) for region in self.regions) if is_pair else ()
+
+    @property
+    def apart(self) -> str:
+        """The text in one line, with `APART` between the two texts of a pair."""
+        texts = [self.text[start:end] for start, end in self.of_pair]
+        return f" {APART} ".join(texts or [self.text])
 
     def region_of(self, position: int) -> str:
         """Return the name of the region of a token; empty for special and other tokens."""

@@ -144,7 +144,8 @@ class Study:
         merged = [f"merged of {manifest.parts:,} studies", *merging.merge_report(manifest)]
         return (
             f"Study of {manifest.model.name} ({manifest.model.kind}): {heads}\n"
-            f"{manifest.counts['sentences']:,} sentences of {some_names(manifest.inputs)}\n"
+            f"{manifest.counts['sentences']:,} {manifest.text_noun}s of "
+            f"{some_names(manifest.inputs)}\n"
             f"collected {manifest.created or 'on an unknown date'} by Headbook "
             f"{manifest.headbook}, {manifest.model.dtype} on {manifest.model.device}"
             + "".join(f"\n{text}" for text in manifest.cut)

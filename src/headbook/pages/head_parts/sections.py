@@ -207,7 +207,7 @@ def offset_section(results: StackResults, head: HeadName) -> Offsets | None:
     """Return attention by offset in the stack's default view; None if it was not measured."""
     if not has_offsets(results):
         return None
-    view = results.stack.default_view
+    view, noun = results.stack.default_view, results.study.manifest.text_noun
     bars = []
     for offset in range(-REACH, (0 if results.stack.causal else REACH) + 1):
         estimate = results.heads(OFFSET_METRIC, view, str(offset)).at(head.layer, head.head)
@@ -215,7 +215,7 @@ def offset_section(results: StackResults, head: HeadName) -> Offsets | None:
         bars.append(OffsetBar(offset, estimate.value, estimate.low, estimate.high, even.value))
     caption = (
         f"Share of the attention of head {head_name(head)} by distance from query to key, "
-        f"{VIEWS[view]}, {count_text(estimate.sentences, 'sentence')}. Lines: 95\u202f% intervals; "
+        f"{VIEWS[view]}, {count_text(estimate.sentences, noun)}. Lines: 95\u202f% intervals; "
         "dashed: uniform attention."
     )
     drawing = offset_profile(profile_name(head), caption, bars)

@@ -114,7 +114,7 @@ def _about(results: StackResults, sums: Affinities) -> str:
         if sums.floor > MIN_SENTENCES
         else ""
     )
-    return f"{count_text(sums.looked, 'sentence')}{of}{kept}"
+    return f"{count_text(sums.looked, results.study.manifest.text_noun)}{of}{kept}"
 
 
 @dataclass(frozen=True)

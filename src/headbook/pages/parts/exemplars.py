@@ -20,9 +20,9 @@ from headbook.report.answers.received_attention import (
 from headbook.report.facts.functions import HeadFunction, functions_of
 from headbook.report.function_numbers import LABEL_OF_OFFSET
 from headbook.report.results import StackResults
-from headbook.report.wording import count_text, sentence_page, visible
+from headbook.report.wording import capital, count_text, sentence_page, visible
 from headbook.results.formats import MISSING, head_file, head_name, number
-from headbook.schema import HeadName, relation_of, universal_relation
+from headbook.schema import HeadName, regions_of, relation_of, universal_relation
 from headbook.study.exemplars import rank_by_weight
 from headbook.study.sentence_data import UINT8_STEPS, Exemplar, Ranking, StoredSentence, StoredText
 
@@ -157,7 +157,7 @@ OFFSET_OF_LABEL = {label: offset for offset, label in LABEL_OF_OFFSET.items()}
 
 
 def fits_function(results: StackResults, function: HeadFunction, exemplar: Exemplar) -> bool:
-    """Check whether query and key of an exemplar have the offset, relation or class of a function.
+    """Check whether query and key of an exemplar have the offset or classes of a function.
 
     The largest weight need not be an instance of these functions: a head that attends to the next
     noun in two of three cases can have its largest weight in the third. Other functions name no
@@ -169,6 +169,8 @@ def fits_function(results: StackResults, function: HeadFunction, exemplar: Exemp
     label, query, key = dict(function.number.row.key).get("label"), exemplar.query, exemplar.key
     if function.id == "offset":
         return key - query == OFFSET_OF_LABEL[str(label)]
+    if function.id == "region":
+        return (text.region_of(query), text.region_of(key)) == regions_of(str(label))
     if function.id == "relation":
         return is_related(text, query, key, str(label))
     return function.id == "next_word" and is_named(
@@ -214,9 +216,10 @@ def _histogram(
     values = {ranking: float(np.quantile(scores, part)) for ranking, part in at.items()}
     values[Ranking.STRONGEST] = max([float(scores[0]), *best])
     marks = [(f"{NAMES[ranking]} {number(value)}", value) for ranking, value in values.items()]
+    noun = results.study.manifest.text_noun
     caption = (
-        f"Sentences (bars) by the largest weight of head {head_name(head)} off the sink "
-        f"(horizontal, 0 to 1): {count_text(len(scores), 'sentence')}, equal ones counted once."
+        f"{capital(noun)}s (bars) by the largest weight of head {head_name(head)} off the sink "
+        f"(horizontal, 0 to 1): {count_text(len(scores), noun)}, equal ones counted once."
     )
     return ranking_histogram(f"ranking-{head_file(head)}", caption, scores, marks)
 

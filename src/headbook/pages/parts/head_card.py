@@ -13,7 +13,7 @@ from headbook.report.results import StackResults
 from headbook.report.wording import visible
 from headbook.results.formats import head_name
 from headbook.schema import HeadName, heads_of
-from headbook.study.sentence_data import UINT8_STEPS, Exemplar, Ranking, StoredText
+from headbook.study.sentence_data import APART, UINT8_STEPS, Exemplar, Ranking, StoredText
 
 REACH = 12  # tokens to either side of query and key that the card shows
 STEPS = (1, 3, 6)  # tenths of the attention from which on a key is shaded more
@@ -86,7 +86,7 @@ def _shaded(
     centres = [key] if query is None else [query, key]
     tokens = running_text(text, weights=weights, query=query, around=centres)
     near = [t for t in tokens if min(abs(t.position - c) for c in centres) <= REACH]
-    last = near[0].position - 1 if near else 0
+    last, text_before = near[0].position - 1 if near else 0, near[0].text_of_pair if near else None
     if near and near[0].position > 0:
         yield "", "… "
     for token in near:
@@ -95,6 +95,8 @@ def _shaded(
         if token.special and (token.shade or 0) < 1 and token.position != key:
             continue
         before = token.before if gap or token is not near[0] else ""
+        if token.text_of_pair != text_before:
+            text_before, before = token.text_of_pair, f" {APART} "
         if gap or before:
             yield "", visible(gap + before)
         yield _kind(token, key), visible(token.text)

@@ -50,26 +50,26 @@ def input_names(manifest: Manifest) -> str:
 
 def input_rows(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Yield the inputs as terms and values, each with the number of its sentences."""
-    files = manifest.inputs
+    files, noun = manifest.inputs, "pair" if manifest.text_noun == "pair" else "sentence"
     listed = files if len(files) <= LISTED + 1 else files[:LISTED]
     for file in listed:
         blank = f" · {count_text(file.blank, 'blank line')} skipped" if file.blank else ""
         remarks = "".join(f" · {remark}: {number:,}" for remark, number in file.remarks.items())
-        yield "Input", f"{file.name} · {_taken(file)}{blank}{remarks}"
+        yield "Input", f"{file.name} · {_taken(file, noun)}{blank}{remarks}"
     rest = files[len(listed) :]
     if rest:
         sentences = sum(file.sentences for file in rest)
-        yield "Input", f"{len(rest):,} more inputs · {count_text(sentences, 'sentence')}"
+        yield "Input", f"{len(rest):,} more inputs · {count_text(sentences, noun)}"
 
 
-def _taken(file: InputFacts) -> str:
+def _taken(file: InputFacts, noun: str) -> str:
     if not file.left and file.left is not None:
-        return count_text(file.sentences, "sentence")
+        return count_text(file.sentences, noun)
     if not file.sha256:
         return "not read"
     if file.left is None:
-        return f"the first {count_text(file.sentences, 'sentence')}"
-    return f"{file.sentences:,} of {count_text(file.sentences + file.left, 'sentence')}"
+        return f"the first {count_text(file.sentences, noun)}"
+    return f"{file.sentences:,} of {count_text(file.sentences + file.left, noun)}"
 
 
 # Scripts that draw attention maps, in the order of loading.

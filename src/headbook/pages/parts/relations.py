@@ -138,11 +138,12 @@ def example_of(results: StackResults, tests: RelationTests) -> Group | None:
         head=head, right=number_word(sum(link.found for link in links)),
         cases=number_word(len(links)),
     )  # fmt: skip
+    name = f"{results.study.manifest.text_noun} {best.sentence.number}"
     note = say(
         "{relation} in {sentence}, chosen by rule: where this head is right most often, of the "
         f"sentences with a page and at most {MOST_WORDS} words",
         relation=arrow_words(label),
-        sentence=Link(f"sentence {best.sentence.number}", _view(best, head, links)),
+        sentence=Link(name, _view(best, head, links)),
     )
     picture = Picture(_arcs(results, best, head, links))
     return Group((picture,), title, note, f"example-{results.stack.name}", "an example")

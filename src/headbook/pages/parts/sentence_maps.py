@@ -29,6 +29,7 @@ DIGITS = 4  # significant digits of norms of values
 MOST_BYTES = 2_000_000  # bytes of a stack's maps in a sentence's data file
 WIDEST = 1344  # pixels of the grid of maps on the widest page
 LARGEST = 112  # pixels from one map to the next
+GAPS = 28  # a gap between two texts is one part in so many of a small map
 SMALLEST = 24  # pixels from one map to the next, the least for a click target
 
 
@@ -57,8 +58,12 @@ def few_shades(stack: AttentionStack, maps: NDArray[np.uint8] | None) -> bool:
     return maps is not None and has_exact_maps(maps) and max(maps.shape[2:]) <= 2 * pitch(stack)
 
 
-def sheet_picture(stack: AttentionStack, maps: NDArray[np.uint8]) -> bytes:
+def sheet_picture(
+    stack: AttentionStack, sentence: StoredSentence, maps: NDArray[np.uint8]
+) -> bytes:
     """Return one picture of the maps of all heads in a sentence, as a PNG.
+
+    Before tokens that begin a sentence of a passage, or the second text of a pair, is a gap.
 
     Args:
         maps: maps of the layers with attention, in steps of 1/255.
@@ -66,6 +71,10 @@ def sheet_picture(stack: AttentionStack, maps: NDArray[np.uint8]) -> bytes:
     """
     steps = ink_steps(maps / UINT8_STEPS)
     steps = coarse(steps) if few_shades(stack, maps) else steps
+    gap = max(1, round(max(maps.shape[2:]) / GAPS))
+    for axis, side in ((2, stack.queries), (3, stack.keys)):
+        starts = np.array(sentence_starts(sentence.texts[side]), np.int64)
+        steps = np.insert(steps, np.repeat(starts, gap), 0, axis)
     return images.map_sheet(steps, rgba_ramp(), side=pitch(stack))
 
 

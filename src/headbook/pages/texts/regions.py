@@ -18,6 +18,7 @@ from headbook.pages.parts.blocks import (
     Lead,
     Page,
     Question,
+    Row,
     Small,
     Steps,
     Symbols,
@@ -34,7 +35,7 @@ from headbook.report.sink import sink_tokens
 from headbook.report.thresholds import REGION_EXCESS
 from headbook.report.wording import capital, count_text, p_family_wise_text, sentence_page
 from headbook.results.formats import metric_page, percent
-from headbook.results.number import Number
+from headbook.results.number import Number, Printed
 from headbook.results.sentence import NOTHING, Link, Sentence, listed, say
 from headbook.schema import PAIR_REGIONS, HeadName, heads_of, regions_of
 
@@ -55,7 +56,7 @@ def regions_page(results: Results) -> Page:
     most_cells = MAX_LINKED // len(stacks)
     return Page(
         path="regions.html",
-        title="Which heads attend from one part of a text to another?",
+        title=f"Which heads attend from one {_part(first)}?",
         topic="Between the parts of a text",
         description=f"Attention of the heads of {study_of(results).manifest.model.name} between "
         f"{_parts(first)}, beyond what distance explains.",
@@ -73,11 +74,18 @@ def _parts(results: StackResults) -> str:
     return "the two texts of a pair" if set(names) == {*PAIR_REGIONS} else ", ".join(names)
 
 
+def _part(results: StackResults) -> str:
+    """Return a region and another one in words."""
+    of_pair = facts.other_part(results) == facts.OTHER_TEXT
+    return f"text of a pair to {facts.OTHER_TEXT}" if of_pair else "part of a text to another"
+
+
 def _scope(results: StackResults) -> Iterator[tuple[str, Sentence | str]]:
-    pairs = facts.crossing(results)
-    key = facts.share_key(pairs[0])
-    texts = count_text(int(results.layers(*key).sentences.max()), results.study.manifest.text_noun)
-    yield "Measured on", f"{texts}: {_parts(results)}; {sink_tokens(results)} masked as keys."
+    noun = results.study.manifest.text_noun
+    key = facts.share_key(facts.crossing(results)[0])
+    texts = count_text(int(results.layers(*key).sentences.max()), noun)
+    parts = " of texts" if noun == "pair" else f": {_parts(results)}"
+    yield "Measured on", f"{texts}{parts}; {sink_tokens(results)} masked as keys."
     yield (
         "Compared with",
         "one weight per distance, fitted to the head on the other half of the texts.",
@@ -106,11 +114,12 @@ def _lead(results: StackResults, most_cells: int) -> Iterator[Block]:
         data=Link("Data", "data.html#heads"),
         id=f"heads-{results.stack.name}",
     )
+    other = facts.other_part(results)
     yield Question(
         f"leaders-{results.stack.name}",
-        "Which head leads each pair of parts, and in which texts?",
+        f"How much of their attention goes to {other}, and in which texts?",
         EXEMPLARS,
-        (_leaders_table(results, pairs), Caption((CHOICE,))),
+        (_heads_table(results, pairs), Caption((CHOICE,))),
         keywords="exemplars leaders",
     )
 
@@ -146,44 +155,58 @@ def _grid(results: StackResults, label: str, top: float) -> Table:
 
 
 EXEMPLARS = (
-    "Exemplars are texts in which the largest weight of the head, off the sink, goes from one part "
-    "to the other."
+    "Exemplars: query and key of the largest weights from one part to the other, in texts that "
+    "are exemplars of the head."
 )
 CHOICE = (
-    "Share: attention off the sink of tokens that see the other part. The head with the largest "
-    "difference to distance, and the heads that a test paired by text does not tell from it. p: on "
-    "the half of the texts that gave no expected weights, over all heads and ordered pairs."
+    "Share: attention off the sink of tokens that see the other part. The framed heads; without "
+    "one, that with the largest difference to distance, and how many a test paired by text does "
+    "not tell from it. p: on the half of the texts that gave no expected weights, over all heads "
+    "and ordered pairs."
 )
+MOST_ROWS = 6  # framed heads of an ordered pair in the table
 
 
-def _leaders_table(results: StackResults, pairs: Sequence[str]) -> Table:
-    """Return the head that leads each ordered pair, with its baselines, test and exemplars."""
+def _heads_table(results: StackResults, pairs: Sequence[str]) -> Table:
+    """Return the heads that seek a region, or else the leader of its ordered pair, by number."""
     rows = []
     for label in pairs:
-        leaders = head_leaders(results, facts.excess_key(label))
-        if leaders is None:
-            continue
-        head = HeadName(results.stack.name, *leaders.first)
-        test = facts.region_tests(results)[leaders.first[:2], label]  # type: ignore[index]
-        rows.append(
-            row(
-                facts.arrow(label),
-                say("{head}{note}", head=head, note=alike_note(results, leaders)),
-                facts.share(results, label, head).printed("interval"),
-                results.uniform_number(facts.share_key(label), head.layer),
-                facts.beyond(results, label, head).printed("interval"),
-                p_family_wise_text(test.p).removesuffix(" family-wise"),
-                _exemplars(results, label, head),
-            )
-        )
-    columns = row(
-        "attention", "head", "share", "uniform attention", "beyond distance", "p", "exemplars"
+        if heads := facts.seeking(results, label)[:MOST_ROWS]:
+            rows += [_row(results, label, head) for head in heads]
+        elif leaders := head_leaders(results, facts.excess_key(label)):
+            head = HeadName(results.stack.name, *leaders.first)
+            rows.append(_row(results, label, head, alike_note(results, leaders)))
+    columns = row("attention", "head", *NUMBERS, "p", "exemplars")
+    return Table(columns, tuple(rows), label="Heads by ordered pair of regions, with numbers")
+
+
+def _row(results: StackResults, label: str, head: HeadName, note: str = "") -> Row:
+    test = facts.region_tests(results)[(head.layer, head.head), label]
+    return row(
+        facts.arrow(label),
+        say("{head}{note}", head=head, note=note),
+        *region_numbers(results, label, head),
+        p_family_wise_text(test.p).removesuffix(" family-wise"),
+        region_exemplars(results, label, head),
     )
-    return Table(columns, tuple(rows), label="Heads that lead each ordered pair of regions")
 
 
-def _exemplars(results: StackResults, label: str, head: HeadName) -> Sentence:
-    """Return exemplars whose largest weight goes from one region to the other, as links."""
+NUMBERS = ("share", "uniform attention", "beyond distance")
+
+
+def region_numbers(
+    results: StackResults, label: str, head: HeadName
+) -> tuple[Printed | Number | None, ...]:
+    """Return the numbers of a head and an ordered pair of regions that `NUMBERS` names."""
+    return (
+        facts.share(results, label, head).printed("interval"),
+        results.uniform_number(facts.share_key(label), head.layer),
+        facts.beyond(results, label, head).printed("interval"),
+    )
+
+
+def region_exemplars(results: StackResults, label: str, head: HeadName) -> Sentence:
+    """Return the largest weights from one region to the other in exemplars, as links."""
     links = []
     for number, query, key in facts.exemplars(results, label, head):
         at = f"#at={head.stack}&heads={head.layer}.{head.head}"

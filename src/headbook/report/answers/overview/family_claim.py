@@ -18,7 +18,6 @@ from headbook.report.facts.functions import (
 from headbook.report.results import StackResults
 from headbook.report.thresholds import PART_OF_LAYERS
 from headbook.report.wording import count_text, number_word
-from headbook.results.number import Number
 from headbook.results.sentence import NOTHING, Sentence, say
 from headbook.schema import HeadName
 
@@ -153,19 +152,21 @@ def family_claim(results: StackResults) -> Iterator[OverviewClaim]:
                 noun="" if example.noun in where else f"{example.noun}, ", number=example.number,
             ),
             frozenset(members),
-            _evidence(example, example.number, families[family].functions),
+            _evidence(results, example, families[family].functions),
         )  # fmt: skip
         return
 
 
 def _evidence(
-    example: HeadFunction, number: Number, functions: Sequence[FunctionHeads]
+    results: StackResults, example: HeadFunction, functions: Sequence[FunctionHeads]
 ) -> Sentence:
     """Return the number of the example beside uniform attention, and how many heads do what."""
+    number, noun = example.number, results.study.manifest.text_noun
+    assert number is not None
     even = say("; uniform attention: {even}", even=example.even) if example.even else NOTHING
     return say(
         "{head}, {noun}: {number:interval}{even}. {sentences}. Heads by function: {counts}.",
         head=example.head, noun=example.noun, number=number, even=even,
-        sentences=count_text(number.sentences, "sentence"),
+        sentences=count_text(number.sentences, noun),
         counts=", ".join(f"{group.example.noun} {len(group.functions):,}" for group in functions),
     )  # fmt: skip

@@ -9,7 +9,7 @@ one), over all heads and pairs, is as likely as the vector with the opposite sig
 weights come from the other half.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,14 +21,22 @@ from headbook.metrics.base import SampledMetric
 from headbook.report.leaders import highest
 from headbook.report.relation_tests import is_supported
 from headbook.report.results import StackResults
-from headbook.report.sink import sink_tokens
 from headbook.report.thresholds import REGION_EXCESS
-from headbook.report.wording import capital, count_text
+from headbook.report.wording import count_text
 from headbook.results.fact import Fact, Tested
 from headbook.results.number import Number, difference
-from headbook.results.sentence import Sentence, say
-from headbook.schema import HELD_OUT_SPLIT, HeadKey, HeadName, Place, SinkView, regions_of
+from headbook.results.sentence import Sentence, listed, say
+from headbook.schema import (
+    HELD_OUT_SPLIT,
+    PAIR_REGIONS,
+    HeadKey,
+    HeadName,
+    Place,
+    SinkView,
+    regions_of,
+)
 from headbook.study.corpus_sums import sampled_ratios
+from headbook.study.sentence_data import Exemplar
 
 SEEKS = "attention from one region to another beyond distance"  # claim
 BY_DISTANCE = "the head's weights by distance"
@@ -173,70 +181,101 @@ def tested(results: StackResults, label: str, head: HeadName) -> Tested:
     )  # fmt: skip
 
 
-def _chosen(results: StackResults, label: str) -> HeadName | None:
-    """Return the head with the largest excess on the half that chooses."""
-    place = highest(results.split(SELECTION, *excess_key(label)))
-    return None if place is None else HeadName(results.stack.name, *place)
-
-
 def between_regions(results: StackResults) -> Fact:
-    """Return which heads seek another region, and for each ordered pair one that does.
+    """Return which heads seek another region, those with the largest excess by name.
 
-    One half of the texts chooses the head of a pair, and the other half tests it; shares are those
-    of all texts.
+    The half that gave no expected weights tests all heads and ordered pairs, family-wise; printed
+    numbers are those of all texts.
     """
     pairs = crossing(results)
     if not pairs or not region_tests(results):
         return Fact("regions", say("Not measured here: the texts have no regions."), holds=False)
-    heads = {head for label in pairs for head in seeking(results, label)}
-    chosen = {label: _chosen(results, label) for label in pairs}
-    named = {
-        label: head for label, head in chosen.items() if head and head in seeking(results, label)
-    }
-    rows = {(label, head) for label in pairs for head in seeking(results, label)}
-    rows |= {(label, head) for label, head in chosen.items() if head}
-    evidence = tuple(tested(results, *each) for each in sorted(rows))
-    n_heads = count_text(int(np.isfinite(results.heads(*excess_key(pairs[0])).value).sum()), "head")
-    text = say(
-        "No head of {heads} attends to another part of the text beyond what distance explains.",
-        heads=n_heads,
+    by_pair = {label: heads for label in pairs if (heads := seeking(results, label))}
+    order = sorted(by_pair, key=lambda label: -beyond(results, label, by_pair[label][0]).value)
+    most = MOST_NAMED if len(order) == 1 else 1
+    named = {label: by_pair[label][:most] for label in order[:MOST_NAMED]}
+    return Fact(
+        "regions",
+        _seeking_text(results, by_pair, named),
+        tuple(tested(results, *each) for each in _tested_heads(results, by_pair)),
+        tuple(head for heads in named.values() for head in heads),
+        holds=bool(named),
     )
-    if heads:
-        text = say(
-            "{n} of {heads} {attend} to another part of the text beyond what distance explains.",
-            n=len(heads), heads=n_heads, attend="attends" if len(heads) == 1 else "attend",
-        )  # fmt: skip
-    order = sorted(named, key=lambda label: -share(results, label, named[label]).value)
-    for label in order[:MOST_NAMED]:
-        text = text + _of_pair(results, label, named[label])
-    return Fact("regions", text, evidence, tuple(named[label] for label in order), bool(named))
 
 
-MOST_NAMED = 2  # ordered pairs that the answer names
-
-
-def _of_pair(results: StackResults, label: str, head: HeadName) -> Sentence:
+def _seeking_text(
+    results: StackResults,
+    by_pair: Mapping[str, Sequence[HeadName]],
+    named: Mapping[str, Sequence[HeadName]],
+) -> Sentence:
+    """Return how many heads seek another region, and some of them with excess and region."""
+    known = np.isfinite(results.heads(*excess_key(crossing(results)[0])).value)
+    n_heads, other = count_text(int(known.sum()), "head"), other_part(results)
+    if not named:
+        text = "No head of {heads} attends to {other} more than distance explains."
+        return say(text, heads=n_heads, other=other)
+    heads = {head for of_pair in by_pair.values() for head in of_pair}
+    n_named = sum(map(len, named.values()))
+    of_pairs = [
+        say("{heads}, {label}", label=arrow(label), heads=listed(
+            say("{head} ({beyond})", head=head, beyond=beyond(results, label, head))
+            for head in of_pair
+        ))
+        for label, of_pair in named.items()
+    ]  # fmt: skip
     return say(
-        "{Where}, {head} gives {share} of its attention off {sink}, {beyond} beyond distance.",
-        head=head, share=share(results, label, head), sink=sink_tokens(results),
-        Where=capital(phrase(label)), beyond=beyond(results, label, head),
+        "{n} of {heads} {attend} to {other} more than distance explains{such}{named}.",
+        n=len(heads), heads=n_heads, other=other, named=listed(of_pairs, "; ", "; "),
+        attend="attends" if len(heads) == 1 else "attend",
+        such=": " if n_named == sum(map(len, by_pair.values())) else ", such as ",
     )  # fmt: skip
 
 
+def _tested_heads(
+    results: StackResults, by_pair: Mapping[str, Sequence[HeadName]]
+) -> Iterator[tuple[str, HeadName]]:
+    """Yield the heads that seek a region, or else the one with the largest excess on one half."""
+    for label in crossing(results):
+        chosen = highest(results.split(SELECTION, *excess_key(label)))
+        largest = () if chosen is None else (HeadName(results.stack.name, *chosen),)
+        yield from ((label, head) for head in by_pair.get(label, largest))
+
+
+MOST_NAMED = 2  # heads that the answer names
+OTHER_TEXT, OTHER_PART = "the other text", "another part"  # another region in words
+
+
+def other_part(results: StackResults) -> str:
+    """Return another region in words: the other text, if texts are pairs."""
+    names = {name for label in crossing(results) for name in regions_of(label)}
+    return OTHER_TEXT if names == {*PAIR_REGIONS} else OTHER_PART
+
+
 def exemplars(results: StackResults, label: str, head: HeadName) -> Iterator[tuple[int, str, str]]:
-    """Yield exemplars of a head whose largest weight goes from one region to the other.
+    """Yield exemplars of a head with their largest weight from one region to the other.
 
     Yields:
-        Number of the text, and the tokens of query and key; the strongest exemplar first.
+        Number of the text, and the tokens of query and key; the largest weight first.
     """
-    queries, keys = regions_of(label)
-    data = results.study.sentence_data
-    seen = set[int]()
-    for exemplar in data.by_weight:
-        if exemplar.head != head or exemplar.index in seen:
-            continue
-        seen.add(exemplar.index)
-        text = data.sentences[exemplar.index].texts[results.stack.queries]
-        ends = text.region_of(exemplar.query), text.region_of(exemplar.key)
-        if ends == (queries, keys):
-            yield exemplar.index + 1, text.pieces[exemplar.query], text.pieces[exemplar.key]
+    stack, found = results.stack, dict[int, tuple[int, str, str]]()
+    for exemplar in results.cached(_exemplars).get(head, ()):
+        text = results.study.sentence_data.sentences[exemplar.index].texts[stack.queries]
+        inside = [
+            np.array([text.region_of(place) == name for place in range(len(text.pieces))])
+            for name in regions_of(label)
+        ]
+        keys = inside[1] & ~text.sink(causal=stack.causal)
+        weights = np.where(np.outer(inside[0], keys), exemplar.attention, 0)
+        query, key = np.unravel_index(weights.argmax(), weights.shape)
+        found[exemplar.index] = int(weights.max()), text.pieces[query], text.pieces[key]
+    for index, (weight, *tokens) in sorted(found.items(), key=lambda each: -each[1][0]):
+        if weight:
+            yield index + 1, tokens[0], tokens[1]
+
+
+def _exemplars(results: StackResults) -> dict[HeadName, list[Exemplar]]:
+    """Return the exemplars of each head, those of one text by its first map."""
+    by_head: dict[HeadName, dict[int, Exemplar]] = {}
+    for exemplar in results.study.sentence_data.by_weight:
+        by_head.setdefault(exemplar.head, {}).setdefault(exemplar.index, exemplar)
+    return {head: [*by_index.values()] for head, by_index in by_head.items()}
