@@ -396,11 +396,11 @@ def test_outputs_of_striped_heads_are_compared_between_sentences(
     assert fact.holds == holds
     assert part in fact.text.text
     assert [number.row for number in (of_text, of_others)] == [row.row for row in fact.evidence]
-    row = fact.evidence[0].columns
-    assert row["difference"] == pytest.approx(within - across)
-    assert row["difference_low"] == pytest.approx(of_text.low - of_others.high)
-    assert row["difference_high"] - row["difference"] > of_text.high - of_text.value
-    assert (row["layer"], row["metric"]) == (1, "context_similarity")
+    row = fact.evidence[1].columns
+    assert row["difference"] == pytest.approx(across - within)
+    assert row["difference_low"] == pytest.approx(of_others.low - of_text.high)
+    assert row["difference_high"] - row["difference"] > of_others.high - of_others.value
+    assert (row["layer"], row["metric"]) == (1, "output_anisotropy")
 
 
 def test_nothing_is_said_of_outputs_without_striped_heads_or_without_both_numbers() -> None:

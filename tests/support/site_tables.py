@@ -50,7 +50,7 @@ RENAMED = {
     },
 }
 ASKED = {"class_flows"}  # tables of numbers that stand only where a hint names the table
-LARGE = {"nearest", "tokens", "types", "uses"}  # of single tokens, which no page of heads prints
+LARGE = {"nearest", "tokens", "types", "uses", "public_demo"}  # of tokens: no page of heads
 
 
 class Tables:

@@ -33,7 +33,7 @@ NEARLY_EVERY = 0.9  # share of the heads of a layer
 TESTED = "importance.html#heads"
 ALIKE = 0.5  # mean cosine from which on outputs are alike; times that, much less so
 STRIPED_OUTPUTS = "outputs of key-driven heads"  # claim
-OTHER_TEXTS = "words of different texts"  # baseline
+OWN_TEXT = "words of one text"  # baseline
 ACROSS = HeadKey(ids.OUTPUT_ANISOTROPY, OUTPUTS.view, "")
 
 
@@ -164,16 +164,16 @@ def striped_outputs(results: StackResults) -> Fact:
         return Fact("striped_outputs", holds=False)
     layer = places[0][0]
     change = Estimate(
-        within.value - across.value, within.low - across.high, within.high - across.low,
-        within.sentences, within.events,
+        across.value - within.value, across.low - within.high, across.high - within.low,
+        across.sentences, across.events,
     )  # fmt: skip
     evidence = (
-        Tested(STRIPED_OUTPUTS, stack, *OUTPUTS, within, layer, baseline=OTHER_TEXTS,
-               baseline_value=across.value, difference=change),
-        Tested(STRIPED_OUTPUTS, stack, *ACROSS, across, layer),
+        Tested(STRIPED_OUTPUTS, stack, *OUTPUTS, within, layer),
+        Tested(STRIPED_OUTPUTS, stack, *ACROSS, across, layer, baseline=OWN_TEXT,
+               baseline_value=within.value, difference=change),
     )  # fmt: skip
     of_text, of_others = (tested.number(PLAIN) for tested in evidence)
-    if not (holds := change.low > 0):
+    if not (holds := change.high < 0):
         text = (
             "Whether their outputs depend on the {noun} is not clear: mean cosine "
             "{within:interval} for words of one {noun}, {across:interval} for words of different "
