@@ -30,6 +30,7 @@ VALUES = {
     "after": ("", "", "value"), "score": ("", "", "value"),
     "sum_of_single_effects": ("", "", "value"),
     "random_low": ("", "", "value"), "random_high": ("", "", "value"),
+    "few_share": ("", "", "value"), "without": ("", "", "value"),
     "weight": ("", "", "value"), "first": ("", "", "value"),
     "second": ("", "", "value"), "margin": ("", "", "value"),
     "share_high": ("", "", "value"), "share_changed": ("share_low", "share_high", "value"),
