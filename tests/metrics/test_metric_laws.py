@@ -274,8 +274,8 @@ def test_splits_padding_and_batches_change_nothing(runs: Runs, name: str, other:
     tables = ["heads", "layers", "controls"] if name in HEADS else ["layers", "tokens"]
     if isinstance(METRICS[name], ContextMetric) and other == "joined":
         tables = []  # what is high is decided in each part: test_context.py
-    if name in {"attention_parts", "dependency_excess"} and other == "joined":
-        tables = []  # each part has its own weights per distance: test_merging.py
+    if name in {"attention_parts", "dependency_excess", "output_anisotropy"} and other == "joined":
+        tables = []  # each part has its own fit: test_merging.py
     if isinstance(METRICS[name], LayerMetric | LayerPairMetric):
         tables = ["geometry"] if other == "one_by_one" else []  # a mean: test_geometry_page.py
     for table in ["pairs"] if name in PAIRS else tables:

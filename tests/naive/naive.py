@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Callable, Mapping
 
 from naive_excess import dependency_excess
+from naive_head_outputs import output_anisotropy
 from naive_patterns import attention_parts, block_ratio, pattern, type_shares
 from naive_ratios import Part
 from naive_trees import dependency_trees, phrase_trees
@@ -305,6 +306,7 @@ NAIVE_SAMPLED: dict[str, NaiveSampleMetric] = {
         block_ratio,
         type_shares,
         attention_parts,
+        output_anisotropy,
     )
 }
 

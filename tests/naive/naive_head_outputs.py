@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -286,6 +286,27 @@ def anchor(texts: Sequence[Written], known: Least, least_texts: int) -> Lift | N
             error = math.sqrt(sum((p.n - share * p.d) ** 2 for p in some)) / total
             lifts.append(Lift(100 * (share - 2 * error), 100 * share, token))
     return max(lifts, key=lambda lift: (round(lift.low, 9), -lift.token)) if lifts else None
+
+
+def output_anisotropy(texts: list[Viewed]) -> list[dict[str, Part]]:
+    """Mean cosine over all pairs of tokens of different texts, pair by pair.
+
+    A text's residual is counted twice: once as one side of its pairs, once as the other.
+    """
+    units = []
+    for text in map(Written, texts):
+        some = [v for i, v in text.vectors.items() if any(v) and i in text.firsts]
+        units.append([np.array(v) / math.hypot(*v) for v in some])
+    above, below = [0.0] * len(texts), [0] * len(texts)
+    for (one, own), (other, others) in permutations(enumerate(units), 2):
+        assert one != other
+        above[one] += sum(float(u @ v) for u in own for v in others)
+        below[one] += len(own) * len(others)
+    mean = sum(above) / sum(below) if sum(below) else 0.0
+    return [
+        {"": Part(2 * n - mean * d, d, len(own) if d else 0)}
+        for n, d, own in zip(above, below, units, strict=True)
+    ]
 
 
 NAIVE: dict[str, Callable[[Written, Least], dict[str, Part]]] = {

@@ -59,7 +59,6 @@ EXEMPT = (
     Exempt(CONSTANTS, r"at least \d+ times|weights under 10%|flows below 2\.5 %"),
     Exempt(CONSTANTS, r"full colour from (?:a weight of )?0\.5|surely at least 0\.3"),
     Exempt(CONSTANTS, r"100 %: all the same"),
-    Exempt("few sentences", r"holds? \d+ % of it; without: .*", "title"),
     Exempt(TICKS, r"^(?:layer )?[−+]?\d[\d.]* ?%?$", "text"),
 )
 APART = {

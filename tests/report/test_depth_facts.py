@@ -10,6 +10,7 @@ from headbook.report.facts import depth
 from headbook.report.facts.depth import ALIGNMENT, DISTANCE, ENTROPY, MASKED_DISTANCE
 from headbook.report.leaders import layer_leaders
 from headbook.report.results import StackResults
+from headbook.report.tables.few_table import few_table
 from headbook.results.number import Number, Printed
 from headbook.results.sentence import Sentence
 from headbook.schema import HeadKey, SinkView
@@ -102,6 +103,24 @@ def test_a_number_that_one_sentence_decides_says_so() -> None:
     assert head.few.without == pytest.approx(RISING[0][1])
     assert number.few.share == pytest.approx(24000 / (24000 + 310))
     assert plain.number(DISTANCE, 0).few is None
+
+
+def test_a_number_that_one_sentence_decides_has_a_row_with_its_value_without_it() -> None:
+    plain = fake_results({DISTANCE: Fake(RISING, spread=0.3)})
+    assert few_table(plain.study).empty
+    planted = with_planted(plain, DISTANCE, [400.0, 3.0, 4.0, 4.0, 5.0, 5.0])
+    rows = few_table(planted.study)
+    heads, layers = rows[rows["head"].notna()], rows[rows["head"].isna()]
+    own = np.array(RISING) * 100
+    share = 60 * np.array([[400.0], [3], [4], [4], [5], [5]])
+    held = share / (own + share)
+    places = heads[["layer", "head"]].to_numpy(np.int64)
+    np.testing.assert_array_equal(places, np.argwhere(held > 1 / 3))
+    assert {*heads["few"]} == {1}
+    np.testing.assert_allclose(heads["few_share"], held[tuple(places.T)])
+    np.testing.assert_allclose(heads["without"], np.array(RISING)[tuple(places.T)])
+    assert [*layers["layer"]] == [*range(6)]
+    np.testing.assert_allclose(layers["without"], np.mean(RISING, 1))
 
 
 def test_the_layers_of_the_largest_and_the_smallest_number_are_named() -> None:

@@ -15,7 +15,14 @@ from chosen_results import SENTENCES, Fake, fake_results
 from headbook.charts.plots import PlotMark
 from headbook.charts.sinks import change_plot, change_rows
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
-from headbook.report.answers.overview.stripes import main_stripes, stripes_answer, stripes_matter
+from headbook.report.answers.overview.stripes import (
+    ACROSS,
+    main_stripes,
+    striped_outputs,
+    stripes_answer,
+    stripes_matter,
+)
+from headbook.report.facts.outputs import OUTPUTS
 from headbook.report.facts.patterns import (
     SELF,
     diagonal,
@@ -262,7 +269,11 @@ def test_random_sets_are_compared_by_rank(
 # Key-driven heads.
 
 
-def striped(columns: Any, verdicts: AblationResults | None = None) -> StackResults:
+def striped(
+    columns: Any,
+    verdicts: AblationResults | None = None,
+    more: Mapping[HeadKey, Fake] | None = None,
+) -> StackResults:
     """Return a stack by the parts of its heads' attention that the key does not explain."""
     shape = np.shape(columns)
     shares = {name: Fake(np.zeros(shape)) for name in (*PARTS, "same_token", "left_out")}
@@ -274,7 +285,7 @@ def striped(columns: Any, verdicts: AblationResults | None = None) -> StackResul
         HeadKey("attention_parts", SinkView.RENORM, "key"): Fake(1 - np.array(columns)),
         **{HeadKey("type_shares", SinkView.RENORM, name): fake for name, fake in shares.items()},
     }
-    found = results_of(numbers, sentences=400)
+    found = results_of(numbers | {**(more or {})}, sentences=400)
     sums = replace(found.study.corpus_sums, ablation=verdicts)
     return StackResults(replace(found.study, corpus_sums=sums), found.stack)
 
@@ -355,6 +366,47 @@ def test_striped_heads_are_replaced_together_beside_matched_sets(
     count = max(above, sets - above)
     assert f"{'all ' if count == sets else ''}{count} " in fact.text.text
     assert ("not clear" in fact.text.text) != clear
+
+
+@pytest.mark.parametrize(
+    ("within", "across", "holds", "part"),
+    [
+        (0.9, 0.1, True, "alike for words of one sentence"),
+        (0.9, 0.8, True, "more alike for words of one sentence"),
+        (0.3, 0.1, True, "more alike for words of one sentence"),
+        (0.9, 0.9, False, "is not clear"),
+        (0.5, 0.9, False, "is not clear"),
+    ],
+)
+def test_outputs_of_striped_heads_are_compared_between_sentences(
+    *, within: float, across: float, holds: bool, part: str
+) -> None:
+    """Two heads of layer 1 are striped; their numbers are means of both heads, with intervals."""
+    found = striped(
+        [[0.9, 0.9, 0.9], [0.05, 0.1, 0.9]],
+        more={
+            OUTPUTS: Fake([[0.2] * 3, [within - 0.02, within + 0.02, 0.2]], spread=0.05),
+            ACROSS: Fake([[0.5] * 3, [across + 0.04, across - 0.04, 0.5]], spread=0.05),
+        },
+    )
+    fact = striped_outputs(found)
+    of_text, of_others = numbers(fact)
+    assert of_text.value == pytest.approx(within)
+    assert of_others.value == pytest.approx(across)
+    assert fact.holds == holds
+    assert part in fact.text.text
+    assert [number.row for number in (of_text, of_others)] == [row.row for row in fact.evidence]
+    row = fact.evidence[1].columns
+    assert row["difference"] == pytest.approx(across - within)
+    assert row["difference_low"] == pytest.approx(of_others.low - of_text.high)
+    assert row["difference_high"] - row["difference"] > of_others.high - of_others.value
+    assert (row["layer"], row["metric"]) == (1, "output_anisotropy")
+
+
+def test_nothing_is_said_of_outputs_without_striped_heads_or_without_both_numbers() -> None:
+    alike = Fake([[0.9, 0.9]])
+    assert not striped_outputs(striped([[0.9, 0.9]], more={OUTPUTS: alike, ACROSS: alike})).text
+    assert not striped_outputs(striped([[0.05, 0.1]], more={OUTPUTS: alike})).text
 
 
 def test_without_ablation_or_with_one_striped_head_nothing_is_said_of_them_together(

@@ -34,7 +34,7 @@ POOLED = {
     "interaction", "pruning", "share_changed", "group_effect_ratio", "share that can go",
     "margin of several heads",
 }  # fmt: skip
-FITTED = {"attention_parts", "dependency_excess"}  # each part with its own weights per distance
+FITTED = {"attention_parts", "dependency_excess", "output_anisotropy"}  # a fit for each part
 OF_EFFECTS = {"importance", "head_groups", "pruning"}
 COUNTS = ["n_sentences", "n_observations"]
 QUICK: dict[str, Any] = {

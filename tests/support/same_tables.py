@@ -20,7 +20,7 @@ from headbook import Study
 
 TABLES = (
     "heads", "functions", "layers", "controls", "compared", "pairs", "groups", "minimal_pairs",
-    "geometry", "types", "top_tokens", "class_flows", "tokens", "nearest", "uses",
+    "geometry", "types", "top_tokens", "class_flows", "tokens", "nearest", "uses", "public_demo",
     "importance", "head_groups", "pruning", "composition", "promoted_tokens", "exemplar_tokens",
     "task_facets",
 )  # fmt: skip

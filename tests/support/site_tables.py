@@ -30,6 +30,7 @@ VALUES = {
     "after": ("", "", "value"), "score": ("", "", "value"),
     "sum_of_single_effects": ("", "", "value"),
     "random_low": ("", "", "value"), "random_high": ("", "", "value"),
+    "few_share": ("", "", "value"), "without": ("", "", "value"),
     "weight": ("", "", "value"), "first": ("", "", "value"),
     "second": ("", "", "value"), "margin": ("", "", "value"),
     "share_high": ("", "", "value"), "share_changed": ("share_low", "share_high", "value"),
@@ -53,7 +54,7 @@ RENAMED = {
     },
 }
 ASKED = {"class_flows"}  # tables of numbers that stand only where a hint names the table
-LARGE = {"nearest", "tokens", "types", "uses"}  # of single tokens, which no page of heads prints
+LARGE = {"nearest", "tokens", "types", "uses", "public_demo"}  # of tokens: no page of heads
 
 
 class Tables:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Metric
 from headbook.pages.methods_parts.intervals import interval_blocks
+from headbook.pages.methods_parts.public_demo import public_demo_question
 from headbook.pages.methods_parts.rules import rules
 from headbook.pages.metric import is_measured
 from headbook.pages.parts.blocks import (
@@ -117,6 +118,7 @@ def methods_page(results: Results, metrics: Sequence[Metric]) -> Page:
             _states(),
             _metrics(results, metrics),
             _published(results),
+            public_demo_question(results),
             _run(manifest),
         ),
         contents=True,

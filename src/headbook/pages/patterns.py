@@ -45,6 +45,7 @@ from headbook.report.ablation import margin_text, verdict_target_text
 from headbook.report.answers.overview.stripes import (
     MAX_STRIPED,
     main_stripes,
+    striped_outputs,
     stripes_answer,
     stripes_matter,
 )
@@ -245,10 +246,12 @@ def _stripes_question(results: StackResults, answer: Sentence) -> Question:
             "every token can add the same words to the output, so that the query matters little."
         )
     maps = tuple(_striped(results, head) for head in heads[:MAX_STRIPED])
-    note, together = stripes_matter(results), striped_together(results).text
+    outputs, note = results.cached(striped_outputs).text, stripes_matter(results)
+    together = striped_together(results).text
     pictures = (Maps(maps, 96),) if maps else ()
     writes = vector_words(results, heads[0].layer).text if heads else None
     content = blocks(
+        Text(outputs, "noted") if outputs else None,
         Text(note, "noted") if note else None,
         Text(together, "noted") if together else None,
         Text(writes, "noted") if writes else None,

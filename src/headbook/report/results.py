@@ -306,14 +306,18 @@ class StackResults(CachedByFunction):
         self, key: HeadKey, layer: int, head: int | None = None
     ) -> FewSentences | None:
         """Return the few sentences that decide a number of a head or a layer; None if none do."""
-        table = "layers" if head is None else "heads"
-        if (table, key) not in self._few:
-            self._few[table, key] = self._few_of(key, of_layers=head is None)
-        sentences, share, without = self._few[table, key]
+        sentences, share, without = self.few_arrays(key, of_layers=head is None)
         place = (layer,) if head is None else (layer, head)
         if not sentences.size or not sentences[place]:
             return None
         return FewSentences(int(sentences[place]), float(share[place]), float(without[place]))
+
+    def few_arrays(self, key: HeadKey, *, of_layers: bool) -> FewArrays:
+        """Return the few sentences behind all numbers of heads, or of layers; see `_few_of`."""
+        table = "layers" if of_layers else "heads"
+        if (table, key) not in self._few:
+            self._few[table, key] = self._few_of(key, of_layers=of_layers)
+        return self._few[table, key]
 
     def _few_of(self, key: HeadKey, *, of_layers: bool) -> FewArrays:
         """Return the few sentences behind all numbers; empty arrays without sums by sentence."""

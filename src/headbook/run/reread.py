@@ -18,7 +18,7 @@ from headbook.metrics import (
     token_metrics,
 )
 from headbook.metrics.base import HeadMetric
-from headbook.metrics.ids import NEAREST_TOKENS
+from headbook.metrics.ids import NEAREST_TOKENS, VOCABULARY_RANK
 from headbook.model.embedding import Embedding, read_embedding
 from headbook.model.logit_lens import LogitLens, NoLogitLens
 from headbook.passes.anchors import AnchorAccumulator, anchor_sums
@@ -27,6 +27,7 @@ from headbook.passes.batch_sums import BucketAccumulator, bucket_sums
 from headbook.passes.head_outputs import HeadOutputMeasures, HeadOutputSums, SimilarityThresholds
 from headbook.passes.head_pairs import HeadPairDistances
 from headbook.passes.observers import PassObserver, PassResults, run_pass
+from headbook.passes.public_demo import PublicDemo, demo_weights
 from headbook.passes.sample_statistics import SampleFits, SampleStatistics
 from headbook.passes.sentence_maps import MapSampler, SentencePass
 from headbook.passes.state_geometry import StateCollector, StateGeometry, WordUses
@@ -163,7 +164,7 @@ def measure_sentences(
     maps = MapSampler(run.architecture.stacks, (items[index] for index in chosen.candidates))
     compares_words = NEAREST_TOKENS in {metric.id for metric in run.metrics}
     uses = WordUses(run.architecture.stacks, (items[index] for index in listed if compares_words))
-    observers = (
+    observers: tuple[PassObserver, ...] = (
         SentencePass(
             run.architecture,
             paged,
@@ -184,6 +185,7 @@ def measure_sentences(
         flow_tracker(run, (), listed),
         maps,
         uses,
+        *demo_observer(run, embeddings, listed),
     )
     sums, data_parts = CorpusSums(), list[SentenceData]()
     tracked = {*listed, *chosen.sampled, *maps.indices}
@@ -196,6 +198,19 @@ def measure_sentences(
             data_parts += results.sentence_data_parts
     data_parts.append(SentenceData(uses=uses.table()))
     return SentenceMeasures(sums, SentenceData.join(data_parts).sorted(), maps.sample())
+
+
+def demo_observer(
+    run: Run, embeddings: Mapping[Side, Embedding], listed: Collection[int]
+) -> tuple[PublicDemo, ...]:
+    """Return the observer of the public demo's computation on the first listed sentence.
+
+    Nothing if the model is not like BERT, or if no metric follows tokens by their vocabulary.
+    """
+    if not listed or VOCABULARY_RANK not in {metric.id for metric in run.metrics}:
+        return ()
+    weights = demo_weights(run.model, run.architecture, embeddings)
+    return () if weights is None else (PublicDemo(weights, min(listed)),)
 
 
 def observe(run: Run, batches: Iterable[Batch], observers: Sequence[PassObserver]) -> PassResults:

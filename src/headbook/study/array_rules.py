@@ -245,6 +245,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "norms": Rule("layer head key", 0),
         "ends": Rule(f"layer {len(END_RULES)} query", 0, 1),
         "rollouts": Rule("query query"),
+        "public_demo": Rule("2 layer query", -1.01),
     },
 }
 

@@ -321,6 +321,9 @@ class SentenceData:
             stack, index and `RolloutKind`, in steps of 1/255. *Shape:* ``(token, token)``.
         queries_and_keys: queries and keys of the first listed sentences, by stack, index and layer.
         outputs: head outputs of listed sentences, by stack, index and layer.
+        public_demo: for the first listed sentence, by stack and index, the cosine of each token to
+            its own encoding and the number of nearer vocabulary entries, both by the computation
+            of `headbook.passes.public_demo`. *Shape:* ``(2, layer, token)``.
     """
 
     sentences: Mapping[int, StoredSentence] = field(default_factory=dict)
@@ -335,6 +338,7 @@ class SentenceData:
     rollouts: Mapping[tuple[str, int, str], NDArray[np.uint8]] = field(default_factory=dict)
     queries_and_keys: Mapping[LayerKey, QueriesAndKeys] = field(default_factory=dict)
     outputs: Mapping[LayerKey, TokenOutputs] = field(default_factory=dict)
+    public_demo: Mapping[tuple[str, int], NDArray[np.float32]] = field(default_factory=dict)
 
     @property
     def listed(self) -> list[StoredSentence]:

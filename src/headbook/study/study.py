@@ -45,7 +45,7 @@ PUBLIC = (
     "layers", "controls", "compared", "tests", "pairs", "groups", "minimal_pairs", "top_tokens",
     "class_flows", "importance", "effect_tokens", "head_groups", "pruning", "task_facets",
     "composition", "promoted_tokens", "exemplar_tokens", "words", "types", "tokens", "nearest",
-    "uses", "geometry", "save", "load", "manifest",
+    "uses", "public_demo", "geometry", "save", "load", "manifest",
 )  # fmt: skip
 
 
@@ -88,7 +88,8 @@ class Study:
       `groups`, `minimal_pairs`, `top_tokens`, `class_flows` |
     | tables of ablations | `importance`, `effect_tokens`, `head_groups`, `pruning`, `task_facets` |
     | tables of circuits | `composition`, `promoted_tokens`, `exemplar_tokens` |
-    | tables of tokens and states | `words`, `types`, `tokens`, `nearest`, `uses`, `geometry` |
+    | tables of tokens and states | `words`, `types`, `tokens`, `nearest`, `uses`, `public_demo`,
+      `geometry` |
     | files | `save`, `load`, `manifest` |
 
     Attributes:
@@ -132,6 +133,7 @@ class Study:
     tokens = StudyTable(token_tables.TOKENS)
     nearest = StudyTable(token_tables.NEAREST)
     uses = StudyTable(token_tables.USES)
+    public_demo = StudyTable(token_tables.PUBLIC_DEMO)
     geometry = StudyTable(token_tables.GEOMETRY)
 
     def __repr__(self) -> str:

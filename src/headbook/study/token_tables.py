@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from headbook.metrics import ids
+from headbook.schema import EmbeddingSpace, ResidualPoint, Side
 from headbook.study.corpus_sums import TokenSums
+from headbook.study.sentence_data import SentenceData
 from headbook.study.sums.state_geometry import CKA, OUTLIERS, GeometrySums, short_names, state_names
 from headbook.study.sums.token_sums import (
     KINDS,
@@ -91,6 +94,50 @@ USES: "TableSpec[Study]" = TableSpec(
     optional=True,
     csv_limit=MAX_CSV_BYTES,
 )
+PUBLIC_DEMO: "TableSpec[Study]" = TableSpec(
+    "public_demo",
+    "Every token of the first sentence that has a page after attention, as the public demo "
+    "computes it and as this study does; see the page on methods. Models like BERT only.",
+    {
+        **{name: text for name, text in TOKEN_COLUMNS.items() if name != "state"},
+        "demo_cosine": "cosine to the token's own encoding by the demo's computation",
+        "demo_nearer": "vocabulary tokens nearer than its own by the demo's computation",
+        "cosine": "cosine_to_input of the table tokens, state mid",
+        "nearer": "vocabulary_rank of the table tokens, state mid, space positional",
+    },
+    lambda study: public_demo_table(study.sentence_data),
+    optional=True,
+)
+
+
+def public_demo_table(data: SentenceData) -> pd.DataFrame:
+    """Return cosine and rank of each token by the public demo, beside those of the study.
+
+    Each part of a merged study has a first sentence; the table has that of the first part.
+    """
+    if not data.public_demo:
+        return PUBLIC_DEMO.empty
+    stack, index = min(data.public_demo, key=lambda place: place[1])
+    cosine, nearer = data.public_demo[stack, index].astype(float)
+    pieces = data.sentences[index].texts[Side.SOURCE].pieces
+    layer, position = (part.ravel() for part in np.indices(cosine.shape))
+    table = pd.DataFrame({
+        "sentence": index + 1, "position": position,
+        "token": [pieces[place] for place in position], "stack": stack, "layer": layer,
+        "demo_cosine": cosine.ravel(), "demo_nearer": nearer.ravel(),
+    })  # fmt: skip
+    keys = ["sentence", "position", "stack", "layer"]
+    tokens = data.tokens[data.tokens["state"] == str(ResidualPoint.MID)]
+    for name, metric, space in (
+        ("cosine", ids.COSINE_TO_INPUT, ""),
+        ("nearer", ids.VOCABULARY_RANK, str(EmbeddingSpace.POSITIONAL)),
+    ):
+        rows = tokens[(tokens["metric"] == metric) & (tokens["space"] == space)]
+        own = rows[[*keys, "value"]].rename(columns={"value": name})
+        table = table.merge(own, on=keys, how="left", validate="one_to_one")
+    return table[[*PUBLIC_DEMO.columns]]
+
+
 WORDS: "TableSpec[Study]" = TableSpec(
     "words",
     "Token metrics by class of words, averaged over the tokens of a layer; classes without a "

@@ -8,6 +8,7 @@ of claims and of functions are entered in `headbook.study.tables.TABLES_OF_REPOR
 from headbook.report.alignment import ALIGNMENTS
 from headbook.report.facts.functions import FUNCTION_COLUMNS, functions_table
 from headbook.report.results import stack_results
+from headbook.report.tables.few_table import FEW_SENTENCES
 from headbook.report.tables.tests_table import TESTS
 from headbook.study.ablation_tables import (
     EFFECT_TOKENS,
@@ -33,6 +34,7 @@ from headbook.study.token_tables import (
     CLASS_FLOWS,
     GEOMETRY,
     NEAREST,
+    PUBLIC_DEMO,
     TOKENS,
     TOP_TOKENS,
     TYPES,
@@ -54,8 +56,8 @@ STUDY_TABLES: dict[str, TableSpec[Study]] = {
     table.name: table
     for table in (
         HEADS, FUNCTIONS, LAYERS, CONTROLS, PAIRS, ALIGNMENTS, GROUPS, MINIMAL_PAIRS, GEOMETRY,
-        COMPARED, TOP_TOKENS, CLASS_FLOWS, TOKENS, TYPES, NEAREST, USES, HEAD_IMPORTANCE,
-        HEAD_GROUPS, PRUNING, EFFECT_TOKENS, TASK_FACETS, COMPOSITION, PROMOTED_TOKENS,
-        EXEMPLAR_TOKENS, TESTS, WORDS,
+        COMPARED, TOP_TOKENS, CLASS_FLOWS, TOKENS, TYPES, NEAREST, USES, PUBLIC_DEMO,
+        HEAD_IMPORTANCE, HEAD_GROUPS, PRUNING, EFFECT_TOKENS, TASK_FACETS, COMPOSITION,
+        PROMOTED_TOKENS, EXEMPLAR_TOKENS, TESTS, WORDS, FEW_SENTENCES,
     )
 }  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pandas as pd
 
 from headbook.report.answers.overview.attention_claims import overview_tests
+from headbook.report.answers.overview.stripes import striped_outputs
 from headbook.report.facts.alike import mean_distances_fact
 from headbook.report.facts.depth import (
     correlations,
@@ -56,6 +57,7 @@ FACTS: tuple[Callable[[StackResults], Fact], ...] = (
     function_shift,
     shared_tokens,
     between_regions,
+    striped_outputs,
 )
 OF_STACK: tuple[Callable[[StackResults], Iterator[Tested]], ...] = (
     relation_rows,
@@ -117,8 +119,8 @@ TESTS: TableSpec[Study] = TableSpec(
         "baseline": "the rule's name, for example uniform attention or fixed offset +1",
         "baseline_value": "what the baseline reaches on the same sentences",
         "difference": "value minus baseline",
-        "difference_low": "lower end of its 95 % confidence interval, paired by sentence; "
-        "empty where it was not tested",
+        "difference_low": "lower end of its 95 % confidence interval, paired by sentence, or, for "
+        "outputs of key-driven heads, from both half-widths; empty where it was not tested",
         "difference_high": "upper end",
         "p": "family-wise over all heads, relations and directions, or over all heads; empty "
         "where it was not tested",

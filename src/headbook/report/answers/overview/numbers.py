@@ -314,16 +314,15 @@ def pooled(results: StackResults, columns: Sequence[HeadKey], heads: Collection[
             parts of speech.
         heads: layer and number of each head.
     """
-    buckets = results.buckets(*columns)
-    if buckets is None or not heads:
+    sums = [results.cluster_sums(column) for column in columns]
+    known = [each for each in sums if each is not None]
+    if len(known) < len(sums) or not heads:
         return NO_ESTIMATE
     layers, numbers = np.array(sorted(heads)).T
-    places = [buckets.columns.index(column) for column in columns]
-    all_d = np.broadcast_to(buckets.d, buckets.n.shape)
-    n = buckets.n[:, layers, numbers][..., places].sum((1, 2))
-    d = all_d[:, layers, numbers][..., places[0]].sum(1)
+    n = sum(each.n[:, layers, numbers].sum(1) for each in known)
+    d = known[0].d[:, layers, numbers].sum(1)
     metric = all_metrics()[columns[0].metric]
-    ratios = RatioSums.of(n, d, np.zeros_like(d), buckets.keys % 2)
+    ratios = RatioSums.of(n, d, np.zeros_like(d), np.zeros(len(d), np.int64))
     estimate = Estimates.of(ratios, metric.limits, metric.spread(columns[0].label)).at()
     numbers_of_heads = results.heads(*columns[0])
     return estimate._replace(

@@ -5,27 +5,36 @@ that its map has vertical stripes. The function is decided with the sink masked:
 stripes, too, and has its own page.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Set
 from itertools import groupby
 
+from headbook.analysis.accumulators import Estimate
+from headbook.metrics import ids
 from headbook.report.ablation import CHANGING_VERDICTS
 from headbook.report.answers.overview.attention_claims import same_keys_tests
-from headbook.report.answers.overview.numbers import same_keys
+from headbook.report.answers.overview.numbers import pooled, same_keys
 from headbook.report.facts.functions import FunctionFamily, functions_of
+from headbook.report.facts.outputs import OUTPUTS
 from headbook.report.facts.stripes import striped_together
 from headbook.report.results import StackResults
 from headbook.report.sink import sink_tokens
 from headbook.report.wording import capital, count_text, number_word
-from headbook.results.number import SHARE
+from headbook.results.fact import Fact, Tested
+from headbook.results.number import PLAIN, SHARE
 from headbook.results.sentence import NOTHING, Link, Sentence, say
-from headbook.schema import Place, Replacement
+from headbook.schema import HeadKey, Place, Replacement
 from headbook.study.ablation import effect_tests
 from headbook.study.ablation.effect_tests import AblationVerdict, head_names
 
 MAX_STRIPED = 12  # heads that the page shows
 NEARLY_EVERY = 0.9  # share of the heads of a layer
 TESTED = "importance.html#heads"
+ALIKE = 0.5  # mean cosine from which on outputs are alike; times that, much less so
+STRIPED_OUTPUTS = "outputs of key-driven heads"  # claim
+OWN_TEXT = "words of one text"  # baseline
+ACROSS = HeadKey(ids.OUTPUT_ANISOTROPY, OUTPUTS.view, "")
 
 
 def striped_heads(results: StackResults) -> list[Place]:
@@ -139,3 +148,47 @@ def _beside_others(verdicts: Mapping[Place, AblationVerdict], heads: Set[Place])
     )  # fmt: skip
     rest = say("In other layers, {elsewhere} do.", elsewhere=amount(elsewhere))
     return answer + rest if elsewhere else answer
+
+
+def striped_outputs(results: StackResults) -> Fact:
+    """Return whether key-driven heads give the words of a text outputs of that text alone.
+
+    Outputs for words of one text are compared with those for words of different texts, in the layer
+    with most key-driven heads. ``holds`` says whether the first are more alike. The interval of the
+    difference adds up the half-widths of both intervals, which holds however both depend on each
+    other.
+    """
+    places, stack = main_stripes(results), results.stack.name
+    within, across = (pooled(results, [key], places) for key in (OUTPUTS, ACROSS))
+    if math.isnan(within.low) or math.isnan(across.low):
+        return Fact("striped_outputs", holds=False)
+    layer = places[0][0]
+    change = Estimate(
+        across.value - within.value, across.low - within.high, across.high - within.low,
+        across.sentences, across.events,
+    )  # fmt: skip
+    evidence = (
+        Tested(STRIPED_OUTPUTS, stack, *OUTPUTS, within, layer),
+        Tested(STRIPED_OUTPUTS, stack, *ACROSS, across, layer, baseline=OWN_TEXT,
+               baseline_value=within.value, difference=change),
+    )  # fmt: skip
+    of_text, of_others = (tested.number(PLAIN) for tested in evidence)
+    if not (holds := change.high < 0):
+        text = (
+            "Whether their outputs depend on the {noun} is not clear: mean cosine "
+            "{within:interval} for words of one {noun}, {across:interval} for words of different "
+            "{noun}s."
+        )
+    elif within.low >= ALIKE and across.high < ALIKE * within.low:
+        text = (
+            "Their outputs are alike for words of one {noun} (mean cosine {within:interval}), but "
+            "not for words of different {noun}s ({across:interval})."
+        )
+    else:
+        text = (
+            "Their outputs are more alike for words of one {noun} (mean cosine {within:interval}) "
+            "than for words of different {noun}s ({across:interval})."
+        )
+    noun = results.study.manifest.text_noun
+    sentence = say(text, noun=noun, within=of_text, across=of_others)
+    return Fact("striped_outputs", sentence, evidence, holds=holds)
