@@ -23,6 +23,7 @@ from headbook.pages.texts.regions import has_regions, regions_page
 from headbook.report.facts.functions import functions_of
 from headbook.report.facts.texts import regions
 from headbook.report.results import StackResults, stack_results
+from headbook.report.thresholds import REGION_EXCESS
 from headbook.results.number import Number, Printed
 from headbook.schema import PAIR_REGIONS, HeadName, Side
 from headbook.study.sentence_data import APART
@@ -56,10 +57,15 @@ def test_the_head_that_carries_the_word_is_named(results: StackResults) -> None:
     printed = [part.number for part in fact.text.parts if isinstance(part, Printed)]
     assert regions.beyond(results, BACK, CARRIER).row in {number.row for number in printed}
     assert regions.seeking(results, BACK)[0] == CARRIER
-    assert {
-        head for label in regions.crossing(results) for head in regions.seeking(results, label)
-    } <= {
-        HeadName(row.stack, int(row.layer), int(row.head)) for row in fact.evidence if row.p < 0.05
+    seeking = {
+        (label, *head[1:])
+        for label in regions.crossing(results)
+        for head in regions.seeking(results, label)
+    }
+    assert seeking == {
+        (each.label, each.layer, each.head)
+        for each in fact.evidence
+        if each.p < 0.05 and each.value.low >= REGION_EXCESS.value
     }
     row = next(
         each

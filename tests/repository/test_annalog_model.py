@@ -80,8 +80,8 @@ def test_what_the_model_writes_itself_is_aligned_by_both_rows(tmp_path: Path) ->
     lines = annalog_model.write_copies(tmp_path / "copies.tsv").read_text().splitlines()[1:]
     sources = [line.split("\t")[0] for line in lines]
     study = collect([{"text": source} for source in sources], model=str(folder), **OPTIONS)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = MarianMTModel.from_pretrained(folder, attn_implementation="eager")
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    model: Any = MarianMTModel.from_pretrained(folder, attn_implementation="eager")
     forms = np.array(
         [token.lower() for token in tokenizer.convert_ids_to_tokens([*range(len(tokenizer))])]
     )
@@ -94,7 +94,7 @@ def test_what_the_model_writes_itself_is_aligned_by_both_rows(tmp_path: Path) ->
             attentions = model(input_ids=ids, decoder_input_ids=read, output_attentions=True)
         text = sentence.texts[Side.TARGET]
         assert text.generated
-        assert text.text.split() == tokenizer.convert_ids_to_tokens(read[0])[1:]
+        assert text.text.split() == tokenizer.convert_ids_to_tokens(read[0].tolist())[1:]
         weights = torch.cat(attentions.cross_attentions).numpy()  # (layer, head, query, key)
         weights[..., [0, -1]] = -1  # the start and the end of the source are no words
         best = forms[ids[0].numpy()[weights.argmax(-1)]]
