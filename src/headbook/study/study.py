@@ -45,7 +45,7 @@ PUBLIC = (
     "layers", "controls", "compared", "tests", "pairs", "groups", "minimal_pairs", "top_tokens",
     "class_flows", "importance", "effect_tokens", "head_groups", "pruning", "task_facets",
     "composition", "promoted_tokens", "exemplar_tokens", "words", "types", "tokens", "nearest",
-    "uses", "geometry", "save", "load", "manifest",
+    "uses", "geometry", "outliers", "save", "load", "manifest",
 )  # fmt: skip
 
 
@@ -88,7 +88,8 @@ class Study:
       `groups`, `minimal_pairs`, `top_tokens`, `class_flows` |
     | tables of ablations | `importance`, `effect_tokens`, `head_groups`, `pruning`, `task_facets` |
     | tables of circuits | `composition`, `promoted_tokens`, `exemplar_tokens` |
-    | tables of tokens and states | `words`, `types`, `tokens`, `nearest`, `uses`, `geometry` |
+    | tables of tokens and states | `words`, `types`, `tokens`, `nearest`, `uses`, `geometry`,
+      `outliers` |
     | files | `save`, `load`, `manifest` |
 
     Attributes:
@@ -133,6 +134,7 @@ class Study:
     nearest = StudyTable(token_tables.NEAREST)
     uses = StudyTable(token_tables.USES)
     geometry = StudyTable(token_tables.GEOMETRY)
+    outliers = StudyTable(token_tables.OUTLIER_TABLE)
 
     def __repr__(self) -> str:
         """Return lines on the model, the sentences, the making, cut texts, and merged parts."""
