@@ -58,6 +58,8 @@ SPECIAL_ROLES = ("start", "separator")
 CLASSES = (
     "all", "content", "function", "initial", "continuation", "special", *SPECIAL_ROLES, *UPOS,
 )  # fmt: skip
+# Label of an average over all tokens of text without the outlier dimensions of each state.
+NO_OUTLIERS = "no_outliers"
 COMPARED_CLASSES = ("all", "content", "function", "special")  # classes in comparisons of models
 DIRECTIONS = ("to_head", "to_dependent")
 PAIR_REGIONS = ("first text", "second text")  # names of the two texts of a pair
@@ -414,7 +416,7 @@ class HeadKey(NamedTuple):
 
 
 class TokenKey(NamedTuple):
-    """Key of one number of a layer's tokens; ``label`` is a class of tokens."""
+    """Key of one number of a layer's tokens; ``label`` is a class of tokens or `NO_OUTLIERS`."""
 
     metric: str
     state: ResidualPoint

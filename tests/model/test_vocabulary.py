@@ -55,9 +55,13 @@ def texts() -> PaddedTexts:
 
 
 def cosines(
-    made: VocabularyEmbeddings, states: torch.Tensor, space: EmbeddingSpace
+    made: VocabularyEmbeddings,
+    states: torch.Tensor,
+    space: EmbeddingSpace,
+    removed: tuple[int, ...] = (),
 ) -> torch.Tensor:
-    """The direct way. *Shape:* ``(state, sentence, token, entry)``."""
+    """The direct way, without some dimensions. *Shape:* ``(state, sentence, token, entry)``."""
+    kept = [dimension for dimension in range(states.shape[-1]) if dimension not in removed]
     places = range(states.shape[2])
     per_place = []
     for position in places:
@@ -71,7 +75,7 @@ def cosines(
                 table = deviation / std * made.norm.gain + made.norm.bias
             if made.through is not None:
                 table = table @ made.through.weight.T + made.through.bias
-        x = states[:, :, position]
+        x, table = states[:, :, position, kept], table[:, kept]
         lengths = x.norm(dim=-1, keepdim=True) * table.norm(dim=1)
         per_place.append(x @ table.T / lengths)
     return torch.stack(per_place, 2)
@@ -104,6 +108,40 @@ def test_all_cosines_equal_the_direct_computation(kind: str, space: EmbeddingSpa
     )
     assert torch.equal(comparison.ids[:, valid], ordered.indices[:, valid])
     assert bool(comparison.cosines[:, ~valid].isnan().all())
+
+
+@pytest.mark.parametrize(("kind", "space"), CASES)
+def test_dimensions_that_do_not_count_are_those_of_each_state(
+    kind: str, space: EmbeddingSpace
+) -> None:
+    """A dimension that outweighs all others changes nothing in the states that lack it."""
+    made, given = make(kind), texts()
+    states = torch.randn(3, 2, TOKENS, width(kind), dtype=torch.float64) + 0.5
+    states[..., 7] += 1e3
+    made.embedding[:, 7] += 30
+    removed = [(7,), (), (2, 7, 11)]
+    comparison = made.compare(states, given, space, ENTRIES, removed)
+    direct = torch.cat([
+        cosines(made, states[[state]], space, removed[state]) for state in range(len(states))
+    ])  # fmt: skip
+    ordered, valid = direct.sort(dim=-1, descending=True), given.valid
+    torch.testing.assert_close(
+        comparison.cosines[:, valid], ordered.values[:, valid], rtol=1e-8, atol=1e-10
+    )
+    assert torch.equal(comparison.ids[::2, valid], ordered.indices[::2, valid])
+    own = direct.gather(-1, given.ids.expand(3, -1, -1)[..., None])
+    expected = (direct > own).sum(-1)
+    assert torch.equal(comparison.ranks[::2, valid].long(), expected[::2, valid])
+
+
+def test_an_encoding_without_any_dimension_that_counts_has_cosine_zero() -> None:
+    made, given = make("word alone"), texts()
+    made.embedding[3] = 0
+    made.embedding[3, 5] = 2.0
+    states = torch.randn(1, 2, TOKENS, WIDTH, dtype=torch.float64)
+    comparison = made.compare(states, given, EmbeddingSpace.RAW, ENTRIES, [(5,)])
+    alone = comparison.cosines[:, given.valid][comparison.ids[:, given.valid] == 3]
+    assert bool((alone == 0).all())
 
 
 @pytest.mark.parametrize(("kind", "space"), CASES)

@@ -168,6 +168,35 @@ class At(NamedTuple):
     other: tuple[Floats, Floats] | None
 
 
+def outlier_dimensions(vectors: list[Floats]) -> list[int]:
+    """Dimensions whose mean over tokens is over 6 robust deviations from the median of means."""
+    means = [float(np.mean([vector[d] for vector in vectors])) for d in range(len(vectors[0]))]
+    middle = float(np.median(means))
+    deviation = 1.4826 * float(np.median([abs(mean - middle) for mean in means]))
+    far = [d for d, mean in enumerate(means) if abs(mean - middle) > 6 * deviation]
+    return far if deviation else []
+
+
+class Outliers(NamedTuple):
+    """Outlier dimensions of a state, and of the state of the same kind one layer earlier."""
+
+    here: list[int]
+    before: list[int]
+
+
+def without(at: At, outliers: Outliers, metric: Callable[[At], float]) -> float:
+    """Return a metric without outlier dimensions; each state lacks its own ones."""
+    if metric is neighbour_overlap:
+        here, before = (
+            nearest_hundred(np.delete(state, lacking), np.delete(at.table, lacking, axis=1))
+            for state, lacking in ((at.state, outliers.here), (at.before, outliers.before))
+        )
+        return len(here & before) / min(100, len(at.table))
+    state, start = (np.delete(vector, outliers.here) for vector in (at.state, at.start))
+    table = np.delete(at.table, outliers.here, axis=1)
+    return metric(at._replace(state=state, start=start, table=table))
+
+
 def cosine_to_input(at: At) -> float:
     return float(cosines(at.state, at.start[None])[0])
 

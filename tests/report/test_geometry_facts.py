@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,23 +19,22 @@ from headbook.report.facts.states.geometry import (
     KEPT,
     MIXING,
     RANK,
-    falls_throughout,
     identity,
     leaves_embedding,
-    mixing_by_class,
-    mixing_range,
     most_replaced,
     own_numbers,
     stays_nearest,
     word_classes,
 )
+from headbook.report.facts.states.mixing import falls_throughout, mixing_by_class, mixing_range
 from headbook.report.facts.states.travel import function_shift, observations, walk_back
 from headbook.report.results import StackResults, stack_results
 from headbook.report.token_neighbours import OwnTokens, class_name, own_tokens
 from headbook.results.formats import whole_percent
-from headbook.schema import EmbeddingSpace, ResidualPoint, Side, TokenKey
+from headbook.schema import NO_OUTLIERS, EmbeddingSpace, ResidualPoint, Side, TokenKey
 from headbook.study.sentence_data import SentenceData, StoredSentence, StoredText
 from headbook.study.sums.buckets import TokenBuckets
+from headbook.study.sums.state_geometry import StateMeans
 from sites import Site
 
 POST, MID = ResidualPoint.POST, ResidualPoint.MID
@@ -202,6 +202,104 @@ def test_the_sentence_that_joins_the_curves_says_what_they_support() -> None:
     assert not geometry.travel(of_tokens()).text
 
 
+OUTLIER = 223  # dimension of `with_outlier`
+
+
+def with_outlier(results: StackResults) -> StackResults:
+    """Results whose states have one outlier dimension in every layer."""
+    mean = np.random.default_rng(0).normal(0, 1, 384)
+    mean[OUTLIER] = 100
+    means = StateMeans(mean, np.tile(mean, (results.stack.n_layers, 2, 1)), 1)
+    sums = replace(results.study.corpus_sums, state_means={"self": means})
+    return StackResults(replace(results.study, corpus_sums=sums), results.stack)
+
+
+def both(metric: str, whole: list[float], without: list[float]) -> StackResults:
+    """Results with an outlier dimension: averages with all dimensions, and without outliers."""
+    return with_outlier(of_tokens(**{metric: {"all": whole, NO_OUTLIERS: without}}))
+
+
+def test_states_leave_their_embedding_only_without_outliers_too() -> None:
+    far, near = [0.8, 0.6, 0.5, 0.45], [0.98, 0.96, 0.95, 0.93]
+    assert leaves_embedding(both(COSINE, far, far)).holds
+    for results in (both(COSINE, far, near), both(COSINE, near, far)):
+        fact = leaves_embedding(results)
+        assert not fact.holds
+        assert str(OUTLIER) in fact.text.text
+    assert str(OUTLIER) not in leaves_embedding(both(COSINE, near, near)).text.text
+
+
+def test_states_walk_back_only_without_outliers_too() -> None:
+    back, falls = [0.7, 0.3, 0.2, 0.4], [0.7, 0.5, 0.4, 0.3]
+    fact = walk_back(both(COSINE, back, back))
+    assert fact.holds
+    assert [(row.label, row.baseline) for row in fact.evidence] == [
+        ("all", "layer 2"), (NO_OUTLIERS, "layer 2")
+    ]  # fmt: skip
+    for whole, without in ((back, falls), (falls, back)):
+        fact = walk_back(both(COSINE, whole, without))
+        assert not fact.holds
+        assert str(OUTLIER) in fact.text.text
+        values = [row.value.value for row in fact.evidence]
+        assert values == pytest.approx([whole[-1], without[-1]], abs=0.01)
+        baselines = [row.baseline_value for row in fact.evidence]
+        assert baselines == pytest.approx([whole[2], without[2]], abs=0.01)
+    assert str(OUTLIER) not in walk_back(both(COSINE, falls, falls)).text.text
+
+
+def test_a_layer_replaces_most_neighbours_only_without_outliers_too() -> None:
+    third, second = [0.8, 0.7, 0.3, 0.6], [0.8, 0.3, 0.7, 0.6]
+    assert most_replaced(both(KEPT, third, third)).holds
+    fact = most_replaced(both(KEPT, third, second))
+    assert not fact.holds
+    assert [row.layer for row in fact.evidence] == [2, 1]
+    assert str(OUTLIER) in fact.text.text
+
+
+@pytest.mark.parametrize(
+    ("rank", "without", "holds"),
+    [(0.1, 0.2, True), (0.1, 1.5, False), (1.5, 0.1, False), (1.5, 1.6, True)],
+)
+def test_tokens_stay_nearest_only_without_outliers_too(
+    rank: float, without: float, holds: bool
+) -> None:
+    ranks = {RANK: {"all": [0.0, rank], NO_OUTLIERS: [0.0, without]}}
+    results = with_outlier(with_shares({"all": [1, 0.9]}, ranks))
+    shares = {"all": estimates([1, 0.9])}
+    results._made[module._own_tokens] = OwnTokens(POSITIONAL, shares, 40)
+    assert stays_nearest(results).holds is holds
+    assert identity(results).holds is holds
+    assert (str(OUTLIER) in stays_nearest(results).text.text) is not holds
+
+
+@pytest.mark.parametrize(
+    ("metric", "holds", "fails"),
+    [
+        (COSINE, [0.7, 0.5, 0.45, 0.4], [0.95, 0.9, 0.6, 0.2]),
+        (RANK, [0.1, 0.1, 0.1, 0.9], [0.1, 0.3, 0.6, 0.9]),
+        (KEPT, [0.8, 0.4, 0.3, 0.7], [0.8, 0.6, 0.4, 0.2]),
+    ],
+)
+def test_observations_hold_only_without_outliers_too(
+    metric: str, holds: list[float], fails: list[float]
+) -> None:
+    for whole, without in product((True, False), repeat=2):
+        values = [holds if each else fails for each in (whole, without)]
+        (found,) = observations(both(metric, *values), POST)
+        assert found.holds is (whole and without)
+        assert found.is_decided_by_outliers is (whole != without)
+        labels = [row.label for row in found.tested("self")]
+        assert len({*labels}) == 2
+
+
+def test_without_outlier_dimensions_all_dimensions_decide() -> None:
+    """The sample without outliers is smaller, and says nothing new if no dimension is left out."""
+    back, falls = [0.7, 0.3, 0.2, 0.4], [0.7, 0.5, 0.4, 0.3]
+    results = of_tokens(**{COSINE: {"all": back, NO_OUTLIERS: falls}})
+    assert walk_back(results).holds
+    assert all(each.without is None for each in observations(results, POST))
+
+
 def test_states_walk_back_only_if_the_end_is_above_an_earlier_layer() -> None:
     back = walk_back(of_tokens(**{COSINE: {"all": [0.7, 0.3, 0.2, 0.4]}}))
     (tested,) = back.evidence
@@ -293,8 +391,8 @@ def test_observations_hold_or_not_by_their_numbers() -> None:
 def test_the_fall_of_the_cosine_names_the_layer_of_most_of_it() -> None:
     """A fall that is all in layer 0 is not told as so much a layer."""
     (early,) = observations(of_tokens(cosine_to_input={"all": [0.3, 0.3, 0.29, 0.28]}), POST)
-    assert early.numbers == pytest.approx((0.7, 0.02), abs=1e-9)
-    assert early.layer == 0
+    assert early.compared.numbers == pytest.approx((0.7, 0.02), abs=1e-9)
+    assert early.compared.layer == 0
 
 
 def test_classes_of_words_are_drawn_only_with_annotation() -> None:

@@ -20,7 +20,8 @@ from headbook import Study
 
 TABLES = (
     "heads", "functions", "layers", "controls", "compared", "pairs", "groups", "minimal_pairs",
-    "geometry", "types", "top_tokens", "class_flows", "tokens", "nearest", "uses", "public_demo",
+    "geometry", "outliers", "types", "top_tokens", "class_flows", "tokens", "nearest", "uses",
+    "public_demo",
     "importance", "head_groups", "pruning", "composition", "promoted_tokens", "exemplar_tokens",
     "task_facets",
 )  # fmt: skip
@@ -38,6 +39,7 @@ MORE_KEYS = {
     "composition": ("kind", "lower_layer", "lower_head"),
     "promoted_tokens": ("kind", "key_token"),
     "task_facets": ("facet",),
+    "outliers": ("dimension",),
     "uses": ("word", "other_sentence", "other_position"),
 }
 LISTED = 5  # differing cells of a column, or rows, that a report lists

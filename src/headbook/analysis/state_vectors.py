@@ -16,6 +16,9 @@ from headbook.analysis.arrays import Floats, Ints, divide
 NO_KIND = -1  # kind of tokens that are not compared
 MINIBATCH = 256  # tokens of a minibatch
 N_OUTLIERS = 3  # outlier dimensions of a state
+# Distance of a dimension's mean from the median, in robust standard deviations, above which the
+# dimension is an outlier; 1.4826 times the median deviation is the deviation of a normal sample.
+MAX_DEVIATIONS, NORMAL_DEVIATION = 6.0, 1.4826
 # Standard deviation over largest value, below which a dimension counts as constant.
 MIN_RELATIVE_DEVIATION = 1e-12
 
@@ -197,6 +200,24 @@ def largest_dimensions(contributions: Floats, number: int) -> Ints:
     *Shape:* ``(width,)`` to ``(up to number,)``.
     """
     return np.argsort(-abs(contributions).round(9), kind="stable")[:number]
+
+
+def robust_deviations(means: Floats) -> Floats:
+    """Return the distance of each mean from the median of all means, in robust deviations.
+
+    The deviation is `NORMAL_DEVIATION` times the median distance; if more than half of the means
+    are equal, there is none, and all distances are NaN.
+
+    Args:
+        means: mean of each dimension over tokens. *Shape:* ``(width,)``.
+    """
+    distances = means - np.median(means)
+    return divide(distances, NORMAL_DEVIATION * np.median(abs(distances)))
+
+
+def outliers_by_mean(means: Floats) -> Ints:
+    """Return the dimensions whose mean is over `MAX_DEVIATIONS` from the median, ascending."""
+    return np.flatnonzero(abs(robust_deviations(means)) > MAX_DEVIATIONS)
 
 
 def mean_cross_sentence_product(sums: Floats, counts: Ints) -> Jackknife:

@@ -1,13 +1,19 @@
 """Inputs of token metrics: states of a batch's tokens with vocabulary neighbours and logit lens."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 
 from headbook.model.logit_lens import LensReadings, LogitLens
-from headbook.model.vocabulary import VocabularyComparison, VocabularyEmbeddings
+from headbook.model.vocabulary import (
+    Dimensions,
+    VocabularyComparison,
+    VocabularyEmbeddings,
+    without_dimensions,
+)
 from headbook.schema import CLASSES, CONTENT, FUNCTION, UPOS, EmbeddingSpace, ResidualPoint
 from headbook.text.batch import PaddedTexts
 
@@ -38,13 +44,15 @@ class TokenStates:
 
     Attributes:
         states: states of the tokens. *Shape:* ``(state, sentence, token, width)``.
-        input: input of layer 0. *Shape:* ``(sentence, token, width)``.
+        input: input of layer 0, for each state if it lacks dimensions. *Shape:* ``(sentence,
+            token, width)`` or ``(state, sentence, token, width)``.
         texts: the tokens.
         vocabulary: original encodings to compare with, or None.
         kinds: points of the residual stream, in the order of layers. *Shape:* ``(state,)``.
         earlier: neighbours at the layer before the first state; updated by `kept`.
         near: number of neighbours to find.
         lens_context: logit lens, or None for models without language-model head.
+        removed: dimensions of each state that do not count; empty if all count.
     """
 
     states: torch.Tensor
@@ -55,15 +63,59 @@ class TokenStates:
     earlier: Earlier = field(default_factory=dict)
     near: int = NEIGHBOURS
     lens_context: LensContext | None = None
+    removed: Sequence[Dimensions] = ()
     _compared: dict[EmbeddingSpace, VocabularyComparison] = field(default_factory=dict)
+    _whole: "WholeStates | None" = None  # None for states with all dimensions
+
+    def without(
+        self, removed: Sequence[Dimensions], of_input: Dimensions, earlier: Earlier
+    ) -> "TokenStates":
+        """Return the states without some dimensions; vocabulary and input lack them, too.
+
+        Args:
+            removed: dimensions to leave out, by state.
+            of_input: dimensions to leave out of the input of layer 0 if it is a state itself.
+            earlier: neighbours without dimensions one layer earlier; updated by `kept`.
+        """
+        return replace(
+            self, states=without_dimensions(self.states, removed), earlier=earlier,
+            input=without_dimensions(self.input.expand_as(self.states), removed), removed=removed,
+            _compared={}, _whole=WholeStates(self, of_input),
+        )  # fmt: skip
 
     def compared(self, space: EmbeddingSpace) -> VocabularyComparison:
         """Return the comparison of the states with all original encodings, cached by space."""
-        assert self.vocabulary is not None
         if space not in self._compared:
-            comparison = self.vocabulary.compare(self.states, self.texts, space, self._near)
-            self._compared[space] = comparison
+            self._compared[space] = (
+                self._compare(self.states, space)
+                if self._whole is None
+                else self._compared_without(space, self._whole.states.compared(space))
+            )
         return self._compared[space]
+
+    def _compared_without(
+        self, space: EmbeddingSpace, whole: VocabularyComparison
+    ) -> VocabularyComparison:
+        """Return the comparison of states without dimensions.
+
+        Args:
+            whole: comparison with all dimensions, which holds for states that lack none.
+        """
+        lacking = [state for state, dimensions in enumerate(self.removed) if dimensions]
+        if not lacking:
+            return whole
+        comparison = VocabularyComparison(*(values.clone() for values in whole))
+        removed = [self.removed[state] for state in lacking]
+        part = self._compare(self.states[lacking], space, removed)
+        for values, of_lacking in zip(comparison, part, strict=True):
+            values[lacking] = of_lacking
+        return comparison
+
+    def _compare(
+        self, states: torch.Tensor, space: EmbeddingSpace, removed: Sequence[Dimensions] = ()
+    ) -> VocabularyComparison:
+        assert self.vocabulary is not None
+        return self.vocabulary.compare(states, self.texts, space, self._near, removed)
 
     @property
     def _near(self) -> int:
@@ -90,9 +142,11 @@ class TokenStates:
 
         *Shape:* ``(sentence, token, k)``.
         """
-        assert self.vocabulary is not None
         if (space, ResidualPoint.PRE) not in self.earlier:
-            comparison = self.vocabulary.compare(self.input[None], self.texts, space, self._near)
+            start, removed = self.input, Dimensions()
+            if self._whole is not None:
+                start, removed = self._whole.states.input, self._whole.of_input
+            comparison = self._compare(start[None], space, [removed])
             self.earlier[space, ResidualPoint.PRE] = comparison.ids[0]
         return self.earlier[space, ResidualPoint.PRE]
 
@@ -124,6 +178,18 @@ class TokenStates:
     def _masked(self, values: torch.Tensor) -> torch.Tensor:
         """Return values in the number format of the states, NaN in the padding."""
         return values.to(self.states.dtype).masked_fill(~self.texts.valid, torch.nan)
+
+
+class WholeStates(NamedTuple):
+    """States with all dimensions, of which `TokenStates.without` leaves some out.
+
+    Attributes:
+        states: the states with all dimensions.
+        of_input: dimensions that the input of layer 0 lacks as a state.
+    """
+
+    states: TokenStates
+    of_input: Dimensions
 
 
 def shared_fraction(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

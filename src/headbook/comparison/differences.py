@@ -21,7 +21,7 @@ from headbook.analysis.paired import ClusterSums, differences, paired_tests
 from headbook.comparison.study_pair import StackPair, StudyPair
 from headbook.metrics import all_metrics
 from headbook.metrics.base import SampledMetric
-from headbook.schema import HeadKey, IntervalRule, SinkView, TokenKey
+from headbook.schema import NO_OUTLIERS, HeadKey, IntervalRule, SinkView, TokenKey
 from headbook.study.ablation.results import AblationResults, HeadSetKind
 from headbook.study.ablation_tables import EFFECT
 from headbook.study.corpus_sums import sampled_ratios
@@ -180,7 +180,8 @@ def paired_buckets(
         a, b: sums of the two studies.
         columns_a, columns_b: columns of ``a`` and of ``b``.
     """
-    known_in_b = set(columns_b)
+    # Two models have outlier dimensions of their own, so that averages without them differ in both.
+    known_in_b = {column for column in columns_b if column.label != NO_OUTLIERS}
     shared = [column for column in columns_a if column in known_in_b]
     if not shared or a.once != b.once:
         return

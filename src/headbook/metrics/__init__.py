@@ -269,6 +269,11 @@ def token_metrics(metrics: Iterable[Metric]) -> list[TokenMetric]:
     return [metric for metric in metrics if isinstance(metric, TokenMetric)]
 
 
+def metrics_without_outliers(metrics: Iterable[Metric]) -> list[TokenMetric]:
+    """Return the token metrics that are also measured without outlier dimensions."""
+    return [metric for metric in token_metrics(metrics) if metric.without_outliers]
+
+
 def flow_metrics(metrics: Iterable[Metric]) -> list[FlowMetric]:
     """Return the metrics that follow attention from token to token."""
     return [metric for metric in metrics if isinstance(metric, FlowMetric)]

@@ -443,11 +443,14 @@ class TokenMetric(LayerwiseMetric):
             without a value.
         needs: requirements on the model.
         beside: metrics that charts and tables show for comparison.
+        without_outliers: whether the average over all tokens of text is also measured without the
+            outlier dimensions of each state, on the sample and in the model's first space.
     """
 
     measure: "Callable[[TokenStates, schema.EmbeddingSpace | None], torch.Tensor]"
     needs: frozenset[Need] = frozenset()
     beside: tuple[str, ...] = ()
+    without_outliers: bool = False
 
     @property
     def sampled(self) -> bool:

@@ -10,9 +10,12 @@ e_v^2 and e_v . p_i, computed once for each position. With a linear map W, c fro
 states' width, as in ALBERT, (W LN(u) + c) . x = LN(u) . W^T x + c . x is computed likewise, and the
 length follows from W^T W. Ranks and neighbours are computed from the same block of scores, without
 sorting the vocabulary.
+
+Without some dimensions, products follow from states that are 0 there, and the length of an encoding
+from the share of its square that these dimensions have.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -68,6 +71,8 @@ MAX_BLOCK_SCORES = 1 << 22  # scores in memory at a time: 16 MiB in float32
 BLOCK_ENTRIES = 1 << 13  # vocabulary entries whose float64 sums are computed at a time
 MAX_CACHED_FACTORS = 1 << 26  # numbers of each factor in the cache before it is cleared
 BLOCK_POSITIONS = 16  # positions whose sums are computed at a time
+EMPTY_SHARE = 1e-6  # of a squared length, below which it is a rounding error of float32
+Dimensions = tuple[int, ...]  # of states and encodings
 
 
 class LayerNormWeights(NamedTuple):
@@ -123,6 +128,9 @@ class VocabularyEmbeddings:
     _factors: dict[int, CosineFactors] = field(
         default_factory=dict
     )  # by the first of `BLOCK_POSITIONS`
+    _kept_columns: dict[int, torch.Tensor] = field(default_factory=dict)  # by dimension
+    _shares: dict[Dimensions, torch.Tensor] = field(default_factory=dict)  # at one position
+    _shares_at: int | None = None
 
     @property
     def spaces(self) -> tuple[EmbeddingSpace, ...]:
@@ -136,7 +144,12 @@ class VocabularyEmbeddings:
         )
 
     def compare(
-        self, states: torch.Tensor, texts: PaddedTexts, space: EmbeddingSpace, k: int
+        self,
+        states: torch.Tensor,
+        texts: PaddedTexts,
+        space: EmbeddingSpace,
+        k: int,
+        removed: Sequence[Dimensions] = (),
     ) -> VocabularyComparison:
         """Compare every state with every entry's original encoding.
 
@@ -145,8 +158,11 @@ class VocabularyEmbeddings:
             texts: the tokens.
             space: embedding space of the encodings.
             k: number of nearest entries to return.
+            removed: dimensions of states and encodings that do not count, by state; empty if all
+                dimensions count.
         """
         comparison = VocabularyComparison.empty(states, k)
+        states = without_dimensions(states, removed)
         for tokens, position in self._groups(texts, space):
             rows = states[:, tokens].flatten(0, 1)
             own_ids = texts.ids[tokens].repeat(len(states))
@@ -155,9 +171,11 @@ class VocabularyEmbeddings:
             # Results are allocated before the scores, whose memory is then freed without gaps.
             for start in range(0, len(rows), block_rows):
                 rows_of_block = slice(start, start + block_rows)
-                near = compare_with_vocabulary(
-                    self._scores(rows[rows_of_block], position), own_ids[rows_of_block], k
-                )
+                scores = self._scores(rows[rows_of_block], position)
+                if removed:
+                    self._lengthen(scores, start, len(rows) // len(states), position, removed)
+                near = compare_with_vocabulary(scores, own_ids[rows_of_block], k)
+                del scores
                 for whole, result in zip(block, near, strict=True):
                     whole[0, 0, rows_of_block] = result
                 del near
@@ -222,6 +240,91 @@ class VocabularyEmbeddings:
         shift = centred @ self.positions[position]
         scores = self._product(centred * self.scale).mul_(scale)
         return scores.addmm_(torch.stack([shift, bias], 1), torch.stack([scale, inverse_norm]))
+
+    def _lengthen(
+        self,
+        scores: torch.Tensor,
+        first_row: int,
+        n_tokens: int,
+        position: int | None,
+        removed: Sequence[Dimensions],
+    ) -> None:
+        """Divide cosines by the lengths that encodings of length 1 have without dimensions.
+
+        Args:
+            scores: cosines, changed in place. *Shape:* ``(row, entry)``.
+            first_row: number of the first row among the rows of all states.
+            n_tokens: number of rows of each state.
+            position: position of the states, or None for word embeddings without position.
+            removed: dimensions that do not count, by state.
+        """
+        end = first_row + len(scores)
+        for state in range(first_row // n_tokens, (end - 1) // n_tokens + 1):
+            if removed[state]:
+                start, stop = max(first_row, state * n_tokens), min(end, (state + 1) * n_tokens)
+                share = self._squared_share(position, removed[state])
+                # Encodings without any other dimension have no direction: cosine 0.
+                scale = torch.where(share < 1 - EMPTY_SHARE, (1 - share).rsqrt(), 0)
+                scores[start - first_row : stop - first_row] *= scale
+
+    def _squared_share(self, position: int | None, dimensions: Dimensions) -> torch.Tensor:
+        """Return the share of the squared length of encodings in some dimensions, cached.
+
+        Args:
+            position: position of the encodings, or None for word embeddings without position.
+            dimensions: dimensions of states.
+
+        Returns:
+            *Shape:* ``(entry,)``.
+        """
+        if self._shares_at != position:
+            self._shares.clear()
+            self._shares_at = position
+        if dimensions not in self._shares:
+            scale, inverse_norm = self.factors(position)
+            encoded = self._encoded(position, dimensions, inverse_norm / scale)
+            self._shares[dimensions] = (encoded * inverse_norm).square_().sum(0)
+        return self._shares[dimensions]
+
+    def _encoded(
+        self, position: int | None, dimensions: Dimensions, std: torch.Tensor
+    ) -> torch.Tensor:
+        """Return some dimensions of the encodings at a position, or of word embeddings for None.
+
+        Args:
+            std: std(u) of each encoding; 1 without a norm. *Shape:* ``(entry,)``.
+
+        Returns:
+            *Shape:* ``(dimension, entry)``.
+        """
+        chosen = list(dimensions)
+        if position is None:
+            return self._columns(dimensions)
+        assert self.positions is not None
+        p = self.positions[position]
+        gain, bias, mean = torch.ones_like(p), torch.zeros_like(p), torch.zeros_like(std)
+        if self.norm is not None:
+            gain, bias, _ = self.norm
+            mean = (self._entry_sums * self.scale + p.sum()) / len(p)
+        if self.through is None:
+            u = (self._columns(dimensions) * self.scale).add_(p[chosen, None]).sub_(mean)
+            return u.mul_(gain[chosen, None]).div_(std).add_(bias[chosen, None])
+        rows, shift = self.through.weight[chosen], self.through.bias[chosen]
+        shift, rows = shift + rows @ bias, rows * gain
+        u = (rows @ self.embedding.T).mul_(self.scale).add_((rows @ p)[:, None])
+        return u.sub_(rows.sum(1)[:, None] * mean).div_(std).add_(shift[:, None])
+
+    def _columns(self, dimensions: Dimensions) -> torch.Tensor:
+        """Return dimensions of the word embeddings. *Shape:* ``(dimension, entry)``."""
+        for dimension in dimensions:
+            if dimension not in self._kept_columns:  # gathered once, since rows are far apart
+                self._kept_columns[dimension] = self.embedding[:, dimension].clone()
+        return torch.stack([self._kept_columns[dimension] for dimension in dimensions])
+
+    @cached_property
+    def _entry_sums(self) -> torch.Tensor:
+        """Sum of each word embedding over the width. *Shape:* ``(entry,)``."""
+        return self.embedding.sum(1)
 
     @cached_property
     def _rounded(self) -> torch.Tensor:
@@ -320,6 +423,21 @@ class VocabularyEmbeddings:
         centred = square - 2 * mean * linear + mean**2 * gram_sums.sum()
         mixed = e @ along + (p @ along).unsqueeze(1) - mean * along.sum()
         return std, (centred / std**2 + 2 * mixed / std + d @ d).sqrt()
+
+
+def without_dimensions(states: torch.Tensor, removed: Sequence[Dimensions]) -> torch.Tensor:
+    """Return states that are 0 in some dimensions; the states themselves if all dimensions count.
+
+    Args:
+        states: *Shape:* ``(state, ..., width)``.
+        removed: dimensions that do not count, by state; empty if all count.
+    """
+    if not any(removed):
+        return states
+    states = states.clone()
+    for state, dimensions in zip(states, removed, strict=True):
+        state[..., list(dimensions)] = 0
+    return states
 
 
 def _inverted(std: torch.Tensor, length: torch.Tensor) -> CosineFactors:

@@ -29,7 +29,8 @@ from headbook.pages.parts.blocks import (
 )
 from headbook.pages.parts.page import gap_text
 from headbook.report.facts.states import geometry as facts
-from headbook.report.facts.states import tokens, travel
+from headbook.report.facts.states import mixing, tokens, travel
+from headbook.report.facts.states.outliers import dimension_names, outliers
 from headbook.report.relations import TAG_NAMES
 from headbook.report.results import StackResults, study_of
 from headbook.report.token_neighbours import WORD_CLASS_NAMES, class_of_tag, own_tokens
@@ -130,10 +131,12 @@ def _closer(results: StackResults) -> Iterator[Block]:
         yield Group(
             (*kinds, Caption((_kinds_note(results),))), id=f"kinds{suffix}", link="kinds of words"
         )
-    if mixing := mixing_plot(results):
-        notes = (results.cached(fact).text for fact in (facts.mixing_range, facts.mixing_by_class))
+    if plot := mixing_plot(results):
+        notes = (
+            results.cached(fact).text for fact in (mixing.mixing_range, mixing.mixing_by_class)
+        )
         texts = [Text(note) for note in notes if note]
-        yield Group(blocks(Lead(mixing), texts), id=f"mixing{suffix}", link="mixing")
+        yield Group(blocks(Lead(plot), texts), id=f"mixing{suffix}", link="mixing")
     if observed := blocks(_observed(results)):
         source = "After D. Avery’s exploration of RoBERTa (2024–25)."
         yield Group(
@@ -264,17 +267,37 @@ def _verdict(results: StackResults, tested: travel.Observation | None) -> Cell:
     """Return whether an observation holds, with its numbers."""
     if tested is None:
         return "not measured"
-    (one, other), (first, second) = tested.measure, tested.printed(results.stack.name)
-    verdict = Marked("holds" if tested.holds else "does not hold", "b")
-    if tested.metric == facts.KEPT:
-        words = "{verdict}: {one} after layer {layer}, {first:whole}"
+    if tested.is_decided_by_outliers:
+        names = dimension_names(outliers(results, state=tested.state))
+        verdict = Marked(f"decided by {names}", "b")
     else:
-        words = "{verdict}: {one} {first}, {other} {second}"
-    if tested.metric == facts.COSINE:
-        words += "; most in layer {layer} (not tested)"
-    return say(
-        words, verdict=verdict, one=one, other=other, first=first, second=second, layer=tested.layer
+        verdict = Marked("holds" if tested.holds else "does not hold", "b")
+    printed = tested.printed(results.stack.name)
+    numbers = [
+        _observed_numbers(tested.metric, compared, *pair)
+        for compared, pair in zip((tested.compared, tested.without), printed, strict=False)
+        if compared is not None
+    ]
+    start = say("{verdict}: {numbers}", verdict=verdict, numbers=numbers[0])
+    return (
+        start
+        if len(numbers) == 1
+        else say("{start}; without outlier dimensions {numbers}", start=start, numbers=numbers[1])
     )
+
+
+def _observed_numbers(
+    metric: str, compared: travel.ObservedNumbers, first: Number, second: Number
+) -> Sentence:
+    """Return the numbers by which an observation holds or not."""
+    one, other = compared.measure
+    if metric == facts.KEPT:
+        words = "{one} after layer {layer}, {first:whole}"
+    else:
+        words = "{one} {first}, {other} {second}"
+    if metric == facts.COSINE:
+        words += "; most in layer {layer} (not tested)"
+    return say(words, one=one, other=other, first=first, second=second, layer=compared.layer)
 
 
 def _measured(first: StackResults, results: Results) -> tuple[Block, ...]:
@@ -289,6 +312,10 @@ def _measured(first: StackResults, results: Results) -> tuple[Block, ...]:
         ("from other tokens", "context-mixing ratio: norm of what other tokens contribute to the "
          "output of an attention block, over that norm plus the norm of the token’s own part, "
          "residual included (Kobayashi et al. 2021)"),
+        ("outlier dimensions", "of a state: dimensions whose mean over tokens of text lies more "
+         "than 6 robust standard deviations (1.4826 × median absolute deviation) from the median "
+         "of all dimensions’ means; cosine, rank and kept neighbours are also computed without "
+         "them, and a finding that they decide is not stated"),
         ("attention rollout", "product over layers of attention, averaged over heads, and the "
          "share that each token keeps (Abnar & Zuidema 2020)"),
         ("any two", "mean cosine of tokens of different sentences: what similar tokens are "

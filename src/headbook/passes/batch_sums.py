@@ -20,6 +20,7 @@ from headbook.model.tokens.strings import TokenStrings
 from headbook.schema import (
     CLASSES,
     COMPARED_CLASSES,
+    NO_OUTLIERS,
     AttentionStack,
     EmbeddingSpace,
     HeadKey,
@@ -367,6 +368,7 @@ class TokenAccumulator:
     Args:
         spaces: embedding spaces of the model's vocabulary.
         members: mask of the sentences that count; by default all.
+        reduced: metrics that are also measured without outlier dimensions.
     """
 
     def __init__(
@@ -375,7 +377,9 @@ class TokenAccumulator:
         metrics: Sequence[LayerwiseMetric],
         batch: Batch,
         spaces: Sequence[EmbeddingSpace] = (),
+        *,
         members: NDArray[np.bool_] | None = None,
+        reduced: Sequence[LayerwiseMetric] = (),
     ) -> None:
         self._half, self._hashes = batch.half, batch.text_hash
         self._classes = token_classes(batch.texts[stack.queries])
@@ -390,6 +394,12 @@ class TokenAccumulator:
             for space in spaces_of(metric, spaces)
             for label in CLASSES
         ]
+        self.columns += [
+            TokenKey(metric.id, state, space, NO_OUTLIERS)
+            for metric in reduced
+            for state in metric.states
+            for space in spaces_of(metric, spaces)[:1]
+        ]
         cells = (len(batch.items), stack.n_layers, len(self.columns))
         self._n, self._d = np.zeros(cells), np.zeros(cells)
 
@@ -400,16 +410,20 @@ class TokenAccumulator:
         state: ResidualPoint,
         space: EmbeddingSpace | None,
         values: torch.Tensor,
+        *,
+        labels: Sequence[str] = CLASSES,
     ) -> None:
         """Add the values of one state, summed by token class.
 
         Args:
             values: *Shape:* ``(sentence, token)``; NaN in the padding and if there is no value.
+            labels: labels of the sums: of the first classes, or another name of all tokens.
         """
-        start = self.columns.index(TokenKey(metric.id, state, space, CLASSES[0]))
-        place = slice(start, start + len(CLASSES))
+        start = self.columns.index(TokenKey(metric.id, state, space, labels[0]))
+        place = slice(start, start + len(labels))
         values = metric.averaged.transform(values)
-        members = self._classes.to(values.dtype) * ~values.isnan().unsqueeze(-1)
+        classes = self._classes[..., : len(labels)]
+        members = classes.to(values.dtype) * ~values.isnan().unsqueeze(-1)
         values = values.nan_to_num()
         self._n[:, layer, place] = (values.unsqueeze(1) @ members).squeeze(1).cpu().numpy()
         self._d[:, layer, place] = members.sum(1).cpu().numpy()
@@ -421,8 +435,9 @@ class TokenAccumulator:
         return TokenSums(tuple(self.columns), RatioSums(parts.sums(self._half)[0]))
 
     def buckets(self) -> tuple[TokenBuckets, ...]:
-        """Return the sums by hash bucket, for comparisons; empty without columns to compare."""
-        kept = [n for n, column in enumerate(self.columns) if column.label in COMPARED_CLASSES]
+        """Return the sums by hash bucket, for paired tests; empty without columns to test."""
+        tested = {*COMPARED_CLASSES, NO_OUTLIERS}
+        kept = [n for n, column in enumerate(self.columns) if column.label in tested]
         if not kept:
             return ()
         columns = tuple(self.columns[n] for n in kept)

@@ -18,6 +18,7 @@ from headbook.model.load import Model
 from headbook.passes.batch_sums import BucketAccumulator, TokenAccumulator, TokenTypeAccumulator
 from headbook.passes.class_flows import ClassFlowAccumulator
 from headbook.passes.head_sums import HeadAccumulator
+from headbook.passes.state_geometry import StateMeanAccumulator
 from headbook.schema import (
     DOUBLED,
     MILLION,
@@ -38,7 +39,15 @@ from headbook.text.batch import Batch
 
 @dataclass(frozen=True)
 class CorpusPass:
-    """A pass that measures batches with the metrics chosen for a run."""
+    """A pass that measures batches with the metrics chosen for a run.
+
+    Attributes:
+        heads, tokens: metrics of heads and of tokens.
+        exemplars: number of exemplars of each head.
+        facets: groups of sentences.
+        buckets: sums by hash bucket of each stack.
+        state_means: whether states are summed over all tokens of text.
+    """
 
     model: Model
     architecture: Architecture
@@ -47,6 +56,7 @@ class CorpusPass:
     exemplars: int
     facets: Facets = field(default_factory=Facets)
     buckets: Mapping[str, BucketAccumulator] = field(default_factory=dict)
+    state_means: bool = False
 
     def batch_sums(self, batch: Batch) -> CorpusSums:
         """Run the model over a batch and return the sums of all metrics."""
@@ -59,6 +69,11 @@ class CorpusPass:
             name: TokenTypeAccumulator(stack, batch, self.model.token_strings)
             for name, stack in stacks.items()
             if types_wanted and not stack.crosses
+        }
+        means = {
+            name: StateMeanAccumulator(stack, batch)
+            for name, stack in stacks.items()
+            if self.state_means
         }
         inputs: dict[str, torch.Tensor] = {}
         heads = {
@@ -85,6 +100,8 @@ class CorpusPass:
         def on_state(stack: str, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
             check_finite(batch, stacks[stack], layer, state, vectors)
             vectors = vectors.to(texts[stacks[stack].queries].share.dtype)
+            if stack in means:
+                means[stack].add(layer, state, vectors)
             if state is ResidualPoint.PRE:
                 inputs[stack] = vectors
                 return
@@ -105,6 +122,7 @@ class CorpusPass:
             counts=count_batch(batch) + learned_sinks,
             texts=_sentence_set(batch) if self.buckets else None,
             class_flows={name: accumulator.sums() for name, accumulator in class_flows.items()},
+            state_means={name: accumulator.sums() for name, accumulator in means.items()},
         )
 
 

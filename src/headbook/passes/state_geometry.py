@@ -2,7 +2,8 @@
 
 `StateGeometry` describes the space of states. Its sample has the sentences with the smallest hashes
 of their content, up to `MAX_TOKENS` tokens together; equal sentences count once.
-`WordUses` compares the uses of a word in several sentences.
+`WordUses` compares the uses of a word in several sentences. `StateMeanAccumulator` keeps only sums,
+of all sentences.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +25,13 @@ from headbook.passes.observers import BatchObserver, PassResults
 from headbook.schema import AttentionStack, ResidualPoint
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import MAX_USES, USE_COLUMNS, StoredText
-from headbook.study.sums.state_geometry import GeometrySums, StateColumn, to_ratio_sums
+from headbook.study.sums.state_geometry import (
+    GeometrySums,
+    StateColumn,
+    StateMeans,
+    to_ratio_sums,
+)
+from headbook.study.sums.token_sums import PATH_STATES
 from headbook.text.batch import Batch, PaddedTexts, token_hash
 from headbook.text.tokens import TokenizedSentence
 
@@ -148,6 +155,28 @@ class StateCollector:
     def sums(self) -> CorpusSums:
         """Return the geometry sums of all collected states."""
         return self.geometry.sums(self.stacks)
+
+
+class StateMeanAccumulator:
+    """Sums of the states of one stack over the tokens of text in a batch, filled by state."""
+
+    def __init__(self, stack: AttentionStack, batch: Batch) -> None:
+        self._counting = batch.texts[stack.queries].ordinary
+        self._n_layers = stack.n_layers
+        self._input, self._total = np.zeros(0), np.zeros((0, 0, 0))
+
+    def add(self, layer: int, state: ResidualPoint, vectors: torch.Tensor) -> None:
+        """Add the vectors of one state. *Shape:* ``(sentence, token, width)``."""
+        total = vectors[self._counting].double().sum(0).cpu().numpy()
+        if state is ResidualPoint.PRE:
+            self._input = total
+            self._total = np.zeros((self._n_layers, len(PATH_STATES), len(total)))
+        else:
+            self._total[layer, PATH_STATES.index(state)] = total
+
+    def sums(self) -> StateMeans:
+        """Return the sums of this batch."""
+        return StateMeans(self._input, self._total, int(self._counting.sum()))
 
 
 class _States:

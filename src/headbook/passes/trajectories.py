@@ -1,7 +1,7 @@
 """Trajectories of tokens: states of the sentences with pages, compared with the vocabulary."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from headbook.attention.token_states import (
     TokenStates,
 )
 from headbook.metrics import ids as metric_ids
+from headbook.metrics import metrics_without_outliers
 from headbook.metrics.base import Need, TokenMetric
 from headbook.model.architecture import Architecture
 from headbook.model.embedding import Embedding
@@ -25,7 +26,7 @@ from headbook.model.logit_lens import LogitLens
 from headbook.model.tokens.special import special_ids
 from headbook.passes.batch_sums import TokenAccumulator, spaces_of
 from headbook.passes.observers import BatchObserver, PassResults
-from headbook.schema import AttentionStack, EmbeddingSpace, ResidualPoint, Side
+from headbook.schema import NO_OUTLIERS, AttentionStack, EmbeddingSpace, ResidualPoint, Side
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import (
     LOGIT_LENS_SPACE,
@@ -36,6 +37,7 @@ from headbook.study.sentence_data import (
     TOKEN_COLUMNS,
     SentenceData,
 )
+from headbook.study.sums.state_geometry import StateMeans
 from headbook.text.batch import Batch
 
 MAX_PENDING_NUMBERS = 1 << 23  # of states that wait to be measured together
@@ -55,6 +57,7 @@ class TokenTracker:
         sampled: sentences over which vocabulary metrics are averaged.
         embeddings: original encodings by side.
         lens: the language-model head, or None.
+        state_means: means of states, which show their outlier dimensions, by stack.
     """
 
     model: Model
@@ -64,6 +67,7 @@ class TokenTracker:
     sampled: Collection[int]
     embeddings: Mapping[Side, Embedding]
     lens: LogitLens | None = None
+    state_means: Mapping[str, StateMeans] = field(default_factory=dict)
 
     @cached_property
     def special(self) -> frozenset[int]:
@@ -118,10 +122,14 @@ class _StackStates:
         self._near = (
             TRACKED_NEIGHBOURS if OVERLAPS & {metric.id for metric in self._metrics} else NEIGHBOURS
         )
-        self._earlier: Earlier = {}
+        self._earlier, self._earlier_without = Earlier(), Earlier()
         lookups = [metric for metric in self._metrics if metric.sampled]
         sampled = np.isin(batch.index, [*tracker.sampled])
-        self.table = TokenAccumulator(stack, lookups, batch, self._spaces, sampled)
+        self._means = tracker.state_means.get(name)
+        reduced = metrics_without_outliers(self._metrics) if self._means else []
+        self.table = TokenAccumulator(
+            stack, lookups, batch, self._spaces, members=sampled, reduced=reduced
+        )
         self.kept: list[SentenceData] = []
         self._states: list[PendingState] = []
         self._input = torch.empty(0)
@@ -156,6 +164,7 @@ class _StackStates:
             self._near,
             self._outlook,
         )
+        self._measure_without_outliers(metrics, view, states)
         for metric in metrics:
             for space in spaces_of(metric, self._spaces):
                 self._measure(metric, space, view, states)
@@ -183,6 +192,23 @@ class _StackStates:
         frame["metric"], frame["space"] = metric.id, space or ""
         frame["value"] = values.cpu().numpy()[:, kept_tokens.rows, kept_tokens.positions].ravel()
         self.kept.append(SentenceData(tokens=frame[[*TOKEN_COLUMNS]]))
+
+    def _measure_without_outliers(
+        self, metrics: Sequence[TokenMetric], view: TokenStates, states: Sequence[PendingState]
+    ) -> None:
+        """Add the values of metrics without the outlier dimensions of each state."""
+        if self._means is None:
+            return
+        outliers = [self._means.outliers(layer, state) for layer, state, _ in states]
+        of_input = self._means.outliers(0, ResidualPoint.PRE)
+        reduced = view.without(outliers, of_input, self._earlier_without)
+        for metric in metrics_without_outliers(metrics):
+            for space in spaces_of(metric, self._spaces)[:1]:
+                values = metric.measure(reduced, space)
+                for number, (layer, state, _) in enumerate(states):
+                    self.table.add(
+                        metric, layer, state, space, values[number], labels=[NO_OUTLIERS]
+                    )
 
     def _keep_nearest(
         self, space: str, ids: torch.Tensor, scores: torch.Tensor, states: Sequence[PendingState]

@@ -24,6 +24,7 @@ from headbook.metrics import (
     attention_metrics,
     chosen_metrics,
     context_metrics,
+    metrics_without_outliers,
     sampled_metrics,
     token_metrics,
 )
@@ -170,6 +171,7 @@ def measure_study(run: Run, words: Mapping[str, Any]) -> Study:
     chosen = replace(chosen, traced=traced)
     embeddings = read_embeddings(run, tokenized.values())
     lens = make_logit_lens(run.model, run.architecture)
+    state_means = sums.state_means
     read_back = run.store.spill(CorpusSums, sums)
     del sums  # frees memory for products with the vocabulary
     measures = measure_part(
@@ -177,7 +179,7 @@ def measure_study(run: Run, words: Mapping[str, Any]) -> Study:
         "sentences",
         SentenceMeasures,
         lambda budget, _: measure_sentences(
-            run, chosen, tokenized, embeddings, lens, budget=budget
+            run, chosen, tokenized, embeddings, lens, state_means=state_means, budget=budget
         ),
     ).value
     sums = read_back() + measures.sums
@@ -283,6 +285,7 @@ def measure_shard(run: Run, number: int, tries: int) -> Part[CorpusSums]:
             run.config.exemplars,
             run.facets,
             buckets,
+            state_means=not run.is_baseline and bool(metrics_without_outliers(run.metrics)),
         )
         # Exclude sentences after parsing, so that the others are parsed in the same groups.
         items = (

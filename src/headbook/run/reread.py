@@ -38,6 +38,7 @@ from headbook.run.sentences import ChosenSentences, count_tokens
 from headbook.schema import Side
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import MapSample, SentenceData
+from headbook.study.sums.state_geometry import StateMeans
 from headbook.text.batch import Batch
 from headbook.text.tokens import TokenizedSentence
 
@@ -157,6 +158,7 @@ def measure_sentences(
     embeddings: Mapping[Side, Embedding],
     lens: LogitLens | NoLogitLens,
     *,
+    state_means: Mapping[str, StateMeans],
     budget: int,
 ) -> SentenceMeasures:
     """Measure single sentences, many in a batch to save time on products with the vocabulary."""
@@ -181,6 +183,7 @@ def measure_sentences(
             chosen.sampled,
             embeddings,
             lens if isinstance(lens, LogitLens) else None,
+            state_means,
         ),
         flow_tracker(run, (), listed),
         maps,

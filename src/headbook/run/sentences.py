@@ -97,7 +97,7 @@ def choose_sentences(
         most=config.n_sentence_pages,
     )
     listed = tuple(index for index in cited if index not in long.texts.union(not_measured))
-    averaged = any(metric.sampled for metric in token_metrics(metrics))
+    averaged = any(m.sampled or m.without_outliers for m in token_metrics(metrics))
     candidates = frozenset[int]()
     if sums.texts is not None and not long.every:
         candidates = frozenset(

@@ -33,7 +33,7 @@ from headbook.study.sentence_data import (
     SentenceData,
 )
 from headbook.study.sums.buckets import MAX_BUCKETS, HeadBuckets, SentenceSet, TokenBuckets
-from headbook.study.sums.state_geometry import GeometrySums
+from headbook.study.sums.state_geometry import GeometrySums, StateMeans
 from headbook.study.sums.token_sums import (
     ANY_TOKEN,
     MIN_SENTENCES,
@@ -170,6 +170,11 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "chance": Rule("layer item", 0),
         "sums": Rule("3 layer head item", 0),
         "texts": Rule(f"{MIN_SENTENCES} layer item"),
+    },
+    StateMeans: {
+        "input": Rule("width"),
+        "total": Rule(f"layer {len(PATH_STATES)} width"),
+        "tokens": Rule("", 0, "tokens"),
     },
     TokenTypeSums: {
         "ids": Rule("type", 0, MAX_VOCABULARY, ascending=True),

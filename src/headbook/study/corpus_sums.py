@@ -20,7 +20,7 @@ from headbook.schema import AttentionStack, HeadKey, SinkView, TokenKey
 from headbook.study.ablation.results import AblationResults
 from headbook.study.groups import GroupSums, PairMembers, merge_groups
 from headbook.study.sums.buckets import HeadBuckets, Kind, SentenceSet, TokenBuckets, merge_buckets
-from headbook.study.sums.state_geometry import GeometrySums
+from headbook.study.sums.state_geometry import GeometrySums, StateMeans
 from headbook.study.sums.token_sums import Affinities, Anchors, TokenTypeSums
 from headbook.study.sums.word_samples import ClassFlows, StrongestWords
 
@@ -249,6 +249,8 @@ class CorpusSums:
         token_buckets: sums of token metrics by bucket, for comparisons with other models.
         class_flows: attention between classes of words; empty in studies that lack it.
         tasks: results of ablation by the name of a task's target, each on a sample of its own.
+        state_means: sums of states over all tokens of text; empty without token metrics that leave
+            out outlier dimensions.
     """
 
     heads: Mapping[str, HeadSums] = field(default_factory=dict)
@@ -270,6 +272,7 @@ class CorpusSums:
     token_buckets: Mapping[str, tuple[TokenBuckets, ...]] = field(default_factory=dict)
     class_flows: Mapping[str, ClassFlows] = field(default_factory=dict)
     tasks: Mapping[str, AblationResults] = field(default_factory=dict)
+    state_means: Mapping[str, StateMeans] = field(default_factory=dict)
 
     @property
     def max_tokens(self) -> float:

@@ -52,6 +52,7 @@ SUMS_IN_WORDS = {
     "affinities": "attention by token",
     "class_flows": "attention between classes of words",
     "types": "paths of vocabulary tokens",
+    "state_means": "means of states",
     "tasks": "tasks",
 }
 SETS_IN_WORDS = {

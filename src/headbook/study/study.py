@@ -45,7 +45,7 @@ PUBLIC = (
     "layers", "controls", "compared", "tests", "pairs", "groups", "minimal_pairs", "top_tokens",
     "class_flows", "importance", "effect_tokens", "head_groups", "pruning", "task_facets",
     "composition", "promoted_tokens", "exemplar_tokens", "words", "types", "tokens", "nearest",
-    "uses", "public_demo", "geometry", "save", "load", "manifest",
+    "uses", "public_demo", "geometry", "outliers", "save", "load", "manifest",
 )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ class Study:
     | tables of ablations | `importance`, `effect_tokens`, `head_groups`, `pruning`, `task_facets` |
     | tables of circuits | `composition`, `promoted_tokens`, `exemplar_tokens` |
     | tables of tokens and states | `words`, `types`, `tokens`, `nearest`, `uses`, `public_demo`,
-      `geometry` |
+      `geometry`, `outliers` |
     | files | `save`, `load`, `manifest` |
 
     Attributes:
@@ -135,6 +135,7 @@ class Study:
     uses = StudyTable(token_tables.USES)
     public_demo = StudyTable(token_tables.PUBLIC_DEMO)
     geometry = StudyTable(token_tables.GEOMETRY)
+    outliers = StudyTable(token_tables.OUTLIER_TABLE)
 
     def __repr__(self) -> str:
         """Return lines on the model, the sentences, the making, cut texts, and merged parts."""

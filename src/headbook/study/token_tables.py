@@ -1,16 +1,26 @@
 """Tables of tokens and states: each entry with its columns, and below the entry its builder."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from headbook.analysis.arrays import Floats
+from headbook.analysis.state_vectors import outliers_by_mean, robust_deviations
 from headbook.metrics import ids
 from headbook.schema import EmbeddingSpace, ResidualPoint, Side
 from headbook.study.corpus_sums import TokenSums
 from headbook.study.sentence_data import SentenceData
-from headbook.study.sums.state_geometry import CKA, OUTLIERS, GeometrySums, short_names, state_names
+from headbook.study.sums.state_geometry import (
+    CKA,
+    OUTLIERS,
+    GeometrySums,
+    StateMeans,
+    short_names,
+    state_names,
+)
 from headbook.study.sums.token_sums import (
     KINDS,
     MIN_SENTENCES,
@@ -145,7 +155,8 @@ WORDS: "TableSpec[Study]" = TableSpec(
     {
         "class": "all, content, function, initial or continuation subword tokens, special "
         "tokens, start (special tokens that begin a text), separator (those that end a sentence), "
-        "or a part of speech (UPOS)",
+        "a part of speech (UPOS), or no_outliers "
+        "(all without the outlier dimensions of each state, on a sample of sentences)",
         **LAYER_COLUMNS,
         **STATE_COLUMN,
         "metric": METRIC_COLUMNS["metric"],
@@ -360,6 +371,45 @@ GEOMETRY: "TableSpec[Study]" = TableSpec(
     lambda study: geometry_table(study.corpus_sums.geometry),
     optional=True,
 )
+
+
+OUTLIER_TABLE: "TableSpec[Study]" = TableSpec(
+    "outliers",
+    "Outlier dimensions of each state: cosine, rank and kept neighbours are also given without "
+    "them.",
+    {
+        **STACK_COLUMN,
+        "layer": "counted from 0; empty for the input",
+        "state": "input: what enters layer 0; mid: after attention; out: after the layer",
+        "dimension": "counted from 0",
+        "mean": "mean of the dimension over all tokens of text",
+        "median": "median of the means of all dimensions",
+        "deviations": "distance of mean and median in robust standard deviations, above 6",
+        "n_observations": "tokens behind the mean",
+    },
+    lambda study: outliers_table(study.corpus_sums.state_means),
+    optional=True,
+)
+
+
+def outliers_table(state_means: Mapping[str, StateMeans]) -> pd.DataFrame:
+    """Return the outlier dimensions of every state, those farthest from the median first."""
+    rows = [
+        (stack, layer, str(state), *row, means.tokens)
+        for stack, means in state_means.items()
+        for layer, state in [(None, ResidualPoint.PRE),
+                             *product(range(len(means.total)), PATH_STATES)]
+        for row in _outlier_rows(means.mean(layer or 0, state))
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=[*OUTLIER_TABLE.columns])
+    return table.astype({"layer": "Int64"}) if rows else OUTLIER_TABLE.empty
+
+
+def _outlier_rows(mean: Floats) -> list[tuple[int, float, float, float]]:
+    """Return outlier dimension, mean, median and robust deviations, farthest first."""
+    deviations, median = robust_deviations(mean), float(np.median(mean))
+    found = sorted(outliers_by_mean(mean).tolist(), key=lambda each: -abs(deviations[each]))
+    return [(each, float(mean[each]), median, float(deviations[each])) for each in found]
 
 
 def geometry_table(geometry: Mapping[str, GeometrySums]) -> pd.DataFrame:

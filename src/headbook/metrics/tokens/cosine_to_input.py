@@ -6,6 +6,12 @@ direction. It is taken twice in each layer: after attention (in files `mid`), wh
 output has been added to the residual, and after the layer (`out`). In cross-attention, `mid` is
 the state after cross-attention.
 
+A few dimensions of a state can be so much larger than all others that they decide the cosine. The
+mean over all tokens of text is therefore also given without the outlier dimensions of each state
+(in files the class `no_outliers`, on the sample of `--vocabulary-sentences`): those whose mean over
+all tokens of text lies more than 6 robust standard deviations from the median of all dimensions'
+means (1.4826 times the median absolute deviation). The input lacks them, too.
+
 All vectors are the model's own activations, never recomputed from its weights.
 """
 
@@ -39,4 +45,5 @@ METRIC = TokenMetric(
     section=Section.STATES,
     chart=ChartKind.TRAJECTORY,
     measure=measure,
+    without_outliers=True,
 )

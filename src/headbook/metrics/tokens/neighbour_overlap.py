@@ -4,6 +4,9 @@ The 100 vocabulary tokens whose embeddings are nearest to a token's state are co
 nearest one layer earlier (the same kind of state; before layer 0: the input). 1: the neighbourhood
 is unchanged; 0: it is replaced.
 
+Without outlier dimensions (in files the class `no_outliers`, as for `cosine_to_input`), each of the
+two states lacks its own ones.
+
 Two baselines. *Another token*: the share of the 100 that another token of the same sentence,
 chosen at random, has among its own 100 in the same layer. Some vocabulary tokens are near to
 everything (hubs), and only what exceeds this share is the token's own. *By chance*: the share of
@@ -36,6 +39,7 @@ METRIC = TokenMetric(
     section=Section.STATES,
     chart=ChartKind.TRAJECTORY,
     measure=measure,
+    without_outliers=True,
     spaces=(EmbeddingSpace.POSITIONAL, EmbeddingSpace.RAW),
     beside=("neighbour_overlap_random", "neighbour_overlap_chance"),
 )

@@ -8,6 +8,9 @@ than the token's own are counted. 0: the token's own embedding is still the near
   included). Only for models that add positions at their input.
 - token embedding (in files `raw`): the token embedding alone.
 
+Without the outlier dimensions of a state (in files the class `no_outliers`, as for
+`cosine_to_input`), the embeddings of the vocabulary lack them, too.
+
 Ranks span several orders of magnitude; averages are of log10(1 + rank).
 """
 
@@ -38,6 +41,7 @@ METRIC = TokenMetric(
     section=Section.STATES,
     chart=ChartKind.TRAJECTORY,
     measure=measure,
+    without_outliers=True,
     spaces=(EmbeddingSpace.POSITIONAL, EmbeddingSpace.RAW),
     averaged=Averaged(lambda ranks: (1 + ranks).log10(), "log10(1 + rank)"),
 )

@@ -5,12 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from headbook.charts.panels import PanelPlot, PlotPanel, panel_plot
 from headbook.charts.plots import Line, Plot, Scale, layer_plot
 from headbook.report.facts.states import geometry as facts
+from headbook.report.facts.states.mixing import falls_throughout
+from headbook.report.facts.states.outliers import dimension_names, outliers
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import class_name, own_tokens
 from headbook.report.wording import SPACES
 from headbook.results.formats import whole_percent
 from headbook.results.number import Number
-from headbook.schema import SPECIAL_ROLES, EmbeddingSpace
+from headbook.schema import NO_OUTLIERS, SPECIAL_ROLES, EmbeddingSpace
 
 HEIGHT, SMALL_HEIGHT = 260, 250  # pixels of the plots that answer, and of those below
 MAX_MARKED, MAX_MARKED_WIDE = 11, 20  # layers with a mark in panels of a third and a half
@@ -36,6 +38,14 @@ def _lines(
     ]  # fmt: skip
 
 
+def _without(results: StackResults, metric: str, format_name: str, start: float) -> list[Line]:
+    """Return the dashed line of all tokens without outlier dimensions, if states have any."""
+    numbers = facts.token_numbers(results, metric, NO_OUTLIERS)
+    if not numbers or not outliers(results):
+        return []
+    return [Line("all, no outliers", "baseline", numbers, format_name, start)]
+
+
 def path_plot(results: StackResults) -> PanelPlot | None:
     """Return the curves of cosine, own vocabulary token and kept neighbours."""
     panels = [*_path_panels(results)]
@@ -44,7 +54,13 @@ def path_plot(results: StackResults) -> PanelPlot | None:
     spaces = {SPACES[tokens.space]} if (tokens := own_tokens(results)) else set()
     compared = f" Vocabulary tokens: {', '.join(spaces)}." if spaces else ""
     if facts.token_numbers(results, facts.ANOTHER, "all"):
-        compared += " Dashed: neighbours shared with another token of the sentence, at random."
+        compared += (
+            " Dashed, another token: neighbours shared with another token of the sentence, at "
+            "random."
+        )
+    if dimensions := outliers(results):
+        compared += f" Dashed, no outliers: all tokens without {dimension_names(dimensions)}"
+        compared += " of any layer, each state without its own." if len(dimensions) > 1 else "."
     caption = (
         "One line a class of tokens: ● content words, ■ function words, ▲ punctuation, ◆ special "
         f"tokens. Bands: 95 % intervals.{compared}"
@@ -58,7 +74,8 @@ def _path_panels(results: StackResults) -> Iterator[PlotPanel]:
     points = ["input", *map(str, range(results.stack.n_layers))]
     if cosines := facts.numbers_by_class(results, facts.COSINE):
         lowest = min(n.value for numbers in cosines.values() for n in numbers if n.known)
-        plot = _plot(_lines(results, cosines, start=1.0), points, low=min(0.0, lowest), share=False)
+        lines = [*_lines(results, cosines, start=1.0), *_without(results, facts.COSINE, "", 1.0)]
+        plot = _plot(lines, points, low=min(0.0, lowest), share=False)
         title = results.cached(facts.leaves_embedding).text.text
         yield PlotPanel(title, "cosine to the token’s own input embedding", plot)
     classes = facts.word_classes(results)
@@ -71,9 +88,11 @@ def _path_panels(results: StackResults) -> Iterator[PlotPanel]:
         measure = "tokens whose nearest vocabulary token is their own"
         yield PlotPanel(title, measure, _plot(lines, points))
     if kept := facts.numbers_by_class(results, facts.KEPT):
-        lines = _lines(results, kept, "whole", float("nan"))
+        unknown = float("nan")
+        lines = _lines(results, kept, "whole", unknown)
+        lines += _without(results, facts.KEPT, "whole", unknown)
         if another := facts.token_numbers(results, facts.ANOTHER, "all"):
-            lines.append(Line("another token", "baseline", another, "whole", float("nan")))
+            lines.append(Line("another token", "baseline", another, "whole", unknown))
         title = results.cached(facts.most_replaced).text.text
         measure = "of the 100 nearest vocabulary tokens, kept from the layer before"
         yield PlotPanel(title, measure, _plot(lines, points))
@@ -117,7 +136,7 @@ def mixing_plot(results: StackResults) -> PanelPlot | None:
         if rollout := facts.token_numbers(results, metric, "all"):
             line = Line("own input", "model", rollout, "whole", 1.0)
             plot = _plot([line], ["input", *layers], height=SMALL_HEIGHT, n_marked=MAX_MARKED_WIDE)
-            title = results.cached(facts.falls_throughout).text.text
+            title = results.cached(falls_throughout).text.text
             panels.append(PlotPanel(title, f"attention rollout, {assumption}", plot))
             break
     behind = max((n.sentences for numbers in mixing.values() for n in numbers), default=0)

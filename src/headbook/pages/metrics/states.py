@@ -8,10 +8,11 @@ from headbook.metrics.base import LayerwiseMetric, Metric, TokenMetric
 from headbook.pages.metrics.figures import curves, number_line
 from headbook.pages.parts.blocks import Block, Group, Lead, Table, row
 from headbook.report.facts.metrics import TokenNumbers, token_series
+from headbook.report.facts.states.outliers import outliers
 from headbook.report.results import StackResults
 from headbook.report.wording import SPACES, STATES, TOKEN_CLASSES, capital
 from headbook.results.number import Number
-from headbook.schema import EmbeddingSpace, TokenKey
+from headbook.schema import NO_OUTLIERS, EmbeddingSpace, TokenKey
 
 KINDS = {"all": "model", "content": "content", "function": "function"}  # classes of lines
 NamedLine = tuple[str, str, Sequence[Number]]  # name, class and numbers by layer
@@ -44,11 +45,15 @@ def _lines(
     series: Sequence[TokenNumbers],
     variants: Sequence[Metric],
 ) -> Iterator[NamedLine]:
-    """Yield the classes of tokens, then metrics that the definition names, and variants."""
+    """Yield the classes of tokens, all without outlier dimensions, named metrics, and variants."""
     for key, numbers in series:
         yield TOKEN_CLASSES[key.label], KINDS[key.label], numbers
-    named = metric.beside if isinstance(metric, TokenMetric) else ()
     state, space = series[0][0].state, series[0][0].space
+    if outliers(results, state=state):
+        numbers = results.token_numbers(TokenKey(metric.id, state, space, NO_OUTLIERS))
+        if numbers:
+            yield "all, no outliers", "baseline", numbers
+    named = metric.beside if isinstance(metric, TokenMetric) else ()
     for other in dict.fromkeys((*named, *(variant.id for variant in variants))):
         # Numbers that do not depend on the embedding space are stored for one space.
         numbers = results.token_numbers(TokenKey(other, state, space, "all"))

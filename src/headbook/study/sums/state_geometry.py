@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import FIELDS, N_SPLITS, RatioSums
+from headbook.analysis.accumulators import FIELDS, N_SPLITS, RatioSums, add_fields
 from headbook.analysis.arrays import Floats, divide
-from headbook.analysis.state_vectors import Jackknife, largest_dimensions
+from headbook.analysis.state_vectors import Jackknife, largest_dimensions, outliers_by_mean
 from headbook.metrics import ids, interval_rules
 from headbook.schema import ResidualPoint
+from headbook.study.sums.token_sums import PATH_STATES
 
 CKA, OUTLIERS = ids.LAYER_CKA, ids.OUTLIER_DIMENSIONS  # metrics with numbers outside `columns`
 
@@ -91,6 +92,37 @@ class GeometrySums:
         if column not in self.columns:
             return np.zeros(len(self.weights), np.bool_)
         return np.asarray(self.ends[0][:, self.columns.index(column)] > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class StateMeans:
+    """Sums of the states of one stack over all tokens of text, from which means follow.
+
+    Attributes:
+        input: sum of the vectors that enter layer 0. *Shape:* ``(width,)``.
+        total: sums of vectors over tokens; the second dimension is that of `PATH_STATES`, and
+            states that a stack lacks are 0. *Shape:* ``(layer, 2, width)``.
+        tokens: number of tokens.
+    """
+
+    input: Floats
+    total: Floats
+    tokens: int
+
+    __add__ = add_fields
+
+    def mean(self, layer: int, state: ResidualPoint) -> Floats:
+        """Return the mean of each dimension of a state; NaN without tokens.
+
+        *Shape:* ``(width,)``.
+        """
+        is_input = state is ResidualPoint.PRE
+        total = self.input if is_input else self.total[layer, PATH_STATES.index(state)]
+        return divide(total, self.tokens)
+
+    def outliers(self, layer: int, state: ResidualPoint) -> tuple[int, ...]:
+        """Return the outlier dimensions of a state; see `outliers_by_mean`."""
+        return tuple(outliers_by_mean(self.mean(layer, state)).tolist())
 
 
 def to_ratio_sums(estimates: Sequence[Sequence[Jackknife]], sentences: int) -> RatioSums:

@@ -5,11 +5,11 @@ space of states are in the table `geometry`.
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 
 from headbook.analysis.accumulators import Estimates, without_interval
 from headbook.metrics import all_metrics, ids
+from headbook.report.facts.states.outliers import dimension_names, outliers
 from headbook.report.leaders import Leaders, token_leaders
 from headbook.report.results import StackResults
 from headbook.report.token_neighbours import (
@@ -18,12 +18,18 @@ from headbook.report.token_neighbours import (
     hubs,
     own_tokens,
 )
-from headbook.report.wording import capital, count_text, number_word, visible
+from headbook.report.wording import capital, count_text, visible
 from headbook.results.fact import Fact, Tested
-from headbook.results.formats import THIN, number, word_list
+from headbook.results.formats import number, word_list
 from headbook.results.number import PLAIN, SHARE, Number, RowAddress, Unit
 from headbook.results.sentence import Sentence, listed, say
-from headbook.schema import SPECIAL_ROLES, EmbeddingSpace, ResidualPoint, TokenKey
+from headbook.schema import (
+    NO_OUTLIERS,
+    SPECIAL_ROLES,
+    EmbeddingSpace,
+    ResidualPoint,
+    TokenKey,
+)
 from headbook.study.sums.state_geometry import GeometrySums, StateColumn
 
 COSINE, KEPT, RANK = ids.COSINE_TO_INPUT, ids.NEIGHBOUR_OVERLAP, ids.VOCABULARY_RANK
@@ -41,9 +47,9 @@ MOST_REPLACED = "layer that keeps fewest neighbours"  # claim
 MOST, SOME, FEW = 0.75, 0.25, 0.1
 DOMINANT = 1 / 4  # share of the mean cosine from which on a dimension makes tokens alike
 ANY_TWO = StateColumn(ids.ANISOTROPY, "raw")
-WITHOUT_OUTLIERS = StateColumn(ids.STANDARDISED_COSINE, "without_outliers")
 LARGEST = StateColumn(ids.OUTLIER_DIMENSIONS, "largest")
 NEAR = 0.9  # cosine from which on states stay near their embedding
+NEAREST = math.log10(2)  # mean of log10(1 + rank) below which less than one token is nearer
 # A mean of log10(1 + rank), written as a geometric mean of ranks.
 RANKS = Unit("", lambda value: number(10**value - 1))
 UNITS = {COSINE: PLAIN, RANK: RANKS}  # of a metric; per cent of all others
@@ -93,6 +99,23 @@ def token_numbers(
         Number.of(estimates.at(layer), unit, RowAddress("words", (*row, ("layer", layer))))
         for layer in range(results.stack.n_layers)
     ]
+
+
+def without_outliers(
+    results: StackResults, metric: str, layers: Sequence[int]
+) -> list[Number] | None:
+    """Return the averages of a metric without outlier dimensions, by layer.
+
+    Args:
+        layers: layers that a finding rests on.
+
+    Returns:
+        None if they are not measured or if none of the layers has an outlier dimension: a finding
+        then rests on all dimensions.
+    """
+    numbers = token_numbers(results, metric, NO_OUTLIERS)
+    known = bool(numbers) and all(numbers[layer].known for layer in layers)
+    return numbers if known and outliers(results, layers) else None
 
 
 def numbers_by_class(results: StackResults, metric: str) -> dict[str, list[Number]]:
@@ -193,7 +216,8 @@ def identity(results: StackResults) -> Fact:
         if kind == "content" and name in shares and shares[name].high[-1] < numbers[-1].low
     ]
     words = word_list([WORD_CLASS_NAMES[name] for name in below]) if below else ""
-    share, holds = numbers[-1], numbers[-1].value >= MOST
+    share, decided = numbers[-1], nearest_by_outliers(results)
+    holds = share.value >= MOST and not decided
     clear = holds and "function" in below
     often = "often are not" if all(shares[n].value[-1] < MOST for n in below) else "less often"
     text = say(
@@ -204,7 +228,8 @@ def identity(results: StackResults) -> Fact:
         "their own vocabulary token{ending}.",
         Words=capital(WORD_CLASS_NAMES[kind]), verdict=how_many(share.value), share=share,
         words=WORD_CLASS_NAMES[kind], others=words, often=often,
-        ending=f"; {words} less often" if words else "",
+        ending=f"; decided by {dimension_names(decided)}" if decided
+        else f"; {words} less often" if words else "",
     )  # fmt: skip
     return Fact("identity", text, holds=holds)
 
@@ -231,53 +256,89 @@ def _identity_without_ranks(results: StackResults) -> Fact:
 def leaves_embedding(results: StackResults) -> Fact:
     """Return whether states leave their embedding: their cosine after all layers is below `NEAR`.
 
-    The interval counts, over all tokens of text. It holds only if the cosine without outlier
-    dimensions, where it was measured, is below `NEAR`, too.
+    The interval counts, over all tokens of text. The fact holds only if the cosine without outlier
+    dimensions is below `NEAR`, too.
     """
     numbers = token_numbers(results, COSINE, "all")
     if not numbers or math.isnan(numbers[-1].high):
         return Fact("leaves_embedding", say("How near they stay to their embedding"), holds=False)
-    without = space_number(results, WITHOUT_OUTLIERS, results.stack.n_layers)
+    last = len(numbers) - 1
+    without = without_outliers(results, COSINE, [last])
     leave = numbers[-1].high < NEAR
-    agrees = without is None or not without.known or (without.value < NEAR) == leave
+    agrees = without is None or (without[-1].high < NEAR) == leave
+    decided = "" if agrees else f", decided by {dimension_names(outliers(results, [last]))}"
     words = "They leave their embedding" if leave else "They stay near their embedding"
-    text = say(words if agrees else f"{words}, decided by few dimensions")
-    return Fact("leaves_embedding", text, holds=leave and agrees)
+    return Fact("leaves_embedding", say(words + decided), holds=leave and agrees)
 
 
 def stays_nearest(results: StackResults) -> Fact:
-    """Return how many tokens of text are nearest to their own vocabulary token in the end."""
+    """Return how many tokens of text are nearest to their own vocabulary token in the end.
+
+    The fact holds if they are most, and if the geometric mean of nearer vocabulary tokens lies on
+    the same side of 1 with outlier dimensions and without.
+    """
     numbers = own_numbers(results, "all")
     if not numbers or not numbers[-1].known:
         return Fact("stays_nearest", say("How many are nearest to themselves"), holds=False)
-    many = how_many(numbers[-1].value)
-    text = say("{many} are nearest to themselves", many=many)
-    return Fact("stays_nearest", text, holds=numbers[-1].value >= MOST)
+    many, decided = how_many(numbers[-1].value), nearest_by_outliers(results)
+    ending = f", decided by {dimension_names(decided)}" if decided else ""
+    text = say(f"{many} are nearest to themselves{ending}")
+    return Fact("stays_nearest", text, holds=numbers[-1].value >= MOST and not decided)
+
+
+def nearest_by_outliers(results: StackResults) -> tuple[int, ...]:
+    """Return the outlier dimensions that decide whether last states are nearest to themselves.
+
+    Shares without outlier dimensions are not measured, so that mean ranks are compared.
+    """
+    ranks, last = token_numbers(results, RANK, "all"), results.stack.n_layers - 1
+    without = without_outliers(results, RANK, [last])
+    if without is None or not ranks or not ranks[-1].known:
+        return ()
+    is_decided = (ranks[-1].value < NEAREST) != (without[-1].value < NEAREST)
+    return outliers(results, [last]) if is_decided else ()
 
 
 def most_replaced(results: StackResults) -> Fact:
     """Return the layer that keeps the fewest neighbours, tested against all other layers.
 
-    The test is paired by sentence, on all tokens of text. The fact holds if the layer leads alone.
+    The test is paired by sentence, on all tokens of text. The fact holds if the layer leads alone,
+    also without outlier dimensions.
     """
     key, numbers = token_key(results, KEPT, "all"), token_numbers(results, KEPT, "all")
     leaders = token_leaders(results, key, lowest=True) if key else None
     if leaders is None or len(numbers) < 2:
         return Fact("most_replaced", say("How many neighbours stay"), holds=False)
     (layer,) = leaders.first
+    evidence = [_replaced_row(results, "all", leaders)]
+    agrees, without = True, token_key(results, KEPT, NO_OUTLIERS)
+    if without and without_outliers(results, KEPT, range(len(numbers))):
+        others = token_leaders(results, without, lowest=True)
+        if others is not None:
+            evidence.append(_replaced_row(results, NO_OUTLIERS, others))
+            agrees = others.leads_alone and others.first == leaders.first
+    decided = dimension_names(outliers(results))
+    text = (
+        say("How many neighbours stay")
+        if not leaders.leads_alone
+        else say("Most are exchanged in layer {layer}", layer=layer)
+        if agrees
+        else say("That most are exchanged in layer {layer} is decided by {decided}",
+                 layer=layer, decided=decided)
+    )  # fmt: skip
+    return Fact("most_replaced", text, tuple(evidence), holds=leaders.leads_alone and agrees)
+
+
+def _replaced_row(results: StackResults, kind: str, leaders: Leaders) -> Tested:
+    """Return the row of the layer that keeps the fewest neighbours of a class of tokens."""
+    key, (layer,) = token_key(results, KEPT, kind), leaders.first
     estimates = results.tokens(*key) if key else None
     assert estimates is not None
-    tested = Tested(
-        MOST_REPLACED, results.stack.name, KEPT, "", "all", estimates.at(layer), layer,
+    return Tested(
+        MOST_REPLACED, results.stack.name, KEPT, "", kind, estimates.at(layer), layer,
         baseline=_other_layer(leaders), baseline_value=_other_value(leaders, estimates),
         p=leaders.p,
     )  # fmt: skip
-    text = (
-        say("Most are exchanged in layer {layer}", layer=layer)
-        if leaders.leads_alone
-        else say("How many neighbours stay")
-    )
-    return Fact("most_replaced", text, (tested,), holds=leaders.leads_alone)
 
 
 def _other_layer(leaders: Leaders) -> str:
@@ -308,17 +369,25 @@ def _journey(results: StackResults) -> Iterator[Sentence]:
     leave, stay = results.cached(leaves_embedding), results.cached(stays_nearest)
     if not cosines or not cosines[-1].known or not nearest or not nearest[-1].known:
         return
-    without = space_number(results, WITHOUT_OUTLIERS, results.stack.n_layers)
-    known = without if without is not None and without.known else None
+    last = len(cosines) - 1
+    without, names = without_outliers(results, COSINE, [last]), _last_names(results)
     yield say(
         "States {leave} their embedding (cosine {cosine}{beside})",
         leave="leave" if leave.holds else "do not clearly leave", cosine=cosines[-1],
-        beside=say(", without three outlier dimensions {n}", n=known) if known else "",
+        beside=say(", without {names} {n}", names=names, n=without[-1]) if without else "",
     )  # fmt: skip
-    rarely = "the own vocabulary token is nearest to only {share:whole} of them"
-    mostly = "the own vocabulary token stays nearest ({share:whole})"
-    joint = ", but " if leave.holds == stay.holds else ", and "
-    yield say(joint + (mostly if stay.holds else rarely), share=nearest[-1])
+    if nearest_by_outliers(results):
+        ranks = (token_numbers(results, RANK, kind)[-1] for kind in ("all", NO_OUTLIERS))
+        yield say(
+            "; whether the own vocabulary token stays nearest is decided by {names}: on average "
+            "{n} are nearer, without {other}",
+            names=names, n=next(ranks), other=next(ranks),
+        )  # fmt: skip
+    else:
+        rarely = "the own vocabulary token is nearest to only {share:whole} of them"
+        mostly = "the own vocabulary token stays nearest ({share:whole})"
+        joint = ", but " if leave.holds == stay.holds else ", and "
+        yield say(joint + (mostly if stay.holds else rarely), share=nearest[-1])
     kept = token_numbers(results, KEPT, "all")
     if kept and all(n.known for n in kept):
         replaced = results.cached(most_replaced)
@@ -330,6 +399,11 @@ def _journey(results: StackResults) -> Iterator[Sentence]:
                      low=kept[layer], high=max(kept, key=lambda n: n.value))
         )  # fmt: skip
         yield say("; other neighbours are exchanged, {where}", where=where)
+
+
+def _last_names(results: StackResults) -> str:
+    """Return the outlier dimensions after the last layer in words."""
+    return dimension_names(outliers(results, [results.stack.n_layers - 1]))
 
 
 def hub_tokens(results: StackResults) -> Fact:
@@ -359,55 +433,3 @@ def hub_tokens(results: StackResults) -> Fact:
         n=count_text(len(evidence), "vocabulary token"), named=named,
     )  # fmt: skip
     return Fact("hub_tokens", text, evidence)
-
-
-def falls_throughout(results: StackResults) -> Fact:
-    """Return whether each layer lowers the share of its own input in a state, by rollout."""
-    for metric in (MEASURED, HALF):
-        numbers = token_numbers(results, metric, "all")
-        values = [1.0, *(n.value for n in numbers)]
-        if numbers and all(after < before for before, after in pairwise(values)):
-            return Fact("falls_throughout", say("A state is ever less its own input"))
-    return Fact("falls_throughout", say("Share of its own input in a state"), holds=False)
-
-
-def mixing_range(results: StackResults) -> Fact:
-    """Return the smallest and the largest share that other tokens give to a block’s output."""
-    numbers = [n for n in token_numbers(results, MIXING, "all") if n.known]
-    if not numbers:
-        return Fact("mixing_range", holds=False)
-    least, most = min(numbers, key=lambda n: n.value), max(numbers, key=lambda n: n.value)
-    text = say(
-        "Other tokens give {least} (layer {low}) to {most} (layer {high}); attention rollout, as "
-        f"published, takes 50{THIN}% in every layer.",
-        least=least, low=least.place("layer"), most=most, high=most.place("layer"),
-    )  # fmt: skip
-    return Fact("mixing_range", text)
-
-
-def mixing_by_class(results: StackResults) -> Fact:
-    """Return in how many layers function words mix in more, or less, context than content words."""
-    function, content = (token_numbers(results, MIXING, k) for k in ("function", "content"))
-    if not function or not content:
-        return Fact("mixing_by_class", holds=False)
-    pairs = [*zip(function, content, strict=True)]
-    counts = {
-        "more": sum(one.low > other.high for one, other in pairs),
-        "less": sum(one.high < other.low for one, other in pairs),
-    }
-    n_layers, apart = len(pairs), f" (95{THIN}% intervals apart)."
-    if not any(counts.values()):
-        text = say("Function words and content words do not clearly differ in any layer.")
-        return Fact("mixing_by_class", text, holds=False)
-    where = (
-        f"more context than content words in all {n_layers} layers"
-        if counts["more"] == n_layers > 1
-        else " and ".join(
-            f"{word} context than content words in {number_word(count)}"
-            for word, count in counts.items()
-            if count
-        )
-        + f" of {count_text(n_layers, 'layer')}"
-    )
-    text = say("Function words mix in {where}{apart}", where=where, apart=apart)
-    return Fact("mixing_by_class", text)

@@ -5,7 +5,7 @@ tokens, the walk back of states at the end, and the shift of function words in t
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,16 +17,16 @@ from headbook.report.facts.states.geometry import (
     COSINE,
     KEPT,
     RANK,
-    WITHOUT_OUTLIERS,
-    space_number,
     token_key,
     token_numbers,
+    without_outliers,
 )
+from headbook.report.facts.states.outliers import dimension_names, outliers
 from headbook.report.results import StackResults
 from headbook.results.fact import Fact, Tested
 from headbook.results.number import PLAIN, SHARE, Number
 from headbook.results.sentence import say
-from headbook.schema import ResidualPoint, TokenKey
+from headbook.schema import NO_OUTLIERS, ResidualPoint, TokenKey
 
 OBSERVATION = "published observation"  # claim
 WALK_BACK = "cosine to the input embedding, last layer against earlier ones"  # claim
@@ -48,87 +48,121 @@ class Observation(NamedTuple):
         text: the observation.
         metric: id of the metric that is compared.
         state: state of the tokens.
-        holds: whether it holds.
-        measure: names of both numbers below.
-        numbers: two numbers that are compared; the second is NaN for the place of an extreme.
-        layer: layer of an extreme, or of the largest change; None without one.
+        compared: the numbers with all dimensions.
+        without: the numbers without outlier dimensions; None if they are not measured or if no
+            layer has outlier dimensions.
     """
 
     name: str
     text: str
     metric: str
     state: ResidualPoint
+    compared: "ObservedNumbers"
+    without: "ObservedNumbers | None" = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether it holds, with outlier dimensions and without."""
+        return self.compared.holds and (self.without is None or self.without.holds)
+
+    @property
+    def is_decided_by_outliers(self) -> bool:
+        """Whether it holds either with outlier dimensions or without, but not both."""
+        return self.without is not None and self.without.holds != self.compared.holds
+
+    def tested(self, stack: str) -> tuple[Tested, ...]:
+        """Return its rows in the table of tests: with all dimensions, then without outliers."""
+        labels = f"{self.name} ({self.state})", f"{self.name} ({self.state}, {NO_OUTLIERS})"
+        return tuple(
+            Tested(
+                OBSERVATION, stack, self.metric, compared.measure[0], label,
+                without_interval(compared.numbers[0], 0), compared.layer,
+                baseline=compared.measure[1], baseline_value=compared.numbers[1],
+            )
+            for label, compared in zip(labels, (self.compared, self.without), strict=True)
+            if compared is not None
+        )  # fmt: skip
+
+    def printed(self, stack: str) -> tuple[tuple[Number, Number], ...]:
+        """Return both numbers of each row."""
+        unit = SHARE if self.metric == KEPT else PLAIN
+        return tuple(
+            (row.number(unit), Number(row.baseline_value, unit, row.row))
+            for row in self.tested(stack)
+        )
+
+
+class ObservedNumbers(NamedTuple):
+    """Two numbers by which an observation holds or not.
+
+    Attributes:
+        holds: whether it holds.
+        measure: names of both numbers.
+        numbers: the numbers; the second is NaN for the place of an extreme.
+        layer: layer of an extreme, or of the largest change; None without one.
+    """
+
     holds: bool
     measure: tuple[str, str]
     numbers: tuple[float, float]
     layer: int | None = None
 
-    @property
-    def label(self) -> str:
-        """Label of its row in the table of tests."""
-        return f"{self.name} ({self.state})"
-
-    def tested(self, stack: str) -> Tested:
-        """Return its row in the table of tests."""
-        (measure, baseline), (value, other) = self.measure, self.numbers
-        return Tested(
-            OBSERVATION, stack, self.metric, measure, self.label, without_interval(value, 0),
-            self.layer, baseline=baseline, baseline_value=other,
-        )  # fmt: skip
-
-    def printed(self, stack: str) -> tuple[Number, Number]:
-        """Return both numbers with their row."""
-        row, unit = self.tested(stack), SHARE if self.metric == KEPT else PLAIN
-        return row.number(unit), Number(row.baseline_value, unit, row.row)
-
 
 def published_observations(results: StackResults) -> Fact:
     """Return the observations on all tokens of text, in both kinds of states."""
     evidence = tuple(
-        observation.tested(results.stack.name)
+        row
         for state in (ResidualPoint.POST, ResidualPoint.MID)
         for observation in observations(results, state)
+        for row in observation.tested(results.stack.name)
     )
     return Fact("published_observations", evidence=evidence, holds=bool(evidence))
 
 
 def observations(results: StackResults, state: ResidualPoint) -> Iterator[Observation]:
     """Yield the observations on all tokens of text, in one kind of state."""
-    cosines, ranks, kept = (
-        _values(results, metric, state, start)
-        for metric, start in ((COSINE, 1.0), (RANK, 0.0), (KEPT, None))
-    )
-    if cosines is not None:
-        falls = -np.diff(cosines)
-        half = len(falls) // 2
-        first, second = float(falls[:half].sum()), float(falls[half:].sum())
-        yield Observation(
-            "early", EARLY, COSINE, state, first > second,
-            (f"fall before layer {half}", f"from layer {half} on"), (first, second),
-            int(falls.argmax()),
-        )  # fmt: skip
-    if ranks is not None:
-        *before, last = np.diff(ranks)
-        change = float(np.sum(before))
-        holds = abs(last) > abs(change)
-        measure = ("change of log rank in the last layer", "in all before")
-        yield Observation("stable", STABLE, RANK, state, holds, measure, (float(last), change))
-    if kept is not None:
-        least = int(kept.argmin())
-        yield Observation(
-            "turning", TURNING, KEPT, state, 0 < least < len(kept) - 1, ("most replaced", ""),
-            (1 - kept.item(least), math.nan), least,
-        )  # fmt: skip
+    rules: tuple[tuple[str, str, str, Callable[[Floats], ObservedNumbers]], ...] = (
+        ("early", EARLY, COSINE, _early), ("stable", STABLE, RANK, _stable),
+        ("turning", TURNING, KEPT, _turning),
+    )  # fmt: skip
+    has_outliers = bool(outliers(results, state=state))
+    for name, text, metric, rule in rules:
+        values = _values(results, metric, state, "all")
+        if values is not None:
+            reduced = _values(results, metric, state, NO_OUTLIERS) if has_outliers else None
+            without = None if reduced is None else rule(reduced)
+            yield Observation(name, text, metric, state, rule(values), without)
 
 
-def _values(
-    results: StackResults, metric: str, state: ResidualPoint, start: float | None
-) -> Floats | None:
-    """Return averages over all tokens by layer after a start; None if too few or missing."""
-    values = np.array([n.value for n in token_numbers(results, metric, "all", state)])
-    if np.isnan(values).any() or len(values) < MIN_LAYERS:
-        return None
-    return values if start is None else np.array([start, *values])
+def _early(cosines: Floats) -> ObservedNumbers:
+    falls = -np.diff([1.0, *cosines])
+    half = len(falls) // 2
+    first, second = float(falls[:half].sum()), float(falls[half:].sum())
+    measure = f"fall before layer {half}", f"from layer {half} on"
+    return ObservedNumbers(first > second, measure, (first, second), int(falls.argmax()))
+
+
+def _stable(ranks: Floats) -> ObservedNumbers:
+    *before, last = np.diff([0.0, *ranks])
+    change = float(np.sum(before))
+    measure = "change of log rank in the last layer", "in all before"
+    return ObservedNumbers(bool(abs(last) > abs(change)), measure, (float(last), change))
+
+
+def _turning(kept: Floats) -> ObservedNumbers:
+    least = int(kept.argmin())
+    numbers = 1 - kept.item(least), math.nan
+    return ObservedNumbers(0 < least < len(kept) - 1, ("most replaced", ""), numbers, least)
+
+
+def _values(results: StackResults, metric: str, state: ResidualPoint, kind: str) -> Floats | None:
+    """Return averages over all tokens by layer; None if too few or missing.
+
+    Args:
+        kind: all tokens with all dimensions, or without outlier dimensions.
+    """
+    values = np.array([n.value for n in token_numbers(results, metric, kind, state)])
+    return None if np.isnan(values).any() or len(values) < MIN_LAYERS else values
 
 
 class _Columns(NamedTuple):
@@ -169,44 +203,69 @@ def walk_back(results: StackResults) -> Fact:
     """Return whether states come back towards their embedding at the end.
 
     The cosine after the last layer is compared with that after every earlier layer, paired by
-    sentence and corrected for all of them; the fact holds if it is above one of them, also without
-    outlier dimensions.
+    sentence and corrected for all of them; the fact holds if it is above the lowest of them, also
+    without outlier dimensions.
     """
-    key, numbers = token_key(results, COSINE, "all"), token_numbers(results, COSINE, "all")
-    columns = _columns(results, [key]) if key else None
-    if columns is None or key is None or len(numbers) < MIN_LAYERS:
+    numbers, rise = token_numbers(results, COSINE, "all"), _rise(results, "all")
+    if rise is None:
         return Fact("walk_back", holds=False)
-    last = len(numbers) - 1
-    lowest = int(columns.value[:last].argmin())
-    contrasts = np.eye(last + 1)[last] - np.eye(last + 1)[:last]
-    p = float(columns.p(contrasts)[lowest])
-    rises = bool(columns.value[last] > columns.value[lowest]) and p < ALPHA
-    holds = rises and _rises_without_outliers(results, lowest, last)
-    estimates = results.tokens(*key)
-    assert estimates is not None
-    tested = Tested(
-        WALK_BACK, results.stack.name, COSINE, "", "all", estimates.at(last), last,
-        baseline=f"layer {lowest}", baseline_value=float(columns.value[lowest]), p=p,
-    )  # fmt: skip
+    lowest, last = rise.lowest, len(numbers) - 1
+    without = without_outliers(results, COSINE, [lowest, last])
+    reduced = _rise(results, NO_OUTLIERS, lowest) if without else None
+    agrees = reduced is None or reduced.is_clear == rise.is_clear
+    names = dimension_names(outliers(results, [lowest, last]))
     text = say(
-        "States walk back at the end: their cosine to the embedding rises from {low} after layer "
-        "{layer} to {end} after layer {last}."
-        if holds
-        else "Few dimensions decide whether states walk back at the end: without three outlier "
-        "dimensions, their cosine to the embedding does not rise from layer {layer} to {last}."
-        if rises
+        "Whether states walk back at the end is decided by {names}: from layer {layer} to {last}, "
+        "their cosine to the embedding goes from {low} to {end}, without from {low_without} to "
+        "{end_without}."
+        if not agrees
+        else "States walk back at the end: their cosine to the embedding rises from {low} after "
+        "layer {layer} to {end} after layer {last}."
+        if rise.is_clear
         else "States do not walk back at the end: their cosine to the embedding is {end} after "
         "layer {last}, not clearly above any earlier one.",
-        low=numbers[lowest], layer=lowest, end=tested.number(PLAIN), last=last,
+        low=numbers[lowest], layer=lowest, end=rise.tested.number(PLAIN), last=last, names=names,
+        low_without=without[lowest] if without else "", end_without=without[-1] if without else "",
     )  # fmt: skip
-    return Fact("walk_back", text, (tested,), holds=holds)
+    evidence = (rise.tested,) if reduced is None else (rise.tested, reduced.tested)
+    return Fact("walk_back", text, evidence, holds=rise.is_clear and agrees)
 
 
-def _rises_without_outliers(results: StackResults, layer: int, last: int) -> bool:
-    """Check whether the cosine rises between two layers without outlier dimensions, if known."""
-    ends = [space_number(results, WITHOUT_OUTLIERS, state + 1) for state in (layer, last)]
-    known = [n.value for n in ends if n is not None and n.known]
-    return len(known) < len(ends) or known[0] < known[1]
+class _Rise(NamedTuple):
+    """The cosine after the last layer against that after an earlier one.
+
+    Attributes:
+        lowest: layer that the last one is compared with.
+        is_clear: whether the cosine rises by the test.
+        tested: row in the table of tests.
+    """
+
+    lowest: int
+    is_clear: bool
+    tested: Tested
+
+
+def _rise(results: StackResults, kind: str, layer: int | None = None) -> _Rise | None:
+    """Compare the last cosine with an earlier one, corrected for all earlier ones.
+
+    Args:
+        results: results of the stack.
+        kind: all tokens with all dimensions, or without outlier dimensions.
+        layer: the earlier layer; None for the one with the lowest cosine.
+    """
+    key = token_key(results, COSINE, kind)
+    columns, estimates = (_columns(results, [key]), results.tokens(*key)) if key else (None, None)
+    if columns is None or estimates is None or len(columns.value) < MIN_LAYERS:
+        return None
+    last = len(columns.value) - 1
+    lowest = int(columns.value[:last].argmin()) if layer is None else layer
+    p = float(columns.p(np.eye(last + 1)[last] - np.eye(last + 1)[:last])[lowest])
+    low = float(columns.value[lowest])
+    tested = Tested(
+        WALK_BACK, results.stack.name, COSINE, "", kind, estimates.at(last), last,
+        baseline=f"layer {lowest}", baseline_value=low, p=p,
+    )  # fmt: skip
+    return _Rise(lowest, bool(columns.value[last] > low) and p < ALPHA, tested)
 
 
 def function_shift(results: StackResults) -> Fact:

@@ -1,0 +1,41 @@
+"""Token metrics without dimensions: a dimension that outweighs all others changes nothing."""
+
+import torch
+
+from headbook.attention.token_states import TokenStates
+from headbook.metrics import all_metrics, metrics_without_outliers
+from headbook.model.vocabulary import VocabularyEmbeddings
+from headbook.schema import EmbeddingSpace, ResidualPoint
+from headbook.text.batch import PaddedTexts
+from layers import Marks
+
+ENTRIES, WIDTH, TOKENS, PLANTED = 300, 24, 9, 7
+KINDS = (ResidualPoint.MID, ResidualPoint.POST) * 2
+
+
+def states(*, planted: bool) -> TokenStates:
+    """States of two layers near their embeddings; planted, all have a huge coordinate."""
+    torch.manual_seed(0)
+    ids = torch.randint(0, ENTRIES, (TOKENS,)).tolist()
+    texts = PaddedTexts.of([Marks(TOKENS, ids=ids).tokens()], torch.device("cpu"), torch.float64)
+    embedding = torch.randn(ENTRIES, WIDTH, dtype=torch.float64)
+    start = embedding[texts.ids]
+    vectors = start + torch.randn(4, *start.shape, dtype=torch.float64).cumsum(0)
+    if planted:
+        for each in (embedding, start, vectors):
+            each[..., PLANTED] += 1000
+    return TokenStates(vectors, start, texts, VocabularyEmbeddings(embedding), KINDS, near=100)
+
+
+def test_a_planted_dimension_changes_no_number_without_it() -> None:
+    removed = [(PLANTED,)] * len(KINDS)
+    for metric in metrics_without_outliers(all_metrics().values()):
+        space = EmbeddingSpace.RAW if metric.spaces else None
+        plain, planted = states(planted=False), states(planted=True)
+        without = [
+            metric.measure(each.without(removed, (PLANTED,), {}), space)
+            for each in (plain, planted)
+        ]
+        torch.testing.assert_close(*without, rtol=1e-9, atol=1e-9)
+        whole = metric.measure(planted, space)
+        assert bool(((whole - without[1]).abs() > 0.05).any())
