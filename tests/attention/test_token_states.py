@@ -1,4 +1,6 @@
-"""Token metrics without dimensions: a dimension that outweighs all others changes nothing."""
+"""Token metrics without dimensions that outweigh all others, and beside hubs of the vocabulary."""
+
+from dataclasses import replace
 
 import torch
 
@@ -39,3 +41,20 @@ def test_a_planted_dimension_changes_no_number_without_it() -> None:
         torch.testing.assert_close(*without, rtol=1e-9, atol=1e-9)
         whole = metric.measure(planted, space)
         assert bool(((whole - without[1]).abs() > 0.05).any())
+
+
+def test_a_planted_hub_changes_kept_neighbours_by_one_of_them_at_most() -> None:
+    """Of 100 neighbours it takes the place of one; so no share moves by more than a point."""
+    plain = states(planted=False)
+    assert plain.vocabulary is not None
+    mean = torch.cat([plain.states, plain.input[None]]).mean((0, 1, 2))
+    plain = replace(plain, states=plain.states + 8 * mean, input=plain.input + 8 * mean, earlier={})
+    embedding = torch.cat([plain.vocabulary.embedding, mean[None]])
+    hub = replace(plain, vocabulary=VocabularyEmbeddings(embedding), earlier={}, _compared={})
+    without, beside = plain.kept(EmbeddingSpace.RAW), hub.kept(EmbeddingSpace.RAW)
+    near = hub.compared(EmbeddingSpace.RAW).ids[..., :10] == ENTRIES
+    assert bool(near.any(-1).all())
+    assert float((beside - without).abs().max()) <= 1 / 100 + 1e-12
+    assert bool((beside > 0.02).all())
+    ranks = [view.compared(EmbeddingSpace.RAW).ranks for view in (plain, hub)]
+    assert torch.equal(ranks[1], ranks[0] + 1)
