@@ -394,3 +394,10 @@ def test_many_heads_keep_within_the_budgets(tmp_path: Path) -> None:
     assert len(elements(html)) <= 9_000
     noise = ink_steps(np.random.default_rng(0).random((32, 32, 8, 8)))
     assert len(images.opacity_sheet(noise)) < 120_000  # at worst: noise does not pack
+
+
+def test_every_page_is_listed_with_what_it_answers(any_site: Site) -> None:
+    html = html_of(any_site.folder / "index.html").partition('<ul class="later">')[2]
+    items = html.partition("</ul>")[0].split("<li>")[1:]
+    assert len(items) > 10
+    assert not [item for item in items if "<small>" not in item]
