@@ -71,10 +71,10 @@ def space_plot(results: StackResults) -> PanelPlot | None:
             panels.append(PlotPanel(title, measure, _panel(title, lines, len(sums.weights))))
     behind = f"{count_text(sums.tokens, 'token')}{results.sample_note(sums.sentences, ' of')}"
     caption = (
-        f"States of {behind}, special tokens left out. Dashed: any two tokens of different "
-        f"sentences. Dotted: without the {THREE} dimensions that add most to their cosine, and "
-        "with every dimension standardised. Bands: 95 % intervals, from leaving out each sentence "
-        "in turn (jackknife)."
+        f"Space of states by layer, {behind}, special tokens left out. Dashed: any two tokens of "
+        f"different sentences. Dotted: without the {THREE} dimensions that add most to their "
+        "cosine, and with every dimension standardised. Bands: 95 % intervals, from leaving out "
+        "each sentence in turn (jackknife)."
     )
     return panel_plot(f"geometry-space-{results.stack.name}", caption, panels)
 

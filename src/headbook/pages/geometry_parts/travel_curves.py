@@ -43,7 +43,7 @@ def _without(results: StackResults, metric: str, format_name: str, start: float)
     numbers = facts.token_numbers(results, metric, NO_OUTLIERS)
     if not numbers or not outliers(results):
         return []
-    return [Line("all, no outliers", "baseline", numbers, format_name, start)]
+    return [Line("no outliers", "baseline", numbers, format_name, start)]
 
 
 def path_plot(results: StackResults) -> PanelPlot | None:
@@ -53,20 +53,19 @@ def path_plot(results: StackResults) -> PanelPlot | None:
     panels = [p._replace(title=title) for p, title in zip(panels, titles, strict=True)]
     spaces = {SPACES[tokens.space]} if (tokens := own_tokens(results)) else set()
     compared = f" Vocabulary tokens: {', '.join(spaces)}." if spaces else ""
+    dashed = []
     if facts.token_numbers(results, facts.ANOTHER, "all"):
-        compared += (
-            " Dashed, another token: neighbours shared with another token of the sentence, at "
-            "random."
-        )
+        dashed.append("neighbours of another token of the sentence, at random")
     if dimensions := outliers(results):
-        compared += f" Dashed, no outliers: all tokens without {dimension_names(dimensions)}"
-        compared += " of any layer, each state without its own." if len(dimensions) > 1 else "."
-    caption = (
-        "One line a class of tokens: ● content words, ■ function words, ▲ punctuation, ◆ special "
-        f"tokens. Bands: 95 % intervals.{compared}"
+        dashed.append(f"all tokens without {dimension_names(dimensions)}")
+    if dashed:
+        compared += f" Dashed: {'; '.join(dashed)}."
+    classes = (
+        "● content words, ■ function words, ▲ punctuation, ◆ special tokens"
         if facts.word_classes(results)[0] == "content"
-        else f"All tokens of text, and special tokens (◆). Bands: 95 % intervals.{compared}"
+        else "all tokens of text, and special tokens (◆)"
     )
+    caption = f"Tokens through the layers: {classes}. Bands: 95 % intervals.{compared}"
     return panel_plot(f"geometry-words-{results.stack.name}", caption, panels)
 
 
@@ -141,7 +140,8 @@ def mixing_plot(results: StackResults) -> PanelPlot | None:
             break
     behind = max((n.sentences for numbers in mixing.values() for n in numbers), default=0)
     caption = (
-        f"Means over tokens{results.sample_note(behind, ' of') if behind else ''}; bands: 95 % "
-        "intervals. Attention rollout ignores feed-forward layers."
+        "Context mixing and attention rollout by layer, means over tokens"
+        f"{results.sample_note(behind, ' of') if behind else ''}; bands: 95 % intervals. "
+        "Rollout ignores feed-forward layers."
     )
     return panel_plot(f"geometry-mixing-{results.stack.name}", caption, panels)

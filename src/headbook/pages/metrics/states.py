@@ -52,7 +52,7 @@ def _lines(
     if outliers(results, state=state):
         numbers = results.token_numbers(TokenKey(metric.id, state, space, NO_OUTLIERS))
         if numbers:
-            yield "all, no outliers", "baseline", numbers
+            yield "no outliers", "baseline", numbers
     named = metric.beside if isinstance(metric, TokenMetric) else ()
     for other in dict.fromkeys((*named, *(variant.id for variant in variants))):
         # Numbers that do not depend on the embedding space are stored for one space.
