@@ -47,9 +47,10 @@ def test_a_planted_hub_changes_kept_neighbours_by_one_of_them_at_most() -> None:
     """Of 100 neighbours it takes the place of one; so no share moves by more than a point."""
     plain = states(planted=False)
     assert plain.vocabulary is not None
+    entries = plain.vocabulary.embedding
     mean = torch.cat([plain.states, plain.input[None]]).mean((0, 1, 2))
     plain = replace(plain, states=plain.states + 8 * mean, input=plain.input + 8 * mean, earlier={})
-    embedding = torch.cat([plain.vocabulary.embedding, mean[None]])
+    embedding = torch.cat([entries, mean[None]])
     hub = replace(plain, vocabulary=VocabularyEmbeddings(embedding), earlier={}, _compared={})
     without, beside = plain.kept(EmbeddingSpace.RAW), hub.kept(EmbeddingSpace.RAW)
     near = hub.compared(EmbeddingSpace.RAW).ids[..., :10] == ENTRIES

@@ -186,9 +186,9 @@ def test_exemplars_open_without_scripts(encoder_site: Site) -> None:
     assert details.one("summary").shows_something
 
 
-def test_the_notebook_has_ten_cells_and_no_outputs() -> None:
+def test_the_notebook_has_twelve_cells_and_no_outputs() -> None:
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-    assert len(cells) == 10
+    assert len(cells) == 12
     assert not [cell["id"] for cell in cells if cell.get("outputs") or cell.get("execution_count")]
 
 

@@ -113,10 +113,10 @@ def test_values_that_no_test_tells_apart_have_no_leader() -> None:
 
 @pytest.mark.parametrize(("even", "is_less"), [(0.05, False), (0.95, True)])
 def test_a_headline_says_if_its_number_is_below_its_baseline(even: float, is_less: bool) -> None:
-    numbers = {HeadKey("pattern", RAW, label): Fake([[0.8, 0.1]], even)
-               for label in ("column", "offset")}  # fmt: skip
+    numbers = {HeadKey(ids.POS_RECEIVED, RAW, label): Fake([[0.8, 0.1]], even)
+               for label in ("NOUN", "VERB")}  # fmt: skip
     results = fake_results(numbers)
-    fact = head_values(HeadMetricNumbers(results, head_metric("pattern"), RAW, "column"))
+    fact = head_values(HeadMetricNumbers(results, head_metric(ids.POS_RECEIVED), RAW, "NOUN"))
     value, uniform = numbers_of(fact.text)
     assert value.value == pytest.approx(0.8)
     assert uniform.value == pytest.approx(even)

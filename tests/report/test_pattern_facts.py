@@ -87,7 +87,7 @@ def numbers(found: Fact | Sentence) -> list[Number]:
     [
         ([[0.1, 0.2, 0.1, 0.1]], "yet mostly only a small part", [0.1, 0.2]),
         # Below the attention, but not below its half, in both heads; then only in one of them.
-        ([[0.6, 0.4, 0.1, 0.1]], "yet a smaller part", []),
+        ([[0.6, 0.4, 0.1, 0.1]], "in 2 of them, a smaller part", []),
         ([[0.1, 0.6, 0.1, 0.1]], "and no smaller part", []),
         (None, "attend mostly to [CLS] and [SEP].", []),
     ],

@@ -16,7 +16,7 @@ from headbook.metrics import all_metrics, limits_in_texts
 from headbook.metrics.base import ContextMetric
 from headbook.report.results import stack_results
 from headbook.run.collect import collect
-from headbook.schema import HeadKey, ResidualPoint, Side, SinkView, TokenKey
+from headbook.schema import NO_OUTLIERS, HeadKey, ResidualPoint, Side, SinkView, TokenKey
 from headbook.study.corpus_sums import CorpusSums
 from headbook.study.sentence_data import MAX_MAPPED_SENTENCES
 from headbook.study.storage import ARRAYS_FILE, arrays, write_arrays
@@ -86,7 +86,7 @@ def test_buckets_of_tokens_add_up_to_the_table(whole: Study) -> None:
                 np.testing.assert_allclose(added, total, rtol=1e-12, atol=1e-12)
             seen.add((column.metric, column.label))
     assert {("cosine_to_input", "content"), ("mixing_ratio", "all")} <= seen
-    assert {label for _, label in seen} == {"all", "content", "function", "special"}
+    assert {label for _, label in seen} == {"all", "content", "function", "special", NO_OUTLIERS}
 
 
 def test_a_bucket_of_tokens_is_the_sum_of_its_sentences(whole: Study) -> None:

@@ -378,7 +378,8 @@ def _measured(ablation: AblationResults, results: Results, *, has_tasks: bool) -
         ("harmful", "changes the output, and the loss is lower without, tested over all heads at "
          "once"),
         ("undecided", "neither is sure; bounds are exact and hold for all heads together (95 %)"),
-        ("random sets", "as many random heads in each layer as the group has"),
+        ("random sets", "as many random heads in each layer as the group has; beside heads with "
+         "the same keys for all queries, those whose single effects sum up to nearly as much"),
     ]  # fmt: skip
     if (ablation.chosen == AblationReason.NOT_ABLATED).any():
         symbols.append((

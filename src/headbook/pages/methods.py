@@ -170,7 +170,8 @@ def _views(manifest: Manifest) -> Question:
     )
     return Question(
         "views", "Attention sinks and keys",
-        f"Numbers are given for three sets of keys; pages show {default}.",
+        f"Numbers are given for three sets of keys; pages of metrics open with {default}, other "
+        "pages name theirs.",
         (
             Text(f"Many heads attend mostly to special tokens{first}: the attention sink."),
             Symbols(pairs),

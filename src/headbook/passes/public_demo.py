@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from headbook.attention.views import ViewMasks
 from headbook.model import attention_hook
 from headbook.model.architecture import Architecture, AttentionPlace
+from headbook.model.devices import read_weight
 from headbook.model.embedding import Embedding
 from headbook.model.head_weights import HeadWeights, find_head_weights
 from headbook.model.load import Model
@@ -70,7 +71,7 @@ def demo_weights(
         return None
     # Position 0 has the first row behind that of the padding.
     first = 0 if positions.padding_idx is None else positions.padding_idx + 1
-    return DemoWeights(known, words + positions.weight[first].detach().to(words))
+    return DemoWeights(known, words + read_weight(positions)[first].detach().to(words))
 
 
 def _square_maps(
@@ -156,6 +157,6 @@ def demo_sums(
         attention: attention weights. *Shape:* ``(head, token, token)``.
         value_map, output_map: maps of the layer; their weights are not transposed.
     """
-    values = (state @ value_map.weight.detach().to(state)).unflatten(-1, (len(attention), -1))
+    values = (state @ read_weight(value_map).detach().to(state)).unflatten(-1, (len(attention), -1))
     mixed = torch.einsum("hqk,khd->qhd", attention, values).flatten(1)
-    return state + mixed @ output_map.weight.detach().to(state)
+    return state + mixed @ read_weight(output_map).detach().to(state)

@@ -74,6 +74,8 @@ LABELS = {
     "separator": "separators",
     "rest_of_word": "the rest of the same word",
     "same_token": "other occurrences of the token",
+    "column": "left over by one weight per key",
+    "offset": "left over by one weight per distance",
     "same_word": "other subword tokens of the word",
     "chain": "linking neighbours",
     "alignment:sum": "alignment, subword tokens summed",

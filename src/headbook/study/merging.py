@@ -21,7 +21,7 @@ import numpy as np
 from headbook.analysis.accumulators import RatioSums
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import Metric, SampledMetric, Source
-from headbook.schema import TOP_PAIR_SHARES, BaselineRun, HeadKey
+from headbook.schema import NO_OUTLIERS, TOP_PAIR_SHARES, BaselineRun, HeadKey
 from headbook.study.ablation.results import OWN_MEANS, AblationResults, HeadSetKind
 from headbook.study.compatibility import FREE_OPTIONS
 from headbook.study.corpus_sums import CorpusSums, HeadDistances, HeadTable
@@ -378,6 +378,8 @@ def pooled(first: Manifest, second: Manifest, sums: CorpusSums, *, pages: int) -
     sampled = {column.metric for of_stack in sums.sampled.values() for column in of_stack.columns}
     if fitted := [name for name in sorted(sampled) if _has_fit(name)]:
         found.append(f"{_titles(fitted)} (each part with a fit to its own sample)")
+    if any(NO_OUTLIERS in str(c.label) for of in sums.vocabulary.values() for c in of.columns):
+        found.append("states without outlier dimensions (each part without its own dimensions)")
     sizes = [first.options.get(name) for name in ("sample_sentences", "vocabulary_sentences")]
     limits = [size for size in sizes if size is not None and size < n_sentences]
     if limits:

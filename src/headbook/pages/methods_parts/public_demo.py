@@ -8,9 +8,9 @@ from headbook.pages.parts.blocks import Question, Row, Table, Text, row
 from headbook.report.results import StackResults, study_of
 from headbook.report.wording import visible
 from headbook.results.number import PLAIN, Number, RowAddress, Unit
-from headbook.results.sentence import Link, Marked, say
+from headbook.results.sentence import Marked, say
 
-DEMO = "https://github.com/danavery/attention-encodings"
+DEMO = "github.com/danavery/attention-encodings"
 WHOLE = Unit("", lambda value: f"{value:,.0f}")
 KEYS = ("sentence", "position", "stack", "layer")
 UNITS = {"cosine": PLAIN, "nearer": WHOLE, "demo_cosine": PLAIN, "demo_nearer": WHOLE}
@@ -51,8 +51,8 @@ def public_demo_question(results: Mapping[str, StackResults]) -> Question | None
         groups=(("this study", 2), ("public demo", 2)),
     )  # fmt: skip
     source = say(
-        "The demo: D. Avery, {link}, commit 400b228, and posts of April and May 2025 on RoBERTa.",
-        link=Link("attention-encodings", DEMO),
+        "The demo: D. Avery, {address}, commit 400b228, and posts of spring 2025 on RoBERTa.",
+        address=Marked(DEMO, "code"),
     )  # fmt: skip
     return Question(
         "public-demo", "The public demo of word travel",

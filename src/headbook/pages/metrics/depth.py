@@ -160,6 +160,9 @@ def _questions(results: StackResults, first: HeadKey) -> Iterator[Question]:
         if key != first:
             name, title = NAMES[key]
             answer, content = facts.by_depth(results, key).text, blocks(_lead(results, key))
+            if key == facts.ALIGNMENT:
+                beyond = facts.by_depth(results, facts.BEYOND_DISTANCE).text
+                content = blocks(Text(beyond, "evidence") if beyond else None, content)
             yield Question(name, title, answer, content, "by layer deeper layers")
     for name, fact, table in (
         ("received", facts.received_by_depth, _received),

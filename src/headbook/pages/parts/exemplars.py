@@ -276,7 +276,8 @@ def _received(results: StackResults, received: Received) -> ExemplarFigure:
         key=text.pieces[key],
         weight=number(received.mean),
         tokens=running_text(text, weights=shades, key=key, around=[key], most=FIRST),
-        received=f"strongest key of {received.strongest} of {received.queries} other words",
+        received=f"strongest key of {received.strongest} of {received.queries} other words, "
+        "the sink masked",
     )
 
 

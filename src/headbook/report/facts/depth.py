@@ -20,7 +20,7 @@ from headbook.metrics import ids
 from headbook.report.facts import words
 from headbook.report.leaders import Leaders, alike_note, layer_leaders
 from headbook.report.results import TAG_VIEW, StackResults
-from headbook.report.wording import FEW_WORDS, is_share, label_name
+from headbook.report.wording import FEW_WORDS, VIEWS, is_share, label_name
 from headbook.results.fact import Fact, Tested
 from headbook.results.number import PLAIN, SHARE, Number
 from headbook.results.sentence import NOTHING, Sentence, listed, say
@@ -40,7 +40,11 @@ ENTROPY = HeadKey(ids.ATTENTION_ENTROPY, SinkView.RENORM, "")
 VARIABILITY = HeadKey(ids.VARIABILITY, SinkView.NOSINK, "")
 SINK = HeadKey(ids.SINK_SHARE, SinkView.RAW, "")
 ALIGNMENT = HeadKey(ids.DEPENDENCY_ALIGNMENT, SinkView.NOSINK, "either")
-QUANTITIES = (DISTANCE, MASKED_DISTANCE, ENTROPY, VARIABILITY, SINK, ALIGNMENT)
+# Alignment that distance alone explains falls and rises with distance.
+BEYOND_DISTANCE = HeadKey(ids.DEPENDENCY_EXCESS, SinkView.NOSINK, "")
+QUANTITIES = (
+    DISTANCE, MASKED_DISTANCE, ENTROPY, VARIABILITY, SINK, ALIGNMENT, BEYOND_DISTANCE,
+)  # fmt: skip
 PUBLISHED = {ENTROPY: 0.61, ALIGNMENT: -0.73}  # correlation with distance in GPT-2 small, section 5
 MAX_NAMED = 2  # parts of speech by name in a sentence
 
@@ -153,15 +157,15 @@ def by_depth(results: StackResults, key: HeadKey) -> Fact:
     change = change_of(results, key)
     if change is None:
         return Fact("by_depth", holds=False)
-    metric, start = results.by_id[key.metric], ": no clear change with depth,"
+    metric, start = results.by_id[key.metric], ": no clear change,"
     if change.holds:
         rises = change.decisive.difference.value > 0
-        start = f" {'rises' if rises else 'falls'} with depth:"
+        start = f", {'rises' if rises else 'falls'} with depth:"
     label = f" ({label_name(key.label)})" if key.label else ""
     text = say(
-        "{name}{start} last minus first third of layers {n:interval}{few}.",
-        name=f"{metric.title}{label}", start=start, n=number_of_change(results, change.all),
-        few=_without_few(results, change),
+        "{name}{start} last minus first third {n:interval}{few}.",
+        name=f"{metric.title}{label}, {VIEWS[key.view]}", start=start,
+        n=number_of_change(results, change.all), few=_without_few(results, change),
     )  # fmt: skip
     return Fact("by_depth", text, change.evidence, holds=change.holds)
 

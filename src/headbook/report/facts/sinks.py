@@ -86,9 +86,13 @@ def contributes_less(results: StackResults, sinks: Sequence[Place], factor: floa
         sinks: the sink heads.
         factor: part of the attention below which the part of the output lies, intervals apart.
     """
+    return n_contributing_less(results, sinks, factor) > len(sinks) / 2
+
+
+def n_contributing_less(results: StackResults, sinks: Sequence[Place], factor: float = 1) -> int:
+    """Return in how many sink heads the sink's part of the output lies below its attention."""
     attention, output = results.heads(*SINK), results.heads(*SINK_OUTPUT)
-    below = sum(bool(output.high[s] < factor * attention.low[s]) for s in sinks)
-    return below > len(sinks) / 2
+    return sum(bool(output.high[s] < factor * attention.low[s]) for s in sinks)
 
 
 def sink_answer(results: StackResults) -> Fact:
@@ -104,16 +108,19 @@ def sink_answer(results: StackResults) -> Fact:
         amount=Link(f"{len(sinks):,} of {count_text(known, 'head')}", "patterns.html#maps"),
         attend="attends" if len(sinks) == 1 else "attend", tokens=tokens,
     )  # fmt: skip
+    less = n_contributing_less(results, sinks) if results.has_value(*SINK_OUTPUT) else 0
     if not results.has_value(*SINK_OUTPUT):
         text = "{start}."
     elif contributes_less(results, sinks, 1 / 2):
         text = "{start}, yet mostly only a small part of their output comes from there: {range}."
     elif contributes_less(results, sinks):
-        text = "{start}, yet a smaller part of their output comes from there."
+        text = "{start}; in {less} of them, a smaller part of the output comes from there."
     else:
         text = "{start}, and no smaller part of their output comes from there."
     heads = tuple(HeadName(results.stack.name, *place) for place in sinks)
-    return Fact("sinks", say(text, start=start, range=_output_range(results, sinks)), heads=heads)
+    return Fact(
+        "sinks", say(text, start=start, less=less, range=_output_range(results, sinks)), heads=heads
+    )
 
 
 def _output_range(results: StackResults, sinks: Sequence[Place]) -> Sentence:

@@ -223,7 +223,7 @@ def walk_back(results: StackResults) -> Fact:
         "layer {layer} to {end} after layer {last}."
         if rise.is_clear
         else "States do not walk back at the end: their cosine to the embedding is {end} after "
-        "layer {last}, not clearly above any earlier one.",
+        "layer {last}, above none of the earlier ones.",
         low=numbers[lowest], layer=lowest, end=rise.tested.number(PLAIN), last=last, names=names,
         low_without=without[lowest] if without else "", end_without=without[-1] if without else "",
     )  # fmt: skip
